@@ -1,0 +1,71 @@
+"""What do we ask of a scheduler service? (The same words in HTTP, in the run's record and in the cluster.)"""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.requests import Argument, ArgumentName, ClusterName, Name, Seconds
+
+
+class Resources(Message):
+    """What one task of a crawler may use; the local cluster notes it, Kubernetes enforces it."""
+
+    cpu: str | None = None
+    memory: str | None = None
+
+
+class Crawler(Message):
+    """One entry of the catalogue. The entry a run was started with is copied into the run."""
+
+    name: Name
+    command: list[str] = Field(default_factory=list, max_length=256, description="program and arguments of a task")
+    argument_flag: str | None = Field(
+        default=None, max_length=64, description="put before each `name=value` argument at the end of the command"
+    )
+    image: str | None = Field(default=None, max_length=512, description="container image, where there are containers")
+    environment: dict[str, str] = Field(default_factory=dict)
+    resources: Resources = Resources()
+    processes: int = Field(default=1, ge=1, description="tasks of a run that does not say how many")
+    max_parallel: int | None = Field(default=None, ge=1, description="tasks of a run in the cluster at once")
+    start_limit_seconds: Seconds | None = None
+    max_duration_seconds: Seconds | None = None
+    grace_seconds: Seconds | None = None
+
+
+class DeploymentRequest(Message):
+    """Have one job run. Its key is `{run_uid}:{task}:{attempt}`: the same key is the same job, for ever."""
+
+    installation: Annotated[str, Field(min_length=36, max_length=36)]
+    run_id: int
+    run_uid: Annotated[str, Field(min_length=36, max_length=36)]
+    task: int = Field(ge=0)
+    tasks: int = Field(ge=1)
+    attempt: int = Field(ge=1)
+    cluster: ClusterName = "default"
+    crawler: Crawler
+    arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
+    deadline_seconds: Seconds | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.run_uid}:{self.task}:{self.attempt}"
+
+
+class Deployment(Message):
+    """The job that a key stands for."""
+
+    key: str
+    job_name: str
+    job_uid: str
+    created: bool = Field(description="false if an earlier request with this key had already made the job")
+
+
+class Problem(Message):
+    """An error of the service, as application/problem+json (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    field: str | None = None

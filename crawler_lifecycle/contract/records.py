@@ -1,0 +1,94 @@
+"""What does the database say of a run, as people and programs get to see it?"""
+
+from datetime import datetime
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
+
+
+class RunSummary(Message):
+    """A line of a list of runs."""
+
+    run_id: int
+    run_uid: str
+    crawler: str
+    trigger: Trigger
+    cluster: str
+    status: RunStatus
+    reason: str | None
+    intent: Intent
+    tasks: dict[TaskStatus, int]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunRecord(RunSummary):
+    """All of a run but its tasks."""
+
+    installation: str
+    epoch: int
+    workflow_id: str
+    first_execution_run_id: str
+    request: RunRequest
+    entry: Crawler
+    waiting_cause: str | None
+    waiting_since: datetime | None
+    waiting_message: str | None
+    last_look_at: datetime | None
+    look_problem: str | None
+    next_look_at: datetime | None
+    nudge_sent: int
+    nudge_acknowledged: int
+
+
+class TaskRecord(Message):
+    task: int
+    attempt: int
+    status: TaskStatus
+    cause: str | None
+    cause_since: datetime | None
+    reason: str | None
+    exit_code: int | None
+    job_name: str | None
+    job_uid: str | None
+    queued_at: datetime
+    deployed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    message: str | None
+    node: str | None
+    restarts: int
+    log_tail: str | None
+    events: list[str]
+
+
+class LogRecord(Message):
+    """One thing that happened to a run, for its timeline."""
+
+    at: datetime
+    event: str
+    message: str
+    actor: str | None = None
+    door: str | None = None
+
+
+class ExportRecord(Message):
+    event_id: str
+    kind: str
+    state: ExportState
+    location: str | None
+    problem: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class RunDetails(Message):
+    """Everything `show` tells."""
+
+    run: RunRecord
+    tasks: list[TaskRecord]
+    log: list[LogRecord]
+    exports: list[ExportRecord]

@@ -1,0 +1,235 @@
+"""What does each activity take and give? One model in, one out; new fields get defaults."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+
+
+class RunRef(Message):
+    """Which run, and as which supervisor: every write compares the epoch."""
+
+    run_id: int
+    run_uid: str
+    epoch: int
+
+
+class ToRun(Message):
+    """The input of every activity that needs nothing but the run."""
+
+    run: RunRef
+
+
+# Stage 1: initiation
+
+
+class CreateHistory(Message):
+    request: RunRequest
+    workflow_id: str
+    first_execution_run_id: str = Field(description="the same for every execution of one request")
+
+
+class RunPlan(Message):
+    """The run as it was written down: its request with the crawler's defaults filled in."""
+
+    run: RunRef
+    crawler: str
+    trigger: Trigger
+    tasks: int
+    created_at: datetime
+    start_limit_seconds: int | None = None
+    max_duration_seconds: int | None = None
+    grace_seconds: int = 30
+
+
+class RegisterWorkflow(Message):
+    run: RunRef
+    workflow_id: str
+
+
+# Stage 2: deployment
+
+
+class DeploymentOutcome(Message):
+    """`job_id` when deployed; otherwise what is in the way, and whether it can ever get better."""
+
+    job_id: str | None = None
+    cause: str | None = None
+    message: str | None = None
+    refused: bool = False
+
+
+class MainJobStatus(Message):
+    """`started`: the job runs or has run. Otherwise why it waits, and since when."""
+
+    known: bool = True
+    started: bool = False
+    vanished: bool = False
+    cause: str | None = None
+    since: datetime | None = None
+    message: str | None = None
+
+
+class RunMoment(Message):
+    status: RunStatus
+    at: datetime
+
+
+# Stage 3: reconciliation
+
+
+class ActiveTasks(Message):
+    """The opening of a look: task numbers as ranges (`0-3,7`) by status, and the nudge it will answer."""
+
+    by_status: dict[TaskStatus, str]
+    nudge: int = 0
+
+
+class LookAt(Message):
+    run: RunRef
+    active: ActiveTasks
+
+
+class TaskChange(Message):
+    """One row that no longer tells the truth: what was read, and what it has to become."""
+
+    task: int
+    attempt: int
+    version: int
+    status: TaskStatus
+    job_uid: str | None = None
+    job_name: str | None = None
+    cause: str | None = None
+    reason: str | None = None
+    exit_code: int | None = None
+    absent_count: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+class Differences(Message):
+    """`known` is false when the cluster could not be asked: then nothing is different."""
+
+    known: bool
+    changes: list[TaskChange] = []
+    evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
+    more: bool = Field(default=False, description="there are further differences for another look")
+    problem: str | None = None
+
+
+class EvidenceRequest(Message):
+    run: RunRef
+    tasks: str
+
+
+class TaskEvidence(Message):
+    """What one needs to see why a task ended as it did, bounded in size."""
+
+    task: int
+    attempt: int
+    message: str | None = None
+    node: str | None = None
+    restarts: int = 0
+    log_tail: str = ""
+    events: list[str] = []
+
+
+class EvidencePage(Message):
+    items: list[TaskEvidence]
+    rest: str = Field(default="", description="tasks left for further pages, as ranges")
+
+
+class EvidenceWrite(Message):
+    run: RunRef
+    items: list[TaskEvidence]
+
+
+class StatusWrite(Message):
+    run: RunRef
+    changes: list[TaskChange]
+
+
+class Written(Message):
+    """`stale` rows had changed since they were read; the next look sees them anew."""
+
+    written: int
+    stale: int = 0
+
+
+class CloseLook(Message):
+    """The end of a look: what is acknowledged, and when the next one is due."""
+
+    run: RunRef
+    nudge: int = 0
+    known: bool = True
+    problem: str | None = None
+    next_look_at: datetime | None = None
+
+
+class AliveTasks(Message):
+    queued: int
+    pending: int
+    active: int
+
+    @property
+    def total(self) -> int:
+        return self.queued + self.pending + self.active
+
+
+# Stage 4: completion
+
+
+class EndRun(Message):
+    run: RunRef
+    reason: str | None = Field(default=None, description="set where the run itself, not its tasks, gives the reason")
+
+
+class RunOutcome(Message):
+    """How the run ended: the result of the workflow."""
+
+    run_id: int
+    run_uid: str
+    status: RunStatus
+    reason: str
+    tasks: dict[TaskStatus, int]
+
+
+class ExportSignal(Message):
+    event_id: str
+    supporting_files: str = Field(description="where the zip will be")
+
+
+class ExportedFiles(Message):
+    event_id: str
+    location: str | None = Field(default=None, description="none if the run left no files")
+    files: int = 0
+    bytes: int = 0
+
+
+# Stopping
+
+
+class LogCancellation(Message):
+    run: RunRef
+    stop: StopRequest
+    asked_at: datetime
+    intent_changes: bool = True
+
+
+class StopTasks(Message):
+    run: RunRef
+    tasks: str = Field(default="", description="as ranges; none: all that are in the cluster")
+
+
+class StopReport(Message):
+    """`asked`: jobs told to end in this page; `rest`: task numbers left for further pages."""
+
+    asked: int
+    rest: str = ""
+
+
+class Counted(Message):
+    count: int

@@ -1,0 +1,69 @@
+"""What does a look see, in words that are the same for every cluster?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from crawler_lifecycle.contract.states import TaskStatus
+
+
+class JobPhase(StrEnum):
+    """Where a job stands. A job that is not listed in a complete look is absent, which is not a phase."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDING = "ending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    VANISHED = "vanished"  # the job's record is there; what it ran is gone and left no result
+    UNCLEAR = "unclear"  # this job could not be observed
+
+    @property
+    def has_ended(self) -> bool:
+        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.VANISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLook:
+    """One job as the cluster shows it now."""
+
+    task: int
+    attempt: int
+    uid: str
+    name: str
+    phase: JobPhase
+    cause: str | None = None  # why it waits or what ails it
+    reason: str | None = None  # why it failed
+    exit_code: int | None = None
+    message: str | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    stop_asked: bool = False  # it was told to end before it did
+    gone: bool = False  # nothing of it runs any more
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All jobs of a run. Incomplete (an error, a partial list): what is missing is unknown, not absent."""
+
+    complete: bool
+    jobs: Mapping[tuple[int, int], JobLook] = field(default_factory=dict)  # by task and attempt
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """What the database believes of a task, as far as a verdict needs it."""
+
+    task: int
+    status: TaskStatus
+    attempt: int
+    version: int
+    job_uid: str | None = None
+    cause: str | None = None
+    reason: str | None = None
+    exit_code: int | None = None
+    absent_count: int = 0
+    started_at: datetime | None = None
+    claim_expires_at: datetime | None = None

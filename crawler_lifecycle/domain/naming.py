@@ -1,0 +1,23 @@
+"""How are things called that must get the same name whoever names them, however often?"""
+
+from uuid import UUID, uuid5
+
+MAIN_TASK = 0
+
+
+def job_name(run_uid: str, task: int, attempt: int) -> str:
+    """Fits a DNS label (63 characters), tells the run, and never repeats."""
+    return f"crawl-{UUID(run_uid).hex}-{task}-{attempt}"
+
+
+def deployment_key(run_uid: str, task: int, attempt: int) -> str:
+    return f"{run_uid}:{task}:{attempt}"
+
+
+def event_id(run_uid: str, kind: str, number: int = 1) -> str:
+    """The id of a notice or an event; `number` tells repeated ones (progress, a second end) apart."""
+    return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
+
+
+def archive_name(run_uid: str) -> str:
+    return f"{run_uid}.zip"

@@ -1,0 +1,35 @@
+"""When is the next look due?
+
+Look times are absolute: counted from the start of reconciliation, never from the end of the last look,
+so that neither slow looks nor nudges move them.
+"""
+
+from datetime import datetime, timedelta
+
+FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
+STEADY_MINUTES = 15
+SHORTEST_NUDGE_GAP = timedelta(seconds=1)
+NUDGE_GAP_IN_LOOKS = 10
+
+
+def look_time(anchor: datetime, number: int) -> datetime:
+    """The time of the number-th look (from 1): 1, 3, 6, 11, 19 minutes after the anchor, then every 15."""
+    steady = max(0, number - len(FIBONACCI_MINUTES))
+    return anchor + timedelta(minutes=sum(FIBONACCI_MINUTES[:number]) + STEADY_MINUTES * steady)
+
+
+def next_look(anchor: datetime, number: int, now: datetime) -> int:
+    """The first look from `number` on that is still ahead: an outage skips looks, it does not pile them up."""
+    while look_time(anchor, number) <= now:
+        number += 1
+    return number
+
+
+def earliest_nudged_look(last_look_started: datetime, last_look_took: timedelta) -> datetime:
+    """A big run must not look all the time because its tasks keep ending."""
+    return last_look_started + last_look_took + max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took)
+
+
+def growing_pause(attempt: int, first: timedelta, longest: timedelta) -> timedelta:
+    """The pause after the attempt-th try (from 1): doubled each time, up to the longest."""
+    return min(longest, first * (1 << min(attempt - 1, 30)))

@@ -1,0 +1,121 @@
+"""What does a task's row have to become, given what the cluster shows? Pure, and the same for every cluster.
+
+`None` means that the row tells the truth already, or that nothing certain is known.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+
+LOOKS_TO_CONFIRM_ABSENCE = 2
+LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
+FEWEST_TO_DOUBT = 5
+SHARE_TO_DOUBT = 0.2
+
+ENDED = {
+    JobPhase.SUCCEEDED: TaskStatus.SUCCEEDED,
+    JobPhase.FAILED: TaskStatus.FAILED,
+    JobPhase.VANISHED: TaskStatus.LOST,
+}
+ONGOING = {
+    JobPhase.WAITING: TaskStatus.PENDING,
+    JobPhase.RUNNING: TaskStatus.RUNNING,
+    JobPhase.ENDING: TaskStatus.STOPPING,
+}
+
+
+def verdict(row: TaskRow, look: Look, intent: Intent, now: datetime) -> TaskChange | None:
+    if row.status.is_over and row.status is not TaskStatus.LOST:
+        return None
+    job = look.jobs.get((row.task, row.attempt))
+    if job is not None and job.phase is JobPhase.UNCLEAR:
+        return None
+    if job is not None and row.job_uid in (None, job.uid):
+        return _present(row, job, intent)
+    if job is None and not look.complete:
+        return None
+    return _absent(row, intent, now)
+
+
+def verdicts(rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime) -> tuple[list[TaskChange], str | None]:
+    """The changes of a whole look, and a problem if the look is too strange to be believed."""
+    rows = list(rows)
+    changes = [change for row in rows if (change := verdict(row, look, intent, now))]
+    in_cluster = sum(row.status.is_in_cluster for row in rows)
+    vanishing = sum(change.absent_count == 1 for change in changes)
+    if intent is Intent.RUN and vanishing > max(FEWEST_TO_DOUBT, SHARE_TO_DOUBT * in_cluster):
+        believed = [change for change in changes if not change.absent_count]
+        return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
+    return changes, None
+
+
+def _present(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange | None:
+    if job.phase.has_ended:
+        if row.status is TaskStatus.LOST and job.phase is JobPhase.VANISHED:
+            return None
+        return _ended(row, job, intent)
+    if row.status is TaskStatus.LOST:
+        return None  # a job that ran on after it was given up ends as evidence, not as life
+    status = ONGOING[job.phase]
+    if status is TaskStatus.PENDING and row.status is TaskStatus.RUNNING:
+        return None  # an older observation
+    if row.status is TaskStatus.STOPPING:
+        status = TaskStatus.STOPPING
+    if (status, job.cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
+        return None
+    return _change(row, job, status, cause=job.cause)
+
+
+def _ended(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange:
+    status = ENDED[job.phase]
+    if status is not TaskStatus.SUCCEEDED and intent is not Intent.RUN and job.stop_asked:
+        return _change(row, job, TaskStatus.STOPPED, reason=_stopped(intent))
+    return _change(row, job, status, reason=job.reason)
+
+
+def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
+    if row.status is TaskStatus.LOST:
+        return None
+    if row.job_uid is None:
+        claimed = row.claim_expires_at is not None and row.claim_expires_at > now
+        if intent is Intent.RUN or claimed:
+            return None  # not deployed yet, or perhaps just now
+        return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
+    count = row.absent_count + 1
+    if count < (LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP):
+        return _change(row, None, row.status, cause=row.cause, absent_count=count)
+    if intent is not Intent.RUN:
+        return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
+    return _change(row, None, TaskStatus.LOST, reason="job_disappeared")
+
+
+def _stopped(intent: Intent) -> str:
+    return "stopped_forced" if intent is Intent.FORCE else "stopped"
+
+
+def _change(
+    row: TaskRow,
+    job: JobLook | None,
+    status: TaskStatus,
+    *,
+    cause: str | None = None,
+    reason: str | None = None,
+    absent_count: int = 0,
+) -> TaskChange:
+    return TaskChange(
+        task=row.task,
+        attempt=row.attempt,
+        version=row.version,
+        status=status,
+        job_uid=job.uid if job else row.job_uid,
+        job_name=job.name if job else None,
+        cause=cause,
+        reason=reason,
+        exit_code=job.exit_code if job else None,
+        absent_count=absent_count,
+        started_at=(job.started_at if job else None) or row.started_at,
+        ended_at=job.ended_at if job else None,
+    )

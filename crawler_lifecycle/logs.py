@@ -1,0 +1,68 @@
+"""How does a process write its log: readable lines, or JSON with the ids of what it is about?"""
+
+import contextvars
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+_about: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("about", default=MappingProxyType({}))
+IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity")
+
+
+@contextmanager
+def about(**ids: object) -> Iterator[None]:
+    """Every line written inside carries these ids."""
+    token = _about.set({**_about.get(), **{key: value for key, value in ids.items() if value is not None}})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+class _WithIds(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        given = {key: getattr(record, key) for key in IDS if hasattr(record, key)}
+        record.ids = {**_about.get(), **_temporal_ids(record), **given}
+        return True
+
+
+def _temporal_ids(record: logging.LogRecord) -> dict[str, object]:
+    """What the Temporal SDK's own loggers attach."""
+    details = getattr(record, "temporal_workflow", None) or getattr(record, "temporal_activity", None) or {}
+    names = {"workflow_id": "workflow_id", "run_id": "temporal_run_id", "workflow_run_id": "temporal_run_id"}
+    return {ours: details[theirs] for theirs, ours in names.items() if theirs in details}
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "ids", {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        ids = "".join(f" {key}={value}" for key, value in getattr(record, "ids", {}).items())
+        at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
+        trouble = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
+        return f"{at} {record.levelname:7} {record.name}: {record.getMessage()}{ids}{trouble}"
+
+
+def configure(form: str, level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Text())
+    handler.addFilter(_WithIds())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,250 @@
+"""What does the inside need of the outside? Small protocols; `adapters/` fulfils them, `tests/contracts/` holds
+every adapter to them.
+
+Whatever fails raises TemporaryError (try again, nothing is known to have changed) or PermanentError. Every
+method may be called twice. Every write to a run compares the epoch in its RunRef and raises Fenced when
+another supervisor has taken over.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.notices import ExportEvent, Notice
+from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
+from crawler_lifecycle.domain.looks import Look, TaskRow
+
+# The database
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A request with the crawler's defaults filled in, and the workflow execution that asked."""
+
+    request: RunRequest
+    entry: Crawler
+    tasks: int
+    workflow_id: str
+    first_execution_run_id: str
+
+
+class Histories(Protocol):
+    """Runs, as their supervisor writes them."""
+
+    def create(self, new: NewRun) -> RunRecord:
+        """The run of this workflow execution, made unless it is there already (epoch 1, task rows QUEUED)."""
+
+    def get(self, run_id: int) -> RunRecord:
+        """NotFound if there is none."""
+
+    def set_property(self, run: RunRef, name: str, value: str) -> None: ...
+
+    def mark_started(self, run: RunRef) -> RunRecord:
+        """INITIALIZING to PROCESSING; any other status stays."""
+
+    def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
+        """Why the run waits (None: it does not); answers since when, which stays while the cause does."""
+
+    def mark_look(
+        self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
+    ) -> None:
+        """A look is over: acknowledge its nudge and, if the cluster was known, note the time."""
+
+    def stop(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
+        """In one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when, why, how.
+
+        The same stop (same `asked_at` and actor) is logged once. A run that is over stays as it is."""
+
+    def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+        """The end. A run that is over keeps its first end. Refused while a task is alive."""
+
+
+class Tasks(Protocol):
+    """Tasks, as looks read and write them. No number of statements grows with the tasks but by pages of 1,000."""
+
+    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
+        """Task numbers by status, all statuses that occur."""
+
+    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+        """What a verdict needs to know, in the order of the task numbers."""
+
+    def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
+        """Write each change whose row is still (attempt and version) what was read; how many were.
+
+        The time of an end is the cluster's if it tells one, else now."""
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
+        """Keep the evidence with its task, if that is still at that attempt; how many rows."""
+
+    def cancel_queued(self, run: RunRef, reason: str) -> int:
+        """QUEUED to STOPPED; how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A task that may be deployed by whoever holds its token, until it expires."""
+
+    run_id: int
+    task: int
+    token: str
+    request: DeploymentRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A run with tasks to deploy (QUEUED, or DEPLOYING with an expired claim)."""
+
+    run_id: int
+    waiting: int
+    in_cluster: int
+    max_parallel: int | None
+
+
+class Claims(Protocol):
+    """Deployments: who may have which job made. A claim is a conditional UPDATE of a row."""
+
+    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
+        """Task 0, if it is QUEUED, claimed by this token, or its claim ran out. None: it has its job, or is over."""
+
+    def backlogs(self) -> list[Backlog]:
+        """Runs that are PROCESSING with intent RUN and have child tasks to deploy, oldest first."""
+
+    def in_cluster(self) -> int:
+        """Tasks of the whole installation that have, or may have, a job."""
+
+    def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        """Up to `most` child tasks to DEPLOYING, only while the run is PROCESSING and its intent RUN."""
+
+    def deployed(self, claim: Claim, deployment: Deployment) -> Intent:
+        """DEPLOYING to PENDING with the job; answers the run's intent as it is then."""
+
+    def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
+        """Nothing was made for certain only if `refused` (then FAILED with reason `cause`); else the claim runs out."""
+
+    def explain(self, run_id: int, cause: str) -> None:
+        """Why the run's QUEUED tasks are still queued; since when stays while the cause does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    run_id: int
+    workflow_id: str
+    number: int
+
+
+class Nudges(Protocol):
+    def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
+        """Of these runs, those that are not over and acknowledged their last nudge, each with its next number."""
+
+    def open_among(self, run_uids: Iterable[str]) -> set[str]:
+        """Which of these runs are not over."""
+
+
+class Exports(Protocol):
+    """The `exports` table, read also by pipelines."""
+
+    def open(self, run: RunRef, event: ExportEvent) -> ExportRecord:
+        """The row of this event id, made (pending) unless it is there already."""
+
+    def settle(
+        self, run: RunRef, event_id: str, state: ExportState, location: str | None, problem: str | None
+    ) -> None: ...
+
+
+class Records(Protocol):
+    """Reading for people and doors."""
+
+    def installation(self) -> str:
+        """The installation's UUID; NotReady if the schema is missing or of another version."""
+
+    def page(
+        self, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
+    ) -> list[RunSummary]:
+        """Newest first; `before` is the RunID a page ended with."""
+
+    def details(self, run_id: int) -> RunDetails: ...
+
+    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
+
+
+# The cluster
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    text: str
+    offset: int
+    ended: bool
+
+
+class Cluster(Protocol):
+    """Jobs. Only those with this installation's label are read, adopted or ended."""
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        """One job per key for ever; Conflict if the key was used for something else."""
+
+    def look(self, run_uid: str) -> Look:
+        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise."""
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        """Of these (task, attempt); a job without evidence is left out."""
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        """Ask these jobs to end. A job that is gone is success."""
+
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        """End these jobs without asking. A job that is gone is success."""
+
+    def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
+        """What the task printed from this byte on (negative: that many bytes from the end)."""
+
+    def changes(self) -> Iterator[set[str]]:
+        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any."""
+
+    def check(self) -> str:
+        """One line about the cluster, or an error that says what to mend."""
+
+
+class Deployer(Protocol):
+    """The scheduler service, ours or the company's."""
+
+    def crawler(self, name: str) -> Crawler:
+        """The catalogue's entry; BadInput for `crawler` if there is none."""
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        """Refused if it never will be, TemporaryError if it is not known whether it was."""
+
+    def check(self) -> str: ...
+
+
+# The outside
+
+
+class Pusher(Protocol):
+    def send(self, notice: Notice) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    location: str
+    files: int
+    bytes: int
+
+
+class Exporter(Protocol):
+    def announce(self, event: ExportEvent) -> None: ...
+
+    def destination(self, run_uid: str) -> str:
+        """Where the archive of the run will be, before it is there."""
+
+    def archive(self, run_uid: str, progress: "Progress") -> Archive | None:
+        """Stream what the run left behind to its destination; None if it left nothing."""
+
+
+class Progress(Protocol):
+    def __call__(self, files: int, bytes_done: int) -> None: ...

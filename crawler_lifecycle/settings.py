@@ -1,0 +1,112 @@
+"""What can an operator choose? The only reader of the environment, built in mains only.
+
+Every field is set by `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Where Temporal is comes
+from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
+"""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from crawler_lifecycle.errors import NotReady
+
+
+def default_state() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "crawler-lifecycle"
+
+
+class DatabaseSettings(BaseModel):
+    url: str | None = Field(default=None, description="SQLAlchemy URL; default: an SQLite file in the state folder")
+    pool_size: int = Field(default=10, ge=1, description="connections kept open by a process (not SQLite)")
+
+
+class SchedulerSettings(BaseModel):
+    url: str = Field(default="http://127.0.0.1:8310", description="where the scheduler service answers")
+    token: SecretStr = Field(default=SecretStr(""), description="bearer token; the service does not start without")
+    timeout_seconds: float = Field(default=20, gt=0, description="for one request; shorter than a claim lasts")
+    catalogue: Path | None = Field(default=None, description="crawler catalogue file (the service's own)")
+
+
+class ClusterSettings(BaseModel):
+    kind: Literal["local"] = Field(default="local", description="which backend runs the jobs")
+    capacity: int = Field(default=16, ge=1, description="jobs the local cluster runs at once; others wait")
+
+
+class DispatcherSettings(BaseModel):
+    most_in_cluster: int = Field(default=1000, ge=1, description="tasks in the cluster at once, of all runs")
+    interval_seconds: float = Field(default=0.5, gt=0, description="pause between two passes")
+    claim_seconds: float = Field(default=60, gt=0, description="how long a claimed task may take to be deployed")
+    threads: int = Field(default=8, ge=1, description="deployments under way at once")
+
+
+class WorkerSettings(BaseModel):
+    task_queue: str = "crawler-lifecycle"
+    activity_slots: int = Field(default=40, ge=1, description="activities at once, a thread each")
+    cached_workflows: int = Field(default=5000, ge=1, description="sleeping runs kept in memory instead of replayed")
+    drain_seconds: float = Field(default=20, ge=0, description="for activities under way after SIGTERM")
+    sticky_seconds: float = Field(default=2, gt=0, description="until a run moves on from a worker that died")
+
+
+class LimitSettings(BaseModel):
+    most_tasks: int = Field(default=10_000, ge=1, description="tasks of one run")
+    grace_seconds: int = Field(default=30, ge=1, description="from a stop until it is forced, if nothing else is said")
+    start_limit_seconds: int | None = Field(default=None, ge=1, description="how long a main job may wait to start")
+    max_duration_seconds: int | None = Field(default=None, ge=1, description="how long a run may take")
+
+
+class LogSettings(BaseModel):
+    format: Literal["text", "json"] = "text"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+
+class MetricsSettings(BaseModel):
+    port: int | None = Field(default=None, ge=0, le=65535, description="Prometheus metrics of this process on loopback")
+    host: str = Field(default="127.0.0.1", description="address the metrics are served on")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="CRAWLER_", env_nested_delimiter="__", extra="ignore")
+
+    state: Path = Field(default_factory=default_state, description="folder of everything the embedded profile keeps")
+    database: DatabaseSettings = DatabaseSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    dispatcher: DispatcherSettings = DispatcherSettings()
+    worker: WorkerSettings = WorkerSettings()
+    limits: LimitSettings = LimitSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+
+    @cached_property
+    def database_url(self) -> str:
+        return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
+
+    @property
+    def jobs_folder(self) -> Path:
+        """The local cluster's records."""
+        return self.state / "cluster"
+
+    @property
+    def files_folder(self) -> Path:
+        """Supporting files, a folder per run."""
+        return self.state / "files"
+
+    @property
+    def exports_folder(self) -> Path:
+        """Archives and the files of events and notices."""
+        return self.state / "exports"
+
+
+def load(**overrides: object) -> Settings:
+    """The settings, or NotReady with a line that names the variable."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        variable = "CRAWLER_" + "__".join(str(part) for part in first["loc"]).upper()
+        raise NotReady(f"{variable}: {first['msg']}") from error
