@@ -97,7 +97,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A run with tasks to deploy (QUEUED, or DEPLOYING with an expired claim)."""
+    """A run with tasks to deploy: QUEUED, or DEPLOYING by a claim that ran out or is the asker's own.
+
+    `in_cluster` counts the other tasks that have, or may have, a job."""
 
     run_id: int
     waiting: int
@@ -111,14 +113,16 @@ class Claims(Protocol):
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
         """Task 0, if it is QUEUED, claimed by this token, or its claim ran out. None: it has its job, or is over."""
 
-    def backlogs(self) -> list[Backlog]:
+    def backlogs(self, token: str) -> list[Backlog]:
         """Runs that are PROCESSING with intent RUN and have child tasks to deploy, oldest first."""
 
-    def in_cluster(self) -> int:
-        """Tasks of the whole installation that have, or may have, a job."""
+    def in_cluster(self, token: str) -> int:
+        """Tasks of the whole installation that have, or may have, a job, but for the asker's own claims."""
 
     def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
-        """Up to `most` child tasks to DEPLOYING, only while the run is PROCESSING and its intent RUN."""
+        """Up to `most` child tasks to DEPLOYING, only while the run is PROCESSING and its intent RUN.
+
+        Takes QUEUED ones and claims that ran out or are this token's: whoever asks has no request under way."""
 
     def deployed(self, claim: Claim, deployment: Deployment) -> Intent:
         """DEPLOYING to PENDING with the job; answers the run's intent as it is then."""
@@ -133,6 +137,7 @@ class Claims(Protocol):
 @dataclass(frozen=True, slots=True)
 class Nudge:
     run_id: int
+    run_uid: str
     workflow_id: str
     number: int
 
@@ -168,6 +173,9 @@ class Records(Protocol):
         """Newest first; `before` is the RunID a page ended with."""
 
     def details(self, run_id: int) -> RunDetails: ...
+
+    def run_id(self, run_uid: str) -> int:
+        """NotFound if there is none."""
 
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
 
@@ -231,7 +239,7 @@ class Pusher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    location: str
+    location: str | None
     files: int
     bytes: int
 

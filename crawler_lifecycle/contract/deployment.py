@@ -5,7 +5,15 @@ from typing import Annotated
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.requests import Argument, ArgumentName, ClusterName, Name, Seconds
+from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, Argument, ArgumentName, ClusterName, Name, Seconds
+from crawler_lifecycle.errors import NotReady
+
+
+def checked_token(token: str) -> str:
+    """The bearer token both sides are given, or NotReady if it cannot be one."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise NotReady("CRAWLER_SCHEDULER__TOKEN: expected a bearer token of printable ASCII without spaces")
+    return token
 
 
 class Resources(Message):
@@ -26,8 +34,12 @@ class Crawler(Message):
     image: str | None = Field(default=None, max_length=512, description="container image, where there are containers")
     environment: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Resources()
-    processes: int = Field(default=1, ge=1, description="tasks of a run that does not say how many")
-    max_parallel: int | None = Field(default=None, ge=1, description="tasks of a run in the cluster at once")
+    processes: int = Field(
+        default=1, ge=1, le=MOST_TASKS_EVER, description="tasks of a run that does not say how many"
+    )
+    max_parallel: int | None = Field(
+        default=None, ge=1, le=MOST_TASKS_EVER, description="tasks of a run in the cluster at once"
+    )
     start_limit_seconds: Seconds | None = None
     max_duration_seconds: Seconds | None = None
     grace_seconds: Seconds | None = None

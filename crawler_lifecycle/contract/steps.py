@@ -43,6 +43,7 @@ class RunPlan(Message):
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
+    search_attributes: bool = Field(default=False, description="whether the server knows ours; unknown ones are fatal")
 
 
 class RegisterWorkflow(Message):
@@ -233,3 +234,11 @@ class StopReport(Message):
 
 class Counted(Message):
     count: int
+
+
+# Notices
+
+
+class Notify(Message):
+    run: RunRef
+    number: int = Field(default=1, description="tells repeated notices of one kind apart")

@@ -1,0 +1,1 @@
+"""Which parts run for long beside the worker? One duty a module."""

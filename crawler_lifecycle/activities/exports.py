@@ -1,0 +1,77 @@
+"""Handing over what a run has left: the event that it is over, and the archive of its files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef, ToRun
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import Archive, Exporter, Exports, Histories
+
+NOTHING = Archive(location=None, files=0, bytes=0)
+
+
+@dataclass(frozen=True)
+class ExportActivities:
+    histories: Histories
+    exports: Exports
+    exporter: Exporter
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def initiate_export_signal(self, step: ToRun) -> ExportSignal:
+        """Announces the end of the run, so that exporting starts."""
+        event = self._event(step.run, ExportKind.RUN_ENDED, None)
+        with self._on_record(step.run, event):
+            self.exporter.announce(event)
+        self.exports.settle(step.run, event.event_id, ExportState.DONE, event.supporting_files, None)
+        return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
+
+    @activity.defn
+    def export_supporting_files(self, step: ToRun) -> ExportedFiles:
+        """Archives what the run left behind, and announces that it is there."""
+        planned = self._event(step.run, ExportKind.FILES_READY, None)
+        with self._on_record(step.run, planned):
+            archive = self.exporter.archive(step.run.run_uid, _heartbeat) or NOTHING
+            self.exporter.announce(self._event(step.run, ExportKind.FILES_READY, archive))
+        self.exports.settle(step.run, planned.event_id, ExportState.DONE, archive.location, None)
+        return ExportedFiles(
+            event_id=planned.event_id, location=archive.location, files=archive.files, bytes=archive.bytes
+        )
+
+    @contextmanager
+    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[None]:
+        """The export is on record before it is tried, and why a try failed."""
+        self.exports.open(run, event)
+        try:
+            yield
+        except LifecycleError as error:
+            self.exports.settle(run, event.event_id, ExportState.FAILED, None, error.message)
+            raise
+
+    def _event(self, ref: RunRef, kind: ExportKind, archive: Archive | None) -> ExportEvent:
+        run: RunRecord = self.histories.get(ref.run_id)
+        return ExportEvent(
+            event_id=event_id(run.run_uid, kind),
+            kind=kind,
+            run_id=run.run_id,
+            run_uid=run.run_uid,
+            crawler=run.crawler,
+            status=run.status,
+            reason=run.reason,
+            tasks=run.tasks,
+            supporting_files=self.exporter.destination(run.run_uid),
+            files=archive.files if archive else None,
+            bytes=archive.bytes if archive else None,
+            at=run.finished_at or datetime.now(UTC),
+        )
+
+
+def _heartbeat(files: int, bytes_done: int) -> None:
+    activity.heartbeat({"files": files, "bytes": bytes_done})

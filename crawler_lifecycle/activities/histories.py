@@ -1,0 +1,95 @@
+"""The run itself: its beginning, its start, its end."""
+
+from dataclasses import dataclass
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps import (
+    Counted,
+    CreateHistory,
+    EndRun,
+    RegisterWorkflow,
+    RunMoment,
+    RunOutcome,
+    RunPlan,
+    RunRef,
+    ToRun,
+)
+from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.domain.outcome import outcome
+from crawler_lifecycle.domain.plan import RunLimits, planned
+from crawler_lifecycle.ports import Deployer, Histories, NewRun, Tasks
+
+WORKFLOW_PROPERTY = "workflow_id"
+
+
+@dataclass(frozen=True)
+class HistoryActivities:
+    histories: Histories
+    tasks: Tasks
+    deployer: Deployer
+    limits: RunLimits
+    search_attributes: bool = False
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def create_history_id(self, step: CreateHistory) -> RunPlan:
+        """Inserts the history once per request, however often it is tried."""
+        entry = self.deployer.crawler(step.request.crawler)
+        request = planned(step.request, entry, self.limits)
+        run = self.histories.create(_new_run(request, entry, step))
+        return self._plan(run)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
+        """Registers the workflow id, so that a stop or a resume finds it."""
+        self.histories.set_property(step.run, WORKFLOW_PROPERTY, step.workflow_id)
+        return Counted(count=1)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def update_run_started(self, step: ToRun) -> RunMoment:
+        """INITIALIZING to PROCESSING, never backwards."""
+        run = self.histories.mark_started(step.run)
+        return RunMoment(status=run.status, at=run.started_at or run.created_at)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def update_run_status(self, step: EndRun) -> RunOutcome:
+        """The last status of the run, with its one reason. The first end stands."""
+        run = self.histories.get(step.run.run_id)
+        main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
+        status, reason = outcome(run.tasks, run.intent, run.request.allowed_failures, main, step.reason)
+        closed = self.histories.close(step.run, status, reason)
+        return RunOutcome(
+            run_id=closed.run_id,
+            run_uid=closed.run_uid,
+            status=closed.status,
+            reason=closed.reason or reason,
+            tasks=closed.tasks,
+        )
+
+    def _plan(self, run: RunRecord) -> RunPlan:
+        request = run.request
+        return RunPlan(
+            run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),
+            crawler=run.crawler,
+            trigger=run.trigger,
+            tasks=sum(run.tasks.get(status, 0) for status in TaskStatus),
+            created_at=run.created_at,
+            start_limit_seconds=request.start_limit_seconds,
+            max_duration_seconds=request.max_duration_seconds,
+            grace_seconds=request.grace_seconds or self.limits.grace_seconds,
+            search_attributes=self.search_attributes,
+        )
+
+
+def _new_run(request: RunRequest, entry: Crawler, step: CreateHistory) -> NewRun:
+    return NewRun(
+        request=request,
+        entry=entry,
+        tasks=request.tasks or entry.processes,
+        workflow_id=step.workflow_id,
+        first_execution_run_id=step.first_execution_run_id,
+    )

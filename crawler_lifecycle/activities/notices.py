@@ -1,0 +1,54 @@
+"""Telling the front end, live, where a run stands."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.notices import Notice, NoticeKind
+from crawler_lifecycle.contract.steps import Counted, Notify
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.ports import Histories, Pusher
+
+
+@dataclass(frozen=True)
+class NoticeActivities:
+    histories: Histories
+    pusher: Pusher
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def signal_pusher_started(self, step: Notify) -> Counted:
+        """The run has started: a waiting dialog may close."""
+        return self._send(NoticeKind.STARTED, step)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def signal_pusher_progress(self, step: Notify) -> Counted:
+        """Something about the run's tasks has changed."""
+        return self._send(NoticeKind.PROGRESS, step)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def signal_pusher_stopped(self, step: Notify) -> Counted:
+        """The run was stopped, and that is proved."""
+        return self._send(NoticeKind.STOPPED, step)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def signal_pusher_finished(self, step: Notify) -> Counted:
+        """The run is over, by itself."""
+        return self._send(NoticeKind.FINISHED, step)
+
+    def _send(self, kind: NoticeKind, step: Notify) -> Counted:
+        run = self.histories.get(step.run.run_id)
+        self.pusher.send(
+            Notice(
+                notice_id=event_id(run.run_uid, kind, step.number),
+                kind=kind,
+                run_id=run.run_id,
+                run_uid=run.run_uid,
+                crawler=run.crawler,
+                status=run.status,
+                reason=run.reason,
+                tasks=run.tasks,
+                at=datetime.now(UTC),
+            )
+        )
+        return Counted(count=1)

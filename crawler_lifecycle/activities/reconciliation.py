@@ -1,0 +1,103 @@
+"""A look: what the database believes, what the cluster shows, and making them agree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.states import ALIVE, TaskStatus
+from crawler_lifecycle.contract.steps import (
+    ActiveTasks,
+    AliveTasks,
+    CloseLook,
+    Differences,
+    EvidencePage,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    StatusWrite,
+    TaskChange,
+    TaskEvidence,
+    ToRun,
+    Written,
+)
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.verdict import verdicts
+from crawler_lifecycle.ports import Cluster, Histories, Tasks
+
+# what fits a payload with room to spare (2 MB are its end): a change is at most 350 bytes, evidence about 5 kB
+CHANGES_IN_A_LOOK = 3_000
+EVIDENCE_IN_A_PAGE = 150
+
+
+@dataclass(frozen=True)
+class ReconciliationActivities:
+    histories: Histories
+    tasks: Tasks
+    cluster: Cluster
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def get_active_running_tasks(self, step: ToRun) -> ActiveTasks:
+        """The tasks that the database believes alive, and those it lost sight of."""
+        run = self.histories.get(step.run.run_id)
+        by_status = self.tasks.by_status(run.run_id)
+        watched = {
+            status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)
+        }
+        return ActiveTasks(by_status=watched, nudge=run.nudge_sent)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
+        """Asks the cluster for all of them at once; returns only those that differ."""
+        run = self.histories.get(step.run.run_id)
+        numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
+        look = self.cluster.look(step.run.run_uid)
+        rows = self.tasks.rows(run.run_id, numbers)
+        changes, doubt = verdicts(rows, look, run.intent, datetime.now(UTC))
+        page = changes[:CHANGES_IN_A_LOOK]
+        return Differences(
+            known=look.complete,
+            changes=page,
+            evidence=to_ranges(change.task for change in page if _has_evidence(change)),
+            more=len(changes) > len(page),
+            problem=look.problem or doubt,
+        )
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
+        """What is needed to see why tasks ended as they did; the rest is for further pages."""
+        numbers = from_ranges(step.tasks)
+        page, rest = numbers[:EVIDENCE_IN_A_PAGE], numbers[EVIDENCE_IN_A_PAGE:]
+        rows = self.tasks.rows(step.run.run_id, page)
+        items = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
+        return EvidencePage(items=items, rest=to_ranges(rest))
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def reconcile_tasks(self, step: EvidenceWrite) -> Written:
+        """Keeps that information with the tasks, in bulk."""
+        return _written(step.items, self.tasks.reconcile(step.run, step.items))
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def sync_statuses(self, step: StatusWrite) -> Written:
+        """Writes the changed statuses in bulk, each only if its row is still what was read."""
+        return _written(step.changes, self.tasks.sync(step.run, step.changes))
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
+        """How many tasks are queued, pending or active. This closes a look: its nudge is acknowledged."""
+        self.histories.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
+        counts = self.histories.get(step.run.run_id).tasks
+        return AliveTasks(
+            queued=counts.get(TaskStatus.QUEUED, 0),
+            pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
+            active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
+        )
+
+
+def _has_evidence(change: TaskChange) -> bool:
+    return change.status.is_over
+
+
+def _written(asked: Sequence[TaskChange] | Sequence[TaskEvidence], written: int) -> Written:
+    return Written(written=written, stale=len(asked) - written)

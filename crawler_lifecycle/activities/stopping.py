@@ -1,0 +1,55 @@
+"""Ending a run's jobs: what was never deployed, what runs, and what does not listen."""
+
+from dataclasses import dataclass
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, StopReport, StopTasks
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.ports import Cluster, Histories, Tasks
+
+JOBS_IN_A_PAGE = 500
+TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
+
+
+@dataclass(frozen=True)
+class StoppingActivities:
+    histories: Histories
+    tasks: Tasks
+    cluster: Cluster
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def add_cancellation_log_to_db(self, step: LogCancellation) -> Counted:
+        """In one transaction: the intent, the status STOPPING, and who stopped it, when, why, by which door."""
+        self.histories.stop(step.run, step.stop, step.asked_at)
+        return Counted(count=1)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def cancel_queued_tasks(self, step: EndRun) -> Counted:
+        """Child tasks not yet deployed never will be."""
+        return Counted(count=self.tasks.cancel_queued(step.run, step.reason or "stopped"))
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def k8_stop_task(self, step: StopTasks) -> StopReport:
+        """Asks jobs to end, a page at a time. A job that is gone has ended."""
+        jobs, rest = self._page(step)
+        self.cluster.stop(step.run.run_uid, jobs)
+        return StopReport(asked=len(jobs), rest=rest)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def k8_stop_pod(self, step: StopTasks) -> StopReport:
+        """Ends what is still there without asking, a page at a time."""
+        jobs, rest = self._page(step)
+        self.cluster.kill(step.run.run_uid, jobs)
+        return StopReport(asked=len(jobs), rest=rest)
+
+    def _page(self, step: StopTasks) -> tuple[list[tuple[int, int]], str]:
+        numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
+        page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
+        rows = self.tasks.rows(step.run.run_id, page)
+        return [(row.task, row.attempt) for row in rows], to_ranges(rest)
+
+    def _in_cluster(self, run_id: int) -> list[int]:
+        by_status = self.tasks.by_status(run_id)
+        return sorted(number for status in TO_STOP for number in by_status.get(status, []))

@@ -1,0 +1,46 @@
+"""Which runs may have how many more tasks deployed? Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+RUN_LIMIT = "run_limit"
+INSTALLATION_LIMIT = "installation_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A run that has tasks waiting; `in_cluster` of its tasks have a job already."""
+
+    run_id: int
+    waiting: int
+    in_cluster: int
+    most: int | None
+
+    @property
+    def room(self) -> int:
+        return self.waiting if self.most is None else max(0, min(self.waiting, self.most - self.in_cluster))
+
+
+def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
+    """Tasks to deploy by run: room is shared out in turns, so that a big run does not starve a small one."""
+    granted = dict.fromkeys((demand.run_id for demand in demands), 0)
+    wanting = {demand.run_id: demand.room for demand in demands if demand.room}
+    while room > 0 and wanting:
+        turn = max(1, room // len(wanting))
+        for run_id in list(wanting):
+            share = min(turn, wanting[run_id], room)
+            granted[run_id] += share
+            wanting[run_id] -= share
+            room -= share
+            if not wanting[run_id]:
+                del wanting[run_id]
+    return granted
+
+
+def causes(demands: Sequence[Demand], granted: Mapping[int, int]) -> dict[int, str]:
+    """Why tasks of a run stay queued, for the runs in which some do."""
+    return {
+        demand.run_id: RUN_LIMIT if granted[demand.run_id] == demand.room else INSTALLATION_LIMIT
+        for demand in demands
+        if granted[demand.run_id] < demand.waiting
+    }

@@ -1,0 +1,37 @@
+"""What exactly is to be run, once the crawler's and the installation's defaults are filled in? Pure."""
+
+from dataclasses import dataclass
+
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What the installation says where neither the request nor the crawler does."""
+
+    most_tasks: int = 10_000
+    grace_seconds: int = 30
+    start_limit_seconds: int | None = None
+    max_duration_seconds: int | None = None
+
+
+def planned(request: RunRequest, entry: Crawler, limits: RunLimits) -> RunRequest:
+    """The request with nothing left open: request before crawler before installation."""
+    tasks = request.tasks or entry.processes
+    if tasks > limits.most_tasks:
+        raise BadInput("tasks", f"{tasks} are asked for, this installation allows {limits.most_tasks} in a run")
+    return request.model_copy(
+        update={
+            "tasks": tasks,
+            "max_parallel": request.max_parallel or entry.max_parallel,
+            "start_limit_seconds": request.start_limit_seconds
+            or entry.start_limit_seconds
+            or limits.start_limit_seconds,
+            "max_duration_seconds": request.max_duration_seconds
+            or entry.max_duration_seconds
+            or limits.max_duration_seconds,
+            "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
+        }
+    )

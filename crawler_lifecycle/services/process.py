@@ -1,0 +1,43 @@
+"""How does every process of ours begin and end? Settings, log, metrics; one clear line where it cannot start."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+from crawler_lifecycle import logs, settings
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.errors import LifecycleError
+
+Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(main: Main) -> NoReturn:
+    """Runs `main` until it returns; SIGTERM and SIGINT set its event, and it ends in order."""
+    try:
+        configured = settings.load()
+        logs.configure(configured.log.format, configured.log.level)
+        asyncio.run(_until_told(main, Parts(configured)))
+    except LifecycleError as error:
+        print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)
+        sys.exit(1)
+    sys.exit(0)
+
+
+async def _until_told(main: Main, parts: Parts) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, stopped.set)
+    await main(parts, stopped)
+
+
+def serve_metrics(parts: Parts) -> None:
+    """For the processes whose metrics are Python's; the worker's are served by the Temporal SDK."""
+    metrics = parts.settings.metrics
+    if metrics.port is not None:
+        from prometheus_client import start_http_server
+
+        start_http_server(metrics.port, addr=metrics.host)

@@ -1,0 +1,52 @@
+"""Who wakes a run when its jobs change? This loop follows the cluster and nudges the workflow concerned.
+
+It may miss anything and die at any time: the looks stay correct without it, they are only later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.ports import Cluster, Nudge, Nudges
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Watcher:
+    nudges: Nudges
+    cluster: Cluster
+    send: Callable[[Nudge], Awaitable[None]]
+    _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
+    _unsent: list[Nudge] = field(default_factory=list)
+
+    async def run(self) -> None:
+        changes = self.cluster.changes()
+        while True:
+            self._changed |= await asyncio.to_thread(next, changes)
+            try:
+                await self._nudge()
+            except LifecycleError as error:
+                log.warning("no nudges for now: %s", error.message)
+
+    async def _nudge(self) -> None:
+        if self._changed:
+            self._unsent += await asyncio.to_thread(self._claim)
+        pending, self._unsent = self._unsent, []
+        for nudge in pending:
+            try:
+                await self.send(nudge)
+            except NotFound:
+                log.warning("run %s is not over, but its workflow %s is not open", nudge.run_id, nudge.workflow_id)
+            except TemporaryError as error:
+                log.warning("run %s not nudged yet: %s", nudge.run_id, error.message)
+                self._unsent.append(nudge)
+
+    def _claim(self) -> list[Nudge]:
+        changed = frozenset(self._changed)
+        claimed = self.nudges.claim(changed)
+        waiting = self.nudges.open_among(changed) - {nudge.run_uid for nudge in claimed}
+        self._changed = set(waiting)
+        return claimed

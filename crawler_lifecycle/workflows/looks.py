@@ -1,0 +1,72 @@
+"""A look: the database is made to agree with the cluster, once."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.contract.steps import (
+    CloseLook,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    RunRef,
+    StatusWrite,
+    ToRun,
+)
+from crawler_lifecycle.workflows.options import OPTIONAL, READ, WRITE
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What came of a look. `more`: there was more to change than one look can carry."""
+
+    alive: int
+    changed: bool
+    more: bool
+    problem: str | None
+
+
+async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
+    active = await workflow.execute_activity_method(
+        ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
+    )
+    differences = await workflow.execute_activity_method(
+        ReconciliationActivities.get_history_statuses_to_sync, LookAt(run=run, active=active), **READ
+    )
+    if differences.changes:
+        await _keep_evidence(run, differences.evidence)
+        await workflow.execute_activity_method(
+            ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
+        )
+    alive = await workflow.execute_activity_method(
+        ReconciliationActivities.count_alive_tasks,
+        CloseLook(
+            run=run,
+            nudge=active.nudge,
+            known=differences.known,
+            problem=differences.problem,
+            next_look_at=next_look_at,
+        ),
+        **WRITE,
+    )
+    return Looked(alive.total, bool(differences.changes), differences.more, differences.problem)
+
+
+async def _keep_evidence(run: RunRef, tasks: str) -> None:
+    """Before the status says that a task is over: afterwards nobody asks for it again. No status depends on it."""
+    try:
+        while tasks:
+            page = await workflow.execute_activity_method(
+                ReconciliationActivities.get_bulk_task_history_data,
+                EvidenceRequest(run=run, tasks=tasks),
+                **OPTIONAL,
+            )
+            await workflow.execute_activity_method(
+                ReconciliationActivities.reconcile_tasks, EvidenceWrite(run=run, items=page.items), **OPTIONAL
+            )
+            tasks = page.rest
+    except ActivityError as error:
+        workflow.logger.warning("no evidence for tasks %s of run %s: %s", tasks, run.run_id, error.cause)

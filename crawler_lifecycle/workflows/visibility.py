@@ -1,0 +1,39 @@
+"""What do Temporal's own lists and pages show of a run?"""
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+
+from crawler_lifecycle.contract.lifecycle import LifecycleState
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.steps import RunPlan
+
+CRAWLER_NAME = SearchAttributeKey.for_keyword("CrawlerName")
+CRAWL_RUN_ID = SearchAttributeKey.for_int("CrawlRunId")
+CRAWL_RUN_STATUS = SearchAttributeKey.for_keyword("CrawlRunStatus")
+CRAWL_TRIGGER = SearchAttributeKey.for_keyword("CrawlTrigger")
+SEARCH_ATTRIBUTES = (CRAWLER_NAME, CRAWL_RUN_ID, CRAWL_RUN_STATUS, CRAWL_TRIGGER)
+
+
+def list_under(plan: RunPlan, status: RunStatus) -> None:
+    """An attribute that the server does not know would fail the workflow task for ever: so only if it does."""
+    if not plan.search_attributes:
+        return
+    workflow.upsert_search_attributes(
+        [
+            CRAWLER_NAME.value_set(plan.crawler),
+            CRAWL_RUN_ID.value_set(plan.run.run_id),
+            CRAWL_RUN_STATUS.value_set(status),
+            CRAWL_TRIGGER.value_set(plan.trigger),
+        ]
+    )
+
+
+def show_details(state: LifecycleState) -> None:
+    lines = [f"**{state.stage}**: {state.waiting_for}"]
+    if state.run_id is not None:
+        lines.append(f"run {state.run_id} ({state.run_uid})")
+    if state.alive is not None:
+        lines.append(f"{state.alive} tasks alive after {state.looks} looks")
+    if state.next_look_at is not None:
+        lines.append(f"next look at {state.next_look_at:%Y-%m-%dT%H:%M:%SZ} at the latest")
+    workflow.set_current_details("\n\n".join(lines))

@@ -1,0 +1,85 @@
+"""Every path through the lifecycle workflow, as a script and a request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from temporalio.client import WorkflowHistory
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus, Trigger
+from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, TaskChange
+from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
+
+BOOKS = RunRequest(crawler="books")
+
+
+@dataclass(frozen=True)
+class Path:
+    script: Callable[[], Script]
+    request: object = field(default=BOOKS)
+    workflow: str = "CrawlerLifecycleWorkflow"
+
+
+def _over(task: int, status: TaskStatus) -> TaskChange:
+    return TaskChange(task=task, attempt=1, version=1, status=status, reason="exit_3", exit_code=3)
+
+
+def _changing(look: int) -> list[TaskChange]:
+    ends = [_over(0, TaskStatus.SUCCEEDED), _over(1, TaskStatus.FAILED)]
+    return ends if look == 2 else []
+
+
+def _stubborn() -> Script:
+    script = Script(statuses=in_turn(MainJobStatus(cause="capacity")))
+    script.alive = lambda look: 0 if "k8_stop_pod" in script.names else 1
+    return script
+
+
+WAITS = MainJobStatus(cause="unschedulable")
+REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
+EXPORT = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
+
+PATHS = {
+    "plain": Path(lambda: Script(alive=lambda look: 1 if look < 3 else 0, changes=_changing, search_attributes=True)),
+    "scheduled": Path(Script, RunRequest(crawler="books", trigger=Trigger.SCHEDULED)),
+    "deployed_at_the_third_try": Path(lambda: Script(deployments=in_turn(UNAVAILABLE, UNAVAILABLE, DEPLOYED))),
+    "refused": Path(lambda: Script(deployments=in_turn(REFUSED))),
+    "waited": Path(lambda: Script(statuses=in_turn(WAITS, WAITS, STARTED))),
+    "vanished": Path(lambda: Script(statuses=in_turn(MainJobStatus(vanished=True)))),
+    "never_deployed": Path(
+        lambda: Script(deployments=in_turn(UNAVAILABLE)), RunRequest(crawler="books", start_limit_seconds=7)
+    ),
+    "never_started": Path(_stubborn, RunRequest(crawler="books", start_limit_seconds=8, grace_seconds=3)),
+    "nothing_delivered": Path(
+        lambda: Script(
+            failing=["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished",
+                     "get_bulk_task_history_data", "initiate_export_signal"],
+            alive=lambda look: 1 if look < 3 else 0,
+            changes=_changing,
+        )
+    ),
+    "bad_input": Path(Script, {"crawler": ""}),
+    "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),
+}  # fmt: skip
+
+
+def commands(history: WorkflowHistory) -> list[str]:
+    """What the workflow asked of the server, in order: all that replay compares."""
+    return [line for event in history.events if (line := _command(event.WhichOneof("attributes"), event))]
+
+
+def _command(kind: str | None, event: object) -> str | None:
+    details = getattr(event, kind) if kind else None
+    match kind:
+        case "activity_task_scheduled_event_attributes":
+            return f"activity {details.activity_type.name}"  # type: ignore[union-attr]
+        case "timer_started_event_attributes":
+            return f"timer {details.start_to_fire_timeout.seconds} s"  # type: ignore[union-attr]
+        case "upsert_workflow_search_attributes_event_attributes":
+            return "search attributes"
+        case "workflow_execution_completed_event_attributes":
+            return "completed"
+        case "workflow_execution_failed_event_attributes":
+            return "failed"
+        case _:
+            return None

@@ -1,0 +1,44 @@
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tests.workflows.script import Script
+
+
+@dataclass
+class Stage:
+    """A worker that plays a script."""
+
+    client: Client
+    task_queue: str
+
+    async def start(self, request: Any = None, **options: Any) -> WorkflowHandle[Any, Any]:
+        return await self.client.start_workflow(
+            "CrawlerLifecycleWorkflow",
+            args=[] if request is None else [request],
+            id=f"test-{uuid4()}",
+            task_queue=self.task_queue,
+            **options,
+        )
+
+
+Play = Callable[[Script], AbstractAsyncContextManager[Stage]]
+
+
+@asynccontextmanager
+async def played(environment: WorkflowEnvironment, script: Script) -> AsyncIterator[Stage]:
+    queue = f"queue-{uuid4()}"
+    async with Worker(environment.client, task_queue=queue, activities=script.activities()):
+        yield Stage(environment.client, queue)
+
+
+@pytest.fixture
+def play(skipping: WorkflowEnvironment) -> Play:
+    return lambda script: played(skipping, script)

@@ -1,0 +1,151 @@
+"""When looks are made: paced by Fibonacci, woken by nudges, without end over eight hours or by continuing as new."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from temporalio.client import WorkflowHandle, WorkflowHistory
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from tests.workflows.conftest import Play, played
+from tests.workflows.script import Script
+
+REQUEST = RunRequest(crawler="books")
+EXACT = timedelta(seconds=5)  # virtual seconds that real activities may take
+
+
+def minutes_of_looks(history: WorkflowHistory) -> list[float]:
+    """Minutes from the start of reconciliation to each look, by the workflow's clock."""
+    times = _scheduled(history, "get_active_running_tasks")
+    anchor = _scheduled(history, "signal_pusher_started")[0]
+    return [(time - anchor) / timedelta(minutes=1) for time in times]
+
+
+def _scheduled(history: WorkflowHistory, activity: str) -> list[datetime]:
+    return [
+        event.event_time.ToDatetime(UTC)
+        for event in history.events
+        if event.activity_task_scheduled_event_attributes.activity_type.name == activity
+    ]
+
+
+def assert_close(found: Sequence[float], expected: Sequence[float]) -> None:
+    assert [round(minute) for minute in found] == list(expected)
+    assert all(abs(a - b) < EXACT / timedelta(minutes=1) for a, b in zip(found, expected, strict=True))
+
+
+async def test_eight_hours_of_looks_at_exactly_the_right_minutes(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 36 else 0)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        await handle.result()
+        history = await handle.fetch_history()
+    assert_close(minutes_of_looks(history), [1, 3, 6, 11, 19, *range(34, 34 + 15 * 31, 15)])
+    assert len(history.events) < 2_000
+
+
+async def test_the_database_knows_when_the_next_look_is_due(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 4 else 0)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        await handle.result()
+        anchor = _scheduled(await handle.fetch_history(), "signal_pusher_started")[0]
+    due = [step.next_look_at - anchor for step in script.inputs("count_alive_tasks")]
+    assert [round(time / timedelta(minutes=1)) for time in due] == [3, 6, 11, 19]
+
+
+async def looked(script: Script, times: int) -> None:
+    """Real time may pass while the workflow is at it; virtual time does not."""
+    async with asyncio.timeout(20):
+        while script.names.count("count_alive_tasks") < times:
+            await asyncio.sleep(0.01)
+
+
+async def asleep(handle: WorkflowHandle[Any, Any]) -> None:
+    """Until the workflow has nothing to do but to wait for its timer."""
+    async with asyncio.timeout(20):
+        while not (await handle.query("state"))["waiting_for"].startswith("the next look"):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_nudge_is_an_extra_look_and_moves_none(play: Play, skipping: WorkflowEnvironment) -> None:
+    script = Script(alive=lambda look: 1 if look < 5 else 0)
+    async with play(script) as stage:
+        with skipping.with_time_skipping_disabled():
+            handle = await stage.start(REQUEST)
+        await skipping.fast_forward(handle, timedelta(minutes=4))  # looks at 1 and 3 are over
+        await looked(script, 2)
+        await handle.signal("nudge", 1)
+        await looked(script, 3)
+        await asleep(handle)
+        await skipping.fast_forward(handle, timedelta(minutes=30))
+        async with asyncio.timeout(20):
+            await handle.result()
+        minutes = minutes_of_looks(await handle.fetch_history())
+    assert [round(minute) for minute in minutes] == [1, 3, 4, 6, 11]
+
+
+async def test_nudges_do_not_make_a_run_look_all_the_time(play: Play) -> None:
+    """Ten thousand endings at once are a handful of looks, each at least a second after the last began."""
+    script = Script(alive=lambda look: 1 if look < 5 else 0)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+
+        async def nudge_for_ever() -> None:
+            number = 0
+            while True:
+                number += 1
+                await handle.signal("nudge", number)
+
+        nudging = asyncio.create_task(nudge_for_ever())
+        async with asyncio.timeout(30):
+            await handle.result()
+        nudging.cancel()
+        await asyncio.wait([nudging])
+        times = _scheduled(await handle.fetch_history(), "get_active_running_tasks")
+    assert len(times) == 5
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert min(gaps) >= timedelta(seconds=1)
+
+
+async def test_a_look_that_saw_more_than_it_could_carry_is_followed_by_another(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 3 else 0, more=lambda look: look == 1)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        await handle.result()
+        minutes = minutes_of_looks(await handle.fetch_history())
+    assert [round(minute) for minute in minutes] == [1, 1, 3]
+
+
+async def test_what_is_unknown_changes_nothing_and_the_next_look_comes(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 4 else 0, known=lambda look: look == 4)
+    async with play(script) as stage:
+        await (await stage.start(REQUEST)).result()
+    assert [step.known for step in script.inputs("count_alive_tasks")] == [False, False, False, True]
+    assert "sync_statuses" not in script.names
+
+
+async def test_a_long_run_continues_as_new_and_loses_nothing(short_histories: WorkflowEnvironment) -> None:
+    change = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.RUNNING)
+    script = Script(alive=lambda look: 1 if look < 15 else 0, changes=lambda look: [change])
+    async with played(short_histories, script) as stage:
+        handle = await stage.start(REQUEST)
+        async with asyncio.timeout(60):
+            await handle.result()
+        executions = [
+            execution async for execution in short_histories.client.list_workflows(f'WorkflowId="{handle.id}"')
+        ]
+    assert len(executions) > 1
+    assert script.names.count("create_history_id") == 1
+    assert script.names.count("signal_pusher_started") == 1
+    assert script.names.count("update_run_started") == 1
+    assert script.names.count("update_run_status") == 1
+    due = [step.next_look_at for step in script.inputs("count_alive_tasks")]
+    gaps = [round((later - earlier) / timedelta(minutes=1)) for earlier, later in pairwise(due)]
+    assert gaps == [3, 5, 8, *[15] * 11]
+    assert [step.number for step in script.inputs("signal_pusher_progress")] == list(range(1, 16))

@@ -1,0 +1,36 @@
+"""The dispatcher: has the child tasks of all runs deployed."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.services import process
+from crawler_lifecycle.services.dispatcher import Dispatcher
+
+
+async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    process.serve_metrics(parts)
+    settings = parts.settings.dispatcher
+    told = threading.Event()
+    with parts.dispatcher_pool() as pool:
+        dispatcher = Dispatcher(
+            parts.claims,
+            parts.deployer,
+            parts.cluster,
+            settings.most_in_cluster,
+            parts.claim_for,
+            settings.threads,
+            pool,
+        )
+        loop = asyncio.create_task(
+            asyncio.to_thread(dispatcher.run, told, timedelta(seconds=settings.interval_seconds))
+        )
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait((loop, stopping), return_when=asyncio.FIRST_COMPLETED)
+        told.set()
+        await loop
+
+
+if __name__ == "__main__":
+    process.run(main)

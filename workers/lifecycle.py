@@ -1,0 +1,65 @@
+"""The Temporal worker: runs the workflows and their activities. SIGTERM lets what is under way finish."""
+
+import asyncio
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import PollerBehaviorAutoscaling, Worker
+
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.services import process
+from crawler_lifecycle.settings import MetricsSettings, WorkerSettings
+from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
+
+log = logging.getLogger("workers.lifecycle")
+
+
+async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    settings = parts.settings.worker
+    installation = parts.records.installation()  # refuses a database it does not know before taking any work
+    engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
+    activities = parts.activities(search_attributes=await _knows_search_attributes(engine))
+    with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
+        worker = _worker(await engine.client(), LifecyclePlugin(activities), settings, threads)
+        async with worker:
+            log.info("works for installation %s on task queue %s", installation, settings.task_queue)
+            await stopped.wait()
+            log.info("finishes what is under way")
+
+
+def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        plugins=[plugin],
+        activity_executor=threads,
+        max_concurrent_activities=settings.activity_slots,
+        max_cached_workflows=settings.cached_workflows,
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
+        graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
+        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
+        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+    )
+
+
+async def _knows_search_attributes(engine: Engine) -> bool:
+    missing = {attribute.name for attribute in SEARCH_ATTRIBUTES} - await engine.search_attributes()
+    if missing:
+        log.warning("runs are not listed by search attributes: not registered are %s", ", ".join(sorted(missing)))
+    return not missing
+
+
+def _runtime(metrics: MetricsSettings) -> Runtime | None:
+    if metrics.port is None:
+        return None
+    return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=f"{metrics.host}:{metrics.port}")))
+
+
+if __name__ == "__main__":
+    process.run(main)

@@ -1,0 +1,77 @@
+"""The process of the reference scheduler service, for the local cluster.
+
+`python -m workers.scheduler --openapi` prints the service's OpenAPI document instead.
+"""
+
+import ipaddress
+import json
+import logging
+import signal
+import socket
+import sys
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from crawler_lifecycle import logs, settings
+from crawler_lifecycle.adapters.catalogue import Catalogue
+from crawler_lifecycle.adapters.local.cluster import LocalCluster
+from crawler_lifecycle.contract.deployment import checked_token
+from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.services.scheduler import make_app, openapi_document
+
+logger = logging.getLogger("crawler_lifecycle.scheduler")
+
+DRAIN_SECONDS = 20
+
+
+def main() -> int:
+    if sys.argv[1:] == ["--openapi"]:
+        sys.stdout.write(json.dumps(openapi_document(), indent=2) + "\n")
+        return 0
+    try:
+        serve(settings.load())
+    except LifecycleError as error:
+        sys.stderr.write(f"scheduler: {error.message}\n")
+        return 1
+    return 0
+
+
+def serve(chosen: settings.Settings) -> None:
+    logs.configure(chosen.log.format, chosen.log.level)
+    token = checked_token(chosen.scheduler.token.get_secret_value())
+    if chosen.scheduler.catalogue is None:
+        raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
+    catalogue = Catalogue.load(chosen.scheduler.catalogue)
+    with listen(chosen.scheduler.url) as listening:
+        app = make_app(_cluster(chosen), catalogue, token)
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
+        )
+        # uvicorn raises the signal again once it has drained: ending in order is a success, whatever asked for it
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.handle_exit)
+        logger.info("listening on http://%s:%d, %d crawlers", *listening.getsockname()[:2], len(catalogue.names()))
+        server.run(sockets=[listening])
+
+
+def _cluster(chosen: settings.Settings) -> LocalCluster:
+    return LocalCluster(chosen.jobs_folder, chosen.files_folder, chosen.cluster.installation, chosen.cluster.capacity)
+
+
+def listen(url: str) -> socket.socket:
+    """A socket on the address of the URL. Whoever has the token has commands run here, so loopback only."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", 80 if parts.port is None else parts.port
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if not ipaddress.ip_address(found[4][0]).is_loopback:
+            raise NotReady(f"CRAWLER_SCHEDULER__URL: {url}: the local cluster's service listens on loopback only")
+        return socket.create_server((host, port), family=found[0])
+    except (ValueError, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NotReady(f"CRAWLER_SCHEDULER__URL: cannot listen on {url}: {reason}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""The watcher: wakes the runs whose jobs change."""
+
+import asyncio
+import os
+
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.services import process
+from crawler_lifecycle.services.watcher import Watcher
+
+
+async def main(parts: Parts, stopped: asyncio.Event) -> None:
+    process.serve_metrics(parts)
+    engine = Engine(os.environ, parts.settings.worker.task_queue)
+    await engine.client()
+    watching = asyncio.create_task(Watcher(parts.nudges, parts.cluster, engine.nudge).run())
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+    watching.cancel()
+    if not stopped.is_set():
+        await watching  # it never ends by itself: this raises what ended it
+
+
+if __name__ == "__main__":
+    process.run(main)
