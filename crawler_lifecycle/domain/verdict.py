@@ -71,7 +71,8 @@ def _present(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange | None:
 
 def _ended(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange:
     status = ENDED[job.phase]
-    if status is not TaskStatus.SUCCEEDED and intent is not Intent.RUN and job.stop_asked:
+    was_stopped = intent is not Intent.RUN and job.stop_asked and row.status is not TaskStatus.LOST
+    if was_stopped and status is not TaskStatus.SUCCEEDED:
         return _change(row, job, TaskStatus.STOPPED, reason=_stopped(intent))
     return _change(row, job, status, reason=job.reason)
 

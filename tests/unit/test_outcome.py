@@ -1,0 +1,55 @@
+"""How a run ends follows from how its tasks ended."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.domain.outcome import outcome
+
+S, F, X, L = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST
+
+
+@pytest.mark.parametrize(
+    ("tasks", "intent", "allowed", "main", "given_reason", "expected"),
+    [
+        ({S: 4}, Intent.RUN, 0.0, S, None, (RunStatus.COMPLETED, "all_succeeded")),
+        ({S: 3, F: 1}, Intent.RUN, 0.0, S, None, (RunStatus.FAILED, "tasks_failed")),
+        ({S: 3, L: 1}, Intent.RUN, 0.0, S, None, (RunStatus.FAILED, "tasks_lost")),
+        ({S: 3, F: 1}, Intent.RUN, 0.25, S, None, (RunStatus.COMPLETED, "failures_allowed")),
+        ({S: 3, F: 1}, Intent.RUN, 1.0, F, None, (RunStatus.FAILED, "main_job_failed")),
+        ({S: 3, L: 1}, Intent.RUN, 1.0, L, None, (RunStatus.FAILED, "main_job_lost")),
+        ({S: 3, X: 1}, Intent.RUN, 1.0, S, None, (RunStatus.FAILED, "tasks_lost")),
+        ({S: 4}, Intent.STOP, 0.0, S, None, (RunStatus.FAILED, "stopped")),
+        ({X: 4}, Intent.FORCE, 0.0, X, None, (RunStatus.FAILED, "stopped_forced")),
+        ({X: 1}, Intent.STOP, 0.0, X, "never_started", (RunStatus.FAILED, "never_started")),
+        ({F: 1}, Intent.RUN, 0.0, F, "deployment_refused", (RunStatus.FAILED, "deployment_refused")),
+    ],
+)
+def test_ends(
+    tasks: dict[TaskStatus, int],
+    intent: Intent,
+    allowed: float,
+    main: TaskStatus,
+    given_reason: str | None,
+    expected: tuple[RunStatus, str],
+) -> None:
+    assert outcome(tasks, intent, allowed, main, given_reason) == expected
+
+
+ENDS = st.lists(st.sampled_from([S, F, X, L]), min_size=1, max_size=30)
+
+
+@given(ENDS, st.sampled_from(Intent), st.floats(min_value=0, max_value=1))
+def test_completed_means_that_enough_succeeded_and_nobody_stopped_it(
+    ends: list[TaskStatus], intent: Intent, allowed: float
+) -> None:
+    tasks = {status: ends.count(status) for status in set(ends)}
+    status, reason = outcome(tasks, intent, allowed, ends[0], None)
+    assert reason
+    if status is RunStatus.COMPLETED:
+        assert intent is Intent.RUN
+        assert X not in tasks
+        assert tasks.get(F, 0) + tasks.get(L, 0) <= allowed * len(ends)
+    if set(ends) == {S} and intent is Intent.RUN:
+        assert status is RunStatus.COMPLETED
