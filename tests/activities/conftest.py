@@ -1,0 +1,115 @@
+"""All activities over a real database, the local cluster and folders; `do` runs one as Temporal would."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from crawler_lifecycle.activities.deployment import DeploymentActivities
+from crawler_lifecycle.activities.exports import ExportActivities
+from crawler_lifecycle.activities.histories import HistoryActivities
+from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.adapters.folder import FolderExporter
+from crawler_lifecycle.adapters.notices import FilePusher
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.exports import SqlExports
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.steps import CreateHistory, RunPlan, ToRun
+from crawler_lifecycle.domain.plan import RunLimits
+from crawler_lifecycle.errors import BadInput, LifecycleError
+from tests.clusters import LocalBench
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+SCRIPT = (
+    'case "$CRAWL_TASK" in 1) echo task one fails; exit 3;; *) echo "$CRAWL_TASK" > item-$CRAWL_TASK; exit 0;; esac'
+)
+SLEEPS = "exec sleep 60"
+
+
+@dataclass
+class DirectDeployer:
+    """A scheduler service without the service: what HTTP adds has tests of its own."""
+
+    bench: LocalBench
+    scripts: dict[str, str]
+    trouble: LifecycleError | None = None
+
+    def crawler(self, name: str) -> Crawler:
+        if self.trouble:
+            raise self.trouble
+        if name not in self.scripts:
+            raise BadInput("crawler", f"there is no crawler named {name}")
+        return Crawler(name=name, command=["/bin/sh", "-c", self.scripts[name]], processes=2, grace_seconds=7)
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        if self.trouble:
+            raise self.trouble
+        return self.bench.cluster.deploy(request)
+
+    def check(self) -> str:
+        return "direct"
+
+
+@dataclass
+class House:
+    database: Database
+    bench: LocalBench
+    folder: Path
+    environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
+
+    def __post_init__(self) -> None:
+        self.bench.installation = SqlRecords(self.database).installation()
+        self.bench.cluster = self.bench.client()
+        cluster = self.bench.cluster
+        self.deployer = DirectDeployer(self.bench, {"books": SCRIPT, "sleepy": SLEEPS})
+        store, tasks, self.claims = SqlHistories(self.database), SqlTasks(self.database), SqlClaims(self.database)
+        exporter = FolderExporter(self.folder / "files", self.folder / "exports")
+        self.tasks = tasks
+        self.histories = HistoryActivities(store, tasks, self.deployer, RunLimits(most_tasks=50))
+        self.deployment = DeploymentActivities(store, tasks, self.claims, cluster, self.deployer, timedelta(seconds=60))
+        self.reconciliation = ReconciliationActivities(store, tasks, cluster)
+        self.stopping = StoppingActivities(store, tasks, cluster)
+        self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))
+        self.exports = ExportActivities(store, SqlExports(self.database), exporter)
+
+    def do(self, activity: Callable[[A], R], step: A) -> R:
+        return self.environment.run(activity, step)
+
+    def begin(self, crawler: str = "books", **request: object) -> RunPlan:
+        asked = RunRequest.model_validate({"crawler": crawler, **request})
+        step = CreateHistory(request=asked, workflow_id=f"crawl-{uuid4()}", first_execution_run_id=str(uuid4()))
+        return self.do(self.histories.create_history_id, step)
+
+    def started(self, crawler: str = "books", **request: object) -> RunPlan:
+        """A run whose main job is deployed and that is PROCESSING."""
+        plan = self.begin(crawler, **request)
+        self.do(self.deployment.run_onetime_crawler, ToRun(run=plan.run))
+        self.do(self.histories.update_run_started, ToRun(run=plan.run))
+        return plan
+
+    def deploy_children(self, plan: RunPlan) -> None:
+        for claim in self.claims.claim_children(plan.run.run_id, "test", timedelta(seconds=60), 100):
+            self.claims.deployed(claim, self.deployer.deploy(claim.request))
+
+    def details(self, plan: RunPlan) -> RunDetails:
+        return SqlRecords(self.database).details(plan.run.run_id)
+
+
+@pytest.fixture
+def house(database: Database, local: LocalBench, tmp_path: Path) -> House:
+    return House(database, local, tmp_path)

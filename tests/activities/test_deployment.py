@@ -1,0 +1,103 @@
+"""Having the main job deployed: run_scheduled_crawler, run_onetime_crawler, get_main_job_status."""
+
+import pytest
+
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunPlan, ToRun
+from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.errors import Refused, TemporaryError
+from tests.activities.conftest import House
+from tests.clusters import until
+
+
+def _jobs(house: House, plan: RunPlan) -> int:
+    return len(house.bench.cluster.look(plan.run.run_uid).jobs)
+
+
+@pytest.mark.parametrize("name", ["run_onetime_crawler", "run_scheduled_crawler"])
+def test_the_main_job_is_deployed_once(house: House, name: str) -> None:
+    plan = house.begin("sleepy")
+    deploy = getattr(house.deployment, name)
+    outcomes = {house.do(deploy, ToRun(run=plan.run)).job_id for _ in range(3)}
+    assert len(outcomes) == 1
+    main = house.details(plan).tasks[0]
+    assert (main.status, main.job_uid) == (TaskStatus.PENDING, outcomes.pop())
+    assert _jobs(house, plan) == 1
+
+
+def test_a_service_that_is_down_is_written_down_and_tried_again(house: House) -> None:
+    plan = house.begin("sleepy")
+    house.deployer.trouble = TemporaryError("connection refused")
+    outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    assert (outcome.job_id, outcome.cause, outcome.refused) == (None, "scheduler_unavailable", False)
+    run = house.details(plan).run
+    assert (run.waiting_cause, run.waiting_message) == ("scheduler_unavailable", "connection refused")
+    house.deployer.trouble = None
+    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id
+    assert house.details(plan).run.waiting_cause is None
+
+
+def test_a_refusal_is_final(house: House) -> None:
+    plan = house.begin("sleepy")
+    house.deployer.trouble = Refused("no such image")
+    for _ in range(2):
+        assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).refused
+    main = house.details(plan).tasks[0]
+    assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "deployment_refused", "no such image")
+
+
+def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:
+    plan = house.begin("sleepy")
+    deploy = house.deployer.deploy
+    house.deployer.deploy = _losing(deploy)  # type: ignore[method-assign, assignment]
+    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id is None
+    house.deployer.deploy = deploy  # type: ignore[method-assign]
+    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id
+    assert _jobs(house, plan) == 1
+
+
+def _losing(deploy):  # type: ignore[no-untyped-def]
+    def lose(request: object) -> None:
+        deploy(request)
+        raise TemporaryError("the answer was lost")
+
+    return lose
+
+
+def test_the_main_job_has_started_when_it_runs_or_has_run(house: House) -> None:
+    for crawler in ("sleepy", "books"):
+        plan = house.begin(crawler)
+        house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+        until(
+            lambda plan=plan: house.do(house.deployment.get_main_job_status, ToRun(run=plan.run)).started,  # type: ignore[misc]
+            "the main job to start",
+        )
+        assert house.details(plan).run.status is RunStatus.INITIALIZING
+
+
+def test_a_main_job_that_waits_says_why_and_since_when(house: House) -> None:
+    first = house.begin("sleepy")
+    house.bench.cluster = house.bench.client(capacity=1)
+    house.do(house.deployment.run_onetime_crawler, ToRun(run=first.run))
+    plan = house.begin("sleepy")
+    small = house.bench.client(capacity=1)
+    for claim in [house.claims.claim_main(plan.run, "test", house.deployment.claim_for)]:
+        assert claim is not None
+        house.claims.deployed(claim, small.deploy(claim.request))
+    assert small.look(plan.run.run_uid).jobs[0, 1].phase is JobPhase.WAITING
+    statuses = [house.do(house.deployment.get_main_job_status, ToRun(run=plan.run)) for _ in range(2)]
+    assert [status.started for status in statuses] == [False, False]
+    assert statuses[0].cause == "capacity"
+    assert statuses[0].since == statuses[1].since is not None
+    assert house.details(plan).run.waiting_cause == "capacity"
+
+
+def test_a_main_job_that_is_not_there_has_vanished_but_an_outage_is_no_proof(house: House) -> None:
+    house.started("sleepy")
+    plan = house.begin("sleepy")
+    assert house.do(house.deployment.get_main_job_status, ToRun(run=plan.run)).vanished
+    root = house.bench.layout.root
+    root.rename(root.with_name("elsewhere"))
+    status = house.do(house.deployment.get_main_job_status, ToRun(run=plan.run))
+    root.with_name("elsewhere").rename(root)
+    assert (status.known, status.vanished) == (False, False)

@@ -1,0 +1,96 @@
+"""The run's own activities: create_history_id, add_workflow_id, update_run_started, update_run_status."""
+
+import pytest
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import CreateHistory, EndRun, RegisterWorkflow, RunRef, TaskChange, ToRun
+from crawler_lifecycle.errors import BadInput, Conflict, Fenced, TemporaryError
+from tests.activities.conftest import House
+
+
+def test_a_request_is_one_history_however_often_it_is_tried(house: House) -> None:
+    step = CreateHistory(request=RunRequest(crawler="books"), workflow_id="crawl-1", first_execution_run_id="first")
+    plans = {house.do(house.histories.create_history_id, step) for _ in range(3)}
+    assert len(plans) == 1
+    details = house.details(plans.pop())
+    assert details.run.status is RunStatus.INITIALIZING
+    assert details.run.workflow_id == "crawl-1"
+    assert [task.status for task in details.tasks] == [TaskStatus.QUEUED] * 2
+
+
+def test_the_plan_is_filled_in_from_request_crawler_and_installation(house: House) -> None:
+    plan = house.begin(tasks=3, start_limit_seconds=9)
+    assert (plan.tasks, plan.start_limit_seconds, plan.grace_seconds) == (3, 9, 7)
+    assert house.details(plan).run.entry.command[0] == "/bin/sh"
+
+
+@pytest.mark.parametrize("request_", [{"crawler": "unknown"}, {"crawler": "books", "tasks": 51}])
+def test_what_cannot_be_run_leaves_no_row(house: House, request_: dict[str, object]) -> None:
+    with pytest.raises(BadInput):
+        house.begin(**request_)  # type: ignore[arg-type]
+    with house.database.read() as connection:
+        assert connection.exec_driver_sql("SELECT COUNT(*) FROM histories").scalar() == 0
+
+
+def test_a_catalogue_that_cannot_be_asked_is_worth_another_try(house: House) -> None:
+    house.deployer.trouble = TemporaryError("nobody answers")
+    with pytest.raises(TemporaryError):
+        house.begin()
+
+
+def test_the_workflow_is_registered_once(house: House) -> None:
+    plan = house.begin()
+    for _ in range(2):
+        house.do(house.histories.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id="crawl-1"))
+    with house.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT name, value FROM history_properties").all()
+    assert [tuple(row) for row in rows] == [("workflow_id", "crawl-1")]
+
+
+def test_a_run_starts_once_and_never_again(house: House) -> None:
+    plan = house.begin()
+    first = house.do(house.histories.update_run_started, ToRun(run=plan.run))
+    assert house.do(house.histories.update_run_started, ToRun(run=plan.run)) == first
+    assert first.status is RunStatus.PROCESSING
+
+
+def _end_tasks(house: House, run: RunRef, *statuses: TaskStatus) -> None:
+    rows = house.tasks.rows(run.run_id, range(len(statuses)))
+    changes = [
+        TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status)
+        for row, status in zip(rows, statuses, strict=True)
+    ]
+    assert house.tasks.sync(run, changes) == len(statuses)
+
+
+def test_the_first_end_stands(house: House) -> None:
+    plan = house.begin()
+    _end_tasks(house, plan.run, TaskStatus.SUCCEEDED, TaskStatus.SUCCEEDED)
+    ended = house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    assert (ended.status, ended.reason) == (RunStatus.COMPLETED, "all_succeeded")
+    assert ended.tasks == {TaskStatus.SUCCEEDED: 2}
+    again = house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="never_started"))
+    assert again == ended
+    assert house.do(house.histories.update_run_started, ToRun(run=plan.run)).status is RunStatus.COMPLETED
+
+
+def test_a_run_does_not_end_while_a_task_is_alive(house: House) -> None:
+    plan = house.begin()
+    _end_tasks(house, plan.run, TaskStatus.SUCCEEDED)
+    with pytest.raises(Conflict):
+        house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    assert house.details(plan).run.status is RunStatus.INITIALIZING
+
+
+def test_an_older_supervisor_writes_nothing(house: House) -> None:
+    plan = house.begin()
+    older = plan.run.model_copy(update={"epoch": plan.run.epoch - 1})
+    for refused in (
+        lambda: house.do(house.histories.update_run_started, ToRun(run=older)),
+        lambda: house.do(house.histories.add_workflow_id, RegisterWorkflow(run=older, workflow_id="x")),
+        lambda: house.do(house.deployment.run_onetime_crawler, ToRun(run=older)),
+    ):
+        with pytest.raises(Fenced):
+            refused()
+    assert house.details(plan).run.status is RunStatus.INITIALIZING

@@ -1,0 +1,73 @@
+"""Telling the outside: notices with ids that never change, the end of the run, the archive of its files."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.steps import Notify, ToRun
+from crawler_lifecycle.errors import TemporaryError
+from tests.activities.conftest import House
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["started", "progress", "stopped", "finished"])
+def test_a_notice_keeps_its_id_on_every_try(house: House, kind: str) -> None:
+    plan = house.started("sleepy")
+    send = getattr(house.notices, f"signal_pusher_{kind}")
+    for number in (1, 1, 2):
+        house.do(send, Notify(run=plan.run, number=number))
+    sent = lines(house.folder / "exports" / "notices.jsonl")
+    assert {notice["kind"] for notice in sent} == {kind}
+    assert {notice["run_id"] for notice in sent} == {plan.run.run_id}
+    assert len({notice["notice_id"] for notice in sent}) == 2
+
+
+def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(house: House) -> None:
+    plan = house.started("sleepy")
+    (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text('{"title": "a book"}\n')
+    signals = [house.do(house.exports.initiate_export_signal, ToRun(run=plan.run)) for _ in range(2)]
+    archives = [house.do(house.exports.export_supporting_files, ToRun(run=plan.run)) for _ in range(2)]
+    assert signals[0] == signals[1]
+    assert archives[0].location == archives[1].location == signals[0].supporting_files
+    with zipfile.ZipFile(str(archives[0].location)) as archive:
+        assert "files/items.jsonl" in archive.namelist()
+    events = lines(house.folder / "exports" / "events.jsonl")
+    assert {event["event_id"] for event in events} == {signals[0].event_id, archives[0].event_id}
+    records = house.details(plan).exports
+    assert [(record.kind, record.state) for record in records] == [
+        ("run_ended", ExportState.DONE),
+        ("files_ready", ExportState.DONE),
+    ]
+
+
+def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = house.started("sleepy")
+
+    def full(*_: object) -> None:
+        raise TemporaryError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(house.exports.exporter), "archive", full)
+        with pytest.raises(TemporaryError):
+            house.do(house.exports.export_supporting_files, ToRun(run=plan.run))
+    (failed,) = house.details(plan).exports
+    assert (failed.state, failed.problem) == (ExportState.FAILED, "the disk is full")
+    house.do(house.exports.export_supporting_files, ToRun(run=plan.run))
+    (done,) = house.details(plan).exports
+    assert (done.event_id, done.state, done.problem) == (failed.event_id, ExportState.DONE, None)
+
+
+def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
+    plan = house.begin()
+    exported = house.do(house.exports.export_supporting_files, ToRun(run=plan.run))
+    assert (exported.location, exported.files) == (None, 0)
+    (record,) = house.details(plan).exports
+    assert (record.state, record.location) == (ExportState.DONE, None)

@@ -1,0 +1,65 @@
+"""Ending jobs: add_cancellation_log_to_db, cancel_queued_tasks, k8_stop_task, k8_stop_pod."""
+
+from datetime import UTC, datetime
+
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import EndRun, LogCancellation, StopTasks
+from crawler_lifecycle.domain.looks import JobPhase
+from tests.activities.conftest import House
+from tests.clusters import until
+
+ASKED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_who_stopped_is_logged_once_and_force_escalates(house: House) -> None:
+    plan = house.started("sleepy")
+    stop = StopRequest(actor="ann", reason="too slow", door="crawlctl")
+    for _ in range(2):
+        step = LogCancellation(run=plan.run, stop=stop, asked_at=ASKED)
+        house.do(house.stopping.add_cancellation_log_to_db, step)
+    details = house.details(plan)
+    assert (details.run.intent, details.run.status) == (Intent.STOP, RunStatus.STOPPING)
+    stops = [line for line in details.log if line.event == "stop"]
+    assert [(line.actor, line.message, line.door, line.at) for line in stops] == [
+        ("ann", "too slow", "crawlctl", ASKED)
+    ]
+    force = LogCancellation(run=plan.run, stop=StopRequest(force=True, actor="bob"), asked_at=ASKED)
+    house.do(house.stopping.add_cancellation_log_to_db, force)
+    house.do(house.stopping.add_cancellation_log_to_db, LogCancellation(run=plan.run, stop=stop, asked_at=ASKED))
+    assert house.details(plan).run.intent is Intent.FORCE
+
+
+def test_what_is_queued_never_runs(house: House) -> None:
+    plan = house.started("sleepy", tasks=4)
+    counts = [
+        house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped")).count for _ in range(2)
+    ]
+    assert counts == [3, 0]
+    tasks = house.details(plan).tasks
+    assert [task.status for task in tasks[1:]] == [TaskStatus.STOPPED] * 3
+    assert {task.reason for task in tasks[1:]} == {"stopped"}
+
+
+def test_jobs_are_asked_to_end_and_then_made_to(house: House) -> None:
+    house.deployer.scripts["stubborn"] = 'trap "" TERM; echo ready > ready-$CRAWL_TASK; while :; do sleep 0.1; done'
+    plan = house.started("stubborn", tasks=2)
+    house.deploy_children(plan)
+    folder = house.folder / "files" / plan.run.run_uid
+    until(lambda: (folder / "ready-0").exists() and (folder / "ready-1").exists(), "both to ignore SIGTERM")
+    for _ in range(2):
+        assert house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run)).asked == 2
+    assert {job.phase for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()} == {JobPhase.ENDING}
+    for _ in range(2):
+        house.do(house.stopping.k8_stop_pod, StopTasks(run=plan.run))
+
+    def gone() -> bool:
+        return all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values())
+
+    until(gone, "both jobs to be gone")
+
+
+def test_stopping_goes_in_pages(house: House) -> None:
+    plan = house.started("sleepy", tasks=3)
+    report = house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run, tasks="0-2"))
+    assert (report.asked, report.rest) == (3, "")
