@@ -35,6 +35,9 @@ class SchedulerSettings(BaseModel):
 class ClusterSettings(BaseModel):
     kind: Literal["local"] = Field(default="local", description="which backend runs the jobs")
     capacity: int = Field(default=16, ge=1, description="jobs the local cluster runs at once; others wait")
+    installation: str | None = Field(
+        default=None, description="UUID of the one installation the scheduler service deploys for; default: any"
+    )
 
 
 class DispatcherSettings(BaseModel):

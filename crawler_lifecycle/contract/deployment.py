@@ -34,9 +34,7 @@ class Crawler(Message):
     image: str | None = Field(default=None, max_length=512, description="container image, where there are containers")
     environment: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Resources()
-    processes: int = Field(
-        default=1, ge=1, le=MOST_TASKS_EVER, description="tasks of a run that does not say how many"
-    )
+    processes: int = Field(default=1, ge=1, le=MOST_TASKS_EVER, description="tasks of a run that does not say how many")
     max_parallel: int | None = Field(
         default=None, ge=1, le=MOST_TASKS_EVER, description="tasks of a run in the cluster at once"
     )

@@ -6,7 +6,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
-from tests.activities.conftest import House
+from tests.house import House
 from tests.clusters import until
 
 
@@ -48,20 +48,11 @@ def test_a_refusal_is_final(house: House) -> None:
 
 def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:
     plan = house.begin("sleepy")
-    deploy = house.deployer.deploy
-    house.deployer.deploy = _losing(deploy)  # type: ignore[method-assign, assignment]
+    house.deployer.loses_answers = True
     assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id is None
-    house.deployer.deploy = deploy  # type: ignore[method-assign]
+    house.deployer.loses_answers = False
     assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id
     assert _jobs(house, plan) == 1
-
-
-def _losing(deploy):  # type: ignore[no-untyped-def]
-    def lose(request: object) -> None:
-        deploy(request)
-        raise TemporaryError("the answer was lost")
-
-    return lose
 
 
 def test_the_main_job_has_started_when_it_runs_or_has_run(house: House) -> None:

@@ -6,7 +6,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import CreateHistory, EndRun, RegisterWorkflow, RunRef, TaskChange, ToRun
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, TemporaryError
-from tests.activities.conftest import House
+from tests.house import House
 
 
 def test_a_request_is_one_history_however_often_it_is_tried(house: House) -> None:

@@ -1,7 +1,7 @@
 """The names of the activities are a contract on the wire."""
 
 from crawler_lifecycle.bootstrap import steps_of
-from tests.activities.conftest import House
+from tests.house import House
 
 ON_THE_WIRE = [
     "create_history_id",

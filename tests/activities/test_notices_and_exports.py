@@ -9,7 +9,7 @@ import pytest
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import Notify, ToRun
 from crawler_lifecycle.errors import TemporaryError
-from tests.activities.conftest import House
+from tests.house import House
 
 
 def lines(path: Path) -> list[dict[str, object]]:

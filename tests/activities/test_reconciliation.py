@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.steps import (
     StatusWrite,
     ToRun,
 )
-from tests.activities.conftest import House
+from tests.house import House
 from tests.clusters import until
 
 

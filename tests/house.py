@@ -29,7 +29,7 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps import CreateHistory, RunPlan, ToRun
 from crawler_lifecycle.domain.plan import RunLimits
-from crawler_lifecycle.errors import BadInput, LifecycleError
+from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
 from tests.clusters import LocalBench
 
 A = TypeVar("A")
@@ -48,6 +48,7 @@ class DirectDeployer:
     bench: LocalBench
     scripts: dict[str, str]
     trouble: LifecycleError | None = None
+    loses_answers: bool = False
 
     def crawler(self, name: str) -> Crawler:
         if self.trouble:
@@ -59,7 +60,10 @@ class DirectDeployer:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self.trouble:
             raise self.trouble
-        return self.bench.cluster.deploy(request)
+        deployment = self.bench.cluster.deploy(request)
+        if self.loses_answers:
+            raise TemporaryError("the answer was lost")
+        return deployment
 
     def check(self) -> str:
         return "direct"

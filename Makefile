@@ -1,0 +1,82 @@
+# The only door: `make help` says what there is.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STATE  ?= .state
+EXTRAS := --extra embedded --extra examples --extra build
+LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help run up test test-all lint format bench ci lock clean mariadb
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
+	@$(BIN)/crawlctl demo
+
+up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state stays in $(STATE)
+	@exec $(BIN)/crawlctl up --state $(STATE)
+
+test: $(VENV)/.installed-dev mariadb ## the tests
+	@$(BIN)/pytest -n 2 --dist loadgroup -q
+
+test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
+	@CI=true $(BIN)/pytest -n 2 --dist loadgroup
+
+lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev ## formats the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --quiet .
+
+bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
+	@$(BIN)/python -m bench
+
+ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests
+	@$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory lint test
+
+lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
+	@$(LOCK) --upgrade --output-file requirements.lock
+	@$(LOCK) --extra dev --constraint requirements.lock --upgrade --output-file requirements-dev.lock
+
+clean: ## removes the virtual environment and every cache
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Python 3.11 or later is needed; '$(PYTHON)' is not one. Name another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "Making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "This Python cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.installed: requirements.lock pyproject.toml | $(VENV)/.made
+	@echo "Installing packages (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.installed-dev: requirements-dev.lock pyproject.toml | $(VENV)/.made
+	@echo "Installing packages, with those for development (once; about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.installed
+
+# The tests use a private server of their own, started from the system's programs.
+mariadb:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; command -v mariadbd >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ]; then as=""; elif sudo -n true 2>/dev/null; then as="sudo -n"; else as=no; fi; \
+	if command -v apt-get >/dev/null && [ "$$as" != no ]; then \
+	  echo "Installing mariadb-server (for the tests only) ..."; \
+	  $$as apt-get update -qq >/dev/null && \
+	  $$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends mariadb-server >/dev/null && exit 0; \
+	fi; \
+	echo "Skipped: the tests against MariaDB. mariadbd is missing and may not be installed from here" \
+	  "(Debian: apt-get install mariadb-server; macOS: brew install mariadb)."

@@ -1,0 +1,182 @@
+"""How does a folder become a zip, streaming, whatever lies in it?
+
+The files are put under `files/`. `manifest.json` beside it lists each with its size and SHA-256, and what was left
+out: links and special files are not followed. The same folder gives the same bytes. Memory does not grow with the
+size of the files, and with their number only by what a zip's directory needs.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from crawler_lifecycle.ports import Progress
+
+CHUNK = 1024 * 1024
+NEEDS_ZIP64 = 1024**3
+FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+LAST_ZIP_YEAR = 2107
+NOT_READABLE = {
+    errno.ENOENT: "vanished",
+    errno.ELOOP: "link",
+    errno.EMLINK: "link",
+    errno.EACCES: "not readable",
+    errno.EPERM: "not readable",
+    errno.ENXIO: "special file",
+    errno.EOPNOTSUPP: "special file",
+}
+
+
+@contextmanager
+def writing(path: Path, progress: Progress) -> "Iterator[ArchiveWriter]":
+    """A zip that is whole, and on disk, when the block ends without an error."""
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target,
+        tempfile.TemporaryFile() as files,
+        tempfile.TemporaryFile() as skipped,
+    ):
+        archive = ArchiveWriter(target, _Manifest(files, skipped), progress)
+        yield archive
+        archive.add_manifest()
+    _flush_to_disk(path)
+
+
+class ArchiveWriter:
+    def __init__(self, target: zipfile.ZipFile, manifest: "_Manifest", progress: Progress) -> None:
+        self._zip = target
+        self._manifest = manifest
+        self._progress = progress
+        self.files = 0
+        self.bytes = 0
+
+    def add_folder(self, folder: Path) -> None:
+        """Sorted, so that the same folder gives the same archive."""
+        for within, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=_unless_vanished):
+            folders.sort()
+            inside = Path(within).relative_to(folder)
+            # fwalk lists links to folders as folders, and does not follow them
+            links = [name for name in folders if stat.S_ISLNK(_mode(name, descriptor))]
+            for name in sorted(names + links):
+                self._add(str(inside / name), name, descriptor)
+
+    def _add(self, path: str, name: str, folder: int) -> None:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        if _could_leave(shown):
+            self._manifest.skipped(shown, "the name could lead out of the folder")
+            return
+        try:
+            # never follow a link, never wait for the other end of a pipe
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        except OSError as error:
+            if error.errno not in NOT_READABLE:
+                raise
+            self._manifest.skipped(shown, NOT_READABLE[error.errno])
+            return
+        with os.fdopen(descriptor, "rb", buffering=0) as source:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                self._copy(shown, source)
+            else:
+                self._manifest.skipped(shown, "special file")
+
+    def _copy(self, shown: str, source: IO[bytes]) -> None:
+        before = os.fstat(source.fileno())
+        digest = hashlib.sha256()
+        copied = 0
+        with self._zip.open(_entry(f"files/{shown}", before), "w", force_zip64=before.st_size > NEEDS_ZIP64) as target:
+            # not beyond the size it had: a file that grows all the time has an end, too
+            while copied < before.st_size and (chunk := source.read(min(CHUNK, before.st_size - copied))):
+                target.write(chunk)
+                digest.update(chunk)
+                copied += len(chunk)
+                self.bytes += len(chunk)
+                self._progress(self.files, self.bytes)
+        self.files += 1
+        self._progress(self.files, self.bytes)
+        after = os.fstat(source.fileno())
+        changed = (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or copied != before.st_size
+        self._manifest.file(shown, copied, digest.hexdigest(), changed)
+
+    def add_manifest(self) -> None:
+        entry = zipfile.ZipInfo("manifest.json", FIRST_ZIP_TIME)
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        entry.external_attr = (stat.S_IFREG | 0o644) << 16
+        with self._zip.open(entry, "w", force_zip64=True) as target:
+            for chunk in self._manifest.chunks(self.files, self.bytes):
+                target.write(chunk)
+
+
+class _Manifest:
+    """Kept in temporary files until the archive's end: it may be long."""
+
+    def __init__(self, files: IO[bytes], skipped: IO[bytes]) -> None:
+        self._files = files
+        self._skipped = skipped
+
+    def file(self, name: str, size: int, sha256: str, changed: bool) -> None:
+        item: dict[str, object] = {"name": name, "size": size, "sha256": sha256}
+        _add_item(self._files, item | {"changed_while_read": True} if changed else item)
+
+    def skipped(self, name: str, reason: str) -> None:
+        _add_item(self._skipped, {"name": name, "reason": reason})
+
+    def chunks(self, files: int, size: int) -> Iterator[bytes]:
+        yield f'{{"count": {files},\n"bytes": {size},\n"files": ['.encode()
+        yield from _content(self._files)
+        yield b'],\n"skipped": ['
+        yield from _content(self._skipped)
+        yield b"]}\n"
+
+
+def _add_item(items: IO[bytes], item: dict[str, object]) -> None:
+    items.write((b",\n" if items.tell() else b"\n") + json.dumps(item, ensure_ascii=False).encode())
+
+
+def _content(items: IO[bytes]) -> Iterator[bytes]:
+    items.seek(0)
+    while chunk := items.read(CHUNK):
+        yield chunk
+
+
+def _entry(name: str, status: os.stat_result) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _zip_time(status.st_mtime))
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = (stat.S_IFREG | stat.S_IMODE(status.st_mode)) << 16
+    return entry
+
+
+def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
+    at = datetime.fromtimestamp(seconds, UTC)
+    if not FIRST_ZIP_TIME[0] <= at.year <= LAST_ZIP_YEAR:
+        return FIRST_ZIP_TIME
+    return at.year, at.month, at.day, at.hour, at.minute, at.second
+
+
+def _could_leave(name: str) -> bool:
+    """Also where backslashes separate folders and a colon follows a drive."""
+    parts = name.replace("\\", "/").split("/")
+    return ".." in parts or name.startswith(("/", "\\")) or name[1:2] == ":"
+
+
+def _mode(name: str, folder: int) -> int:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _unless_vanished(error: OSError) -> None:
+    if error.errno != errno.ENOENT:
+        raise error
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

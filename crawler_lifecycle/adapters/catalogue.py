@@ -1,0 +1,148 @@
+"""Which crawlers are there, and how is each one run? Reads the catalogue file.
+
+The file is TOML, one table `[crawlers.NAME]` a crawler, with the fields of `contract.deployment.Crawler`.
+In `command`, `{python}` stands for the Python that runs this service and `{catalogue_folder}` for the folder
+of the file; any other brace is left alone.
+"""
+
+import logging
+import re
+import sys
+import threading
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+
+from crawler_lifecycle.contract.deployment import Crawler, Resources
+from crawler_lifecycle.contract.requests import as_bad_input
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady
+
+logger = logging.getLogger(__name__)
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not contain a NUL character")
+    return text
+
+
+ProcessText = Annotated[str, AfterValidator(_without_nul)]
+VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class _Resources(Resources):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Entry(Crawler):
+    """An entry as a person writes it: what is misspelt or of another type is an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    command: list[ProcessText] = Field(default_factory=list, max_length=256)
+    environment: dict[VariableName, ProcessText] = Field(default_factory=dict)
+    resources: _Resources = _Resources()
+
+
+class Catalogue:
+    """The entries of the file as it is now; while it is broken, as it last was when it was not."""
+
+    @classmethod
+    def load(cls, path: Path) -> "Catalogue":
+        """NotReady, with one line that names file, entry and field, if there is no good file to begin with."""
+        content = _read(path)
+        return cls(path, content, _parse(path, content))
+
+    def __init__(self, path: Path, content: bytes, entries: dict[str, Crawler]) -> None:
+        self._path = path
+        self._content: bytes | None = content
+        self._entries = entries
+        self._problem: str | None = None
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        return sorted(self._current())
+
+    def entry(self, name: str) -> Crawler:
+        entry = self._current().get(name)
+        if entry is None:
+            raise NotFound(f"there is no crawler {name!r} in the catalogue")
+        return entry
+
+    def problem(self) -> str | None:
+        """What is wrong with the file as it is now, if its last good content is in use instead."""
+        self._current()
+        return self._problem
+
+    def _current(self) -> dict[str, Crawler]:
+        # The content is compared, not the time of the file: two edits within a tick of the clock are two edits.
+        with self._lock:
+            content = None  # unreadable differs from whatever is read next
+            try:
+                content = _read(self._path)
+                if content != self._content:
+                    self._entries = _parse(self._path, content)
+                    self._problem = None
+                    logger.info("the catalogue was read again: %d crawlers", len(self._entries))
+            except NotReady as error:
+                self._note(error.message)
+            self._content = content
+            return self._entries
+
+    def _note(self, problem: str) -> None:
+        if problem != self._problem:
+            logger.error("%s; going on with the last good catalogue", problem)
+        self._problem = problem
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise NotReady(f"{path}: cannot be read as the crawler catalogue: {error.strerror or error}") from error
+
+
+def _parse(path: Path, content: bytes) -> dict[str, Crawler]:
+    try:
+        document = tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise NotReady(f"{path}: not a TOML file: {_one_line(error)}") from error
+    tables = document.pop("crawlers", None)
+    if document:
+        raise NotReady(f"{path}: {min(document)}: unknown; expected tables [crawlers.NAME] only")
+    if not isinstance(tables, dict) or not tables:
+        raise NotReady(f"{path}: crawlers: expected at least one table [crawlers.NAME]")
+    return {name: _entry(path, name, table) for name, table in tables.items()}
+
+
+def _entry(path: Path, name: str, table: Any) -> Crawler:
+    try:
+        return _validated(path, name, table)
+    except BadInput as error:
+        raise NotReady(f"{path}: crawlers.{_one_line(name)[:150]}: {_one_line(error)}") from error
+
+
+def _validated(path: Path, name: str, table: Any) -> Crawler:
+    if not isinstance(table, dict):
+        raise BadInput("entry", "expected a table")
+    if "name" in table:
+        raise BadInput("name", "the name of the table is the crawler's name; leave this out")
+    try:
+        entry = _Entry.model_validate({**table, "name": name})
+    except ValidationError as error:
+        raise as_bad_input(error) from error
+    if not (entry.image or (entry.command and entry.command[0])):
+        raise BadInput("command", "expected the program to run, or an `image`")
+    return Crawler.model_validate(entry.model_dump() | {"command": [_expanded(path, part) for part in entry.command]})
+
+
+def _expanded(path: Path, part: str) -> str:
+    # in one pass, so that a folder whose own name has braces stays what it is
+    meanings = {"{python}": sys.executable, "{catalogue_folder}": str(path.resolve().parent)}
+    return re.sub("|".join(map(re.escape, meanings)), lambda match: meanings[match[0]], part)
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())

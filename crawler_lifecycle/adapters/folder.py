@@ -1,0 +1,74 @@
+"""How is a finished run exported without any other service: events in a file, archives in a folder?"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from crawler_lifecycle.adapters.archive import writing
+from crawler_lifecycle.adapters.json_lines import append_once
+from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.domain.naming import archive_name
+from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
+from crawler_lifecycle.ports import Archive, Progress
+
+ABANDONED_SECONDS = 24 * 3600
+
+
+class FolderExporter:
+    def __init__(self, files: Path, exports: Path) -> None:
+        self._files = files.absolute()
+        self._exports = exports.absolute()
+
+    def announce(self, event: ExportEvent) -> None:
+        append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
+
+    def destination(self, run_uid: str) -> str:
+        return str(self._exports / archive_name(_checked(run_uid)))
+
+    def archive(self, run_uid: str, progress: Progress) -> Archive | None:
+        """`bytes` are those of the files, before they are compressed."""
+        destination = Path(self.destination(run_uid))
+        folder = self._files / run_uid
+        if folder.is_symlink():
+            raise Refused(f"{folder} is a link: only a real folder is exported")
+        try:
+            if not folder.is_dir():
+                return None
+            with self._draft(run_uid) as draft:
+                with writing(draft, progress) as archive:
+                    archive.add_folder(folder)
+                if not archive.files:
+                    return None
+                draft.rename(destination)
+        except OSError as error:
+            raise TemporaryError(f"{destination} cannot be written: {error}") from error
+        return Archive(location=str(destination), files=archive.files, bytes=archive.bytes)
+
+    @contextmanager
+    def _draft(self, run_uid: str) -> Iterator[Path]:
+        """A name of its own, so that two at once do no harm: the last one to finish replaces the same by the same."""
+        self._exports.mkdir(parents=True, exist_ok=True)
+        for old in self._exports.glob(f".{run_uid}.*.part"):
+            if time.time() - old.stat().st_mtime > ABANDONED_SECONDS:
+                old.unlink(missing_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=self._exports, prefix=f".{run_uid}.", suffix=".part")
+        os.close(descriptor)
+        draft = Path(name)
+        draft.chmod(0o644)
+        try:
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _checked(run_uid: str) -> str:
+    try:
+        if str(UUID(run_uid)) == run_uid:
+            return run_uid
+    except ValueError:
+        pass
+    raise BadInput("run_uid", f"expected a UUID, not {run_uid!r}")

@@ -1,0 +1,37 @@
+"""How is a line added to a file that several processes write and others read?"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from crawler_lifecycle.errors import TemporaryError
+
+LOOK_BACK = 1024 * 1024
+
+
+def append_once(path: Path, line: str, identity: str) -> bool:
+    """Add the line, on disk when this returns, unless the identity is among the latest ones; whether it was added."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            return _append(descriptor, line, identity)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise TemporaryError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _append(descriptor: int, line: str, identity: str) -> bool:
+    size = os.fstat(descriptor).st_size
+    latest = os.pread(descriptor, LOOK_BACK, max(0, size - LOOK_BACK))
+    # only whole lines count: one that was cut off by a crash is no use to a reader
+    if any(identity.encode() in known for known in latest.split(b"\n")[:-1]):
+        return False
+    cut_off = latest and not latest.endswith(b"\n")
+    content = (b"\n" if cut_off else b"") + line.encode() + b"\n"
+    if os.write(descriptor, content) != len(content):
+        raise OSError(0, "the disk is full")
+    os.fsync(descriptor)
+    return True

@@ -1,0 +1,52 @@
+"""Which runs have jobs that changed just now?"""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from watchfiles import watch
+
+from crawler_lifecycle.adapters.local.layout import Layout, checked
+from crawler_lifecycle.errors import BadInput
+
+LONGEST_SILENCE_MS = 1000
+COLLECT_MS = 200
+logger = logging.getLogger(__name__)
+
+
+def watch_runs(layout: Layout) -> Iterator[set[str]]:
+    """The run_uids touched, or an empty set after a second of silence. For ever."""
+    while True:
+        try:
+            yield from _watch_once(layout)
+        except OSError as error:
+            # looks go on without; what is in the way may go away
+            logger.warning("changes of local jobs cannot be watched: %s", error)
+            time.sleep(LONGEST_SILENCE_MS / 1000)
+            yield set()
+
+
+def _watch_once(layout: Layout) -> Iterator[set[str]]:
+    """Until somebody replaces the folder: then what is watched is the old one."""
+    layout.make()
+    folder = layout.changed
+    watched = folder.stat().st_ino
+    for changes in watch(
+        folder,
+        watch_filter=None,
+        debounce=COLLECT_MS,
+        rust_timeout=LONGEST_SILENCE_MS,
+        yield_on_timeout=True,
+        recursive=False,
+    ):
+        yield {run_uid for _, path in changes if (run_uid := _run_uid(path))}
+        if not folder.exists() or folder.stat().st_ino != watched:
+            return
+
+
+def _run_uid(path: str) -> str | None:
+    try:
+        return checked(Path(path).name)
+    except BadInput:
+        return None

@@ -1,0 +1,104 @@
+"""How is the Cluster port fulfilled on one machine?"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from crawler_lifecycle.adapters.local import logs
+from crawler_lifecycle.adapters.local.changes import watch_runs
+from crawler_lifecycle.adapters.local.claims import claim
+from crawler_lifecycle.adapters.local.evidence import evidence
+from crawler_lifecycle.adapters.local.layout import Layout, checked, log_name, names
+from crawler_lifecycle.adapters.local.looking import Looking
+from crawler_lifecycle.adapters.local.placing import Placing
+from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
+from crawler_lifecycle.adapters.local.stopping import Stopping
+from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
+from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
+from crawler_lifecycle.ports import LogChunk
+
+
+class LocalCluster:
+    """`installation`: whose jobs are ours; None: everybody's."""
+
+    def __init__(self, root: Path, files: Path, installation: str | None, capacity: int) -> None:
+        self._layout = Layout(root.absolute())
+        self._files = files.absolute()
+        self._installation = installation
+        self._placing = Placing(self._layout, capacity)
+        self._looking = Looking(self._layout, installation)
+        self._stopping = Stopping(self._layout, self._placing)
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        if self._installation not in (None, request.installation):
+            raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
+        with _wrapped("deploy"):
+            self._layout.make()
+            with self._placing.exclusive():
+                deployment = claim(request, self._layout, self._files, self._placing)
+                self._placing.place()
+            self._layout.announce_change(request.run_uid)
+            return deployment
+
+    def place_waiting(self) -> None:
+        """Start what waits and could run. Called now and then, it mends whatever was cut off."""
+        with _wrapped("start waiting jobs"):
+            self._layout.make()
+            with self._placing.exclusive():
+                self._placing.place()
+
+    def look(self, run_uid: str) -> Look:
+        return self._looking.look(run_uid)
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        with _wrapped("collect evidence"):
+            seen = self._looking.some(run_uid, jobs)
+            return [
+                found
+                for key, job in seen.items()
+                if (found := evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, *key)))
+            ]
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        with _wrapped("stop jobs"):
+            self._stopping.ask(self._folders(run_uid, jobs))
+
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        with _wrapped("kill jobs"):
+            self._stopping.kill(self._folders(run_uid, jobs))
+
+    def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
+        with _wrapped("read a log"):
+            job = self._looking.some(run_uid, [(task, attempt)]).get((task, attempt))
+            if job is None:
+                raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
+            # the phase was read before the log: what is printed in between is only read once more
+            return logs.read_from(self._log_file(run_uid, task, attempt), offset, ended=job.phase.has_ended)
+
+    def changes(self) -> Iterator[set[str]]:
+        return watch_runs(self._layout)
+
+    def check(self) -> str:
+        with _wrapped("use the state folder"):
+            self._layout.make()
+            self._files.mkdir(parents=True, exist_ok=True)
+            with self._placing.exclusive():
+                running, waiting = len(names(self._layout.running)), len(names(self._layout.waiting))
+        places = f"{running} of {self._placing.capacity} places taken, {waiting} waiting"
+        return f"local cluster in {self._layout.root}: {places}"
+
+    def _folders(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[JobFolder]:
+        return [folder for job in jobs if (folder := self._looking.folder(run_uid, *job))]
+
+    def _log_file(self, run_uid: str, task: int, attempt: int) -> Path:
+        return self._files / checked(run_uid) / log_name(task, attempt)
+
+
+@contextmanager
+def _wrapped(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, Unreadable) as error:
+        raise TemporaryError(f"the local cluster cannot {what}: {error}") from error

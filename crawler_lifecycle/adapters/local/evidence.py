@@ -1,0 +1,37 @@
+"""What helps to see why a job of the local cluster ended as it did?"""
+
+import socket
+from pathlib import Path
+
+from crawler_lifecycle.adapters.local import logs
+from crawler_lifecycle.adapters.local.looking import moment
+from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
+from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+
+
+def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
+    if job.phase is JobPhase.WAITING:
+        return None
+    return TaskEvidence(
+        task=job.task,
+        attempt=job.attempt,
+        message=job.message,
+        node=socket.gethostname(),
+        log_tail=logs.tail(log),
+        events=_events(folder),
+    )
+
+
+def _events(folder: JobFolder) -> list[str]:
+    try:
+        spec, started, stop, ended = folder.spec(), folder.started(), folder.stop(), folder.ended()
+    except Unreadable as error:
+        return [str(error)]
+    happened = [
+        (spec and spec.claimed_at, "deployed"),
+        (started and started.at, f"started, process {started.pid or 'unknown'}" if started else ""),
+        (stop and stop.at, "asked to end"),
+        (ended and ended.at, f"ended: {ended.reason or 'succeeded'}" if ended else ""),
+    ]
+    return [f"{moment(at).isoformat(timespec='milliseconds')} {what}" for at, what in happened if at]

@@ -1,0 +1,135 @@
+"""Which waiting job starts next, when there are only so many places?
+
+All that claim, place or withdraw jobs do it under one lock, across processes. A runner inherits the lock of its job,
+so there is no moment in which a started runner looks dead. Whatever is cut off in between is set right by the next
+one who places jobs.
+"""
+
+import fcntl
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler_lifecycle.adapters.local import processes
+from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
+from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
+
+logger = logging.getLogger(__name__)
+RUNNER = "crawler_lifecycle.adapters.local.runner"
+OURS_ALONE = ("CRAWLER_", "TEMPORAL_")  # settings of this project, secrets among them
+
+_runners: list[subprocess.Popen[bytes]] = []
+"""Runners that this process started: it is their parent and has to collect them when they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    layout: Layout
+    capacity: int
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        with self.layout.placing_lock.open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def enqueue(self, spec: Spec) -> None:
+        (self.layout.waiting / spec.place).touch()
+
+    def withdraw(self, spec: Spec) -> None:
+        (self.layout.waiting / spec.place).unlink(missing_ok=True)
+
+    def place(self) -> None:
+        """Start waiting jobs while there are places. Only inside `exclusive`."""
+        _runners[:] = [runner for runner in _runners if runner.poll() is None]
+        free = self.capacity - self._taken()
+        for place in _places(self.layout.waiting):
+            if free <= 0:
+                return
+            free -= self._start(place)
+
+    def _taken(self) -> int:
+        """How many places are taken; those of jobs that are over are cleared."""
+        return sum([self._is_taken(place) for place in _places(self.layout.running)])
+
+    def _is_taken(self, place: str) -> bool:
+        job = self._job(place)
+        marker = self.layout.running / place
+        try:
+            if not job.has_ended and (job.has_runner or lives_without_runner(job)):
+                return True
+        except Unreadable:
+            return True  # to start too few is mended by hand, to start too many is not
+        if job.path.exists() and not job.has_started and not job.has_ended:
+            marker.rename(self.layout.waiting / place)  # its runner died before it did anything
+            return False
+        if not job.has_ended:
+            self.layout.announce_change(job.path.parent.name)  # it vanished, and nobody was left to say so
+        marker.unlink(missing_ok=True)
+        return False
+
+    def _start(self, place: str) -> bool:
+        """Whether the job of this waiting place was started."""
+        job = self._job(place)
+        marker = self.layout.waiting / place
+        try:
+            if job.has_started or job.has_ended or not job.spec():
+                marker.unlink(missing_ok=True)  # cut off before the claim, or started all the same
+                return False
+            lock = job.lock()
+            if lock is None:
+                return False
+        except (Unreadable, OSError) as error:
+            logger.debug("%s cannot be placed: %s", place, error)
+            return False
+        taken = marker.rename(self.layout.running / place)
+        try:
+            self._start_runner(job, lock)
+        except OSError as error:
+            logger.warning("%s could not be started and waits on: %s", job.path.name, error)
+            taken.rename(marker)
+            return False
+        finally:
+            os.close(lock)
+        return True
+
+    def _start_runner(self, job: JobFolder, lock: int) -> None:
+        with (job.path / "runner.log").open("ab") as log:
+            arguments = [str(self.layout.root), job.path.name, str(self.capacity), str(lock)]
+            runner = subprocess.Popen(
+                [sys.executable, "-P", "-X", "utf8", "-m", RUNNER, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=job.path,
+                env={name: value for name, value in os.environ.items() if not name.startswith(OURS_ALONE)},
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+        _runners.append(runner)
+
+    def _job(self, place: str) -> JobFolder:
+        return JobFolder(self.layout.job(_name(place)))
+
+
+def lives_without_runner(job: JobFolder) -> bool:
+    started = job.started()
+    return bool(started and processes.of_job(processes.survey(), started.uid, started.first))
+
+
+def place_name(claimed_at_ns: int, job_name: str) -> str:
+    """Sorts by time."""
+    return f"{claimed_at_ns:020d}-{job_name}"
+
+
+def _places(folder: Path) -> list[str]:
+    return sorted(place for place in names(folder) if JOB_NAME.fullmatch(_name(place)))
+
+
+def _name(place: str) -> str:
+    return place.partition("-")[2]

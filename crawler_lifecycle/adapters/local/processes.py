@@ -1,0 +1,109 @@
+"""Which processes belong to a job, and how are they ended?
+
+A process belongs to a job if it carries the job's uid in its environment, is the job's first process, or is in the
+session that this one opened. Children inherit the first and the last, also when their parents are long dead.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psutil
+
+MARK = "CRAWL_JOB_UID"
+CLOCK_SLACK = 2.0  # seconds by which the creation time of one process may seem to move
+ROUND = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The first process of a job: a pid, and when it was created because pids are reused."""
+
+    pid: int
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    process: psutil.Process
+    created: float
+    session: int | None
+    mark: str | None
+
+
+def survey() -> list[Seen]:
+    """Every living process but this one. A zombie is dead."""
+    return [seen for pid in psutil.pids() if pid != os.getpid() and (seen := _see(pid))]
+
+
+def of_job(survey: Iterable[Seen], uid: str, first: First | None) -> list[psutil.Process]:
+    everyone = list(survey)
+    session = first.pid if first and _session_is_ours(everyone, first) else None
+    return [
+        seen.process
+        for seen in everyone
+        if seen.mark == uid
+        or (session is not None and seen.session == session)
+        or (first and seen.process.pid == first.pid and _same_time(seen.created, first.created))
+    ]
+
+
+def send(processes: Iterable[psutil.Process], signal: int) -> None:
+    for process in processes:
+        # gone already, or somebody else's by a changed user id: the survey goes on telling
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process.send_signal(signal)
+
+
+def kill_until_none(find: Callable[[], list[psutil.Process]], patience: float) -> int:
+    """Kill what `find` finds until it finds nothing; how many are left when patience is over."""
+    end = time.monotonic() + patience
+    while (found := find()) and time.monotonic() < end:
+        send(found, 9)
+        psutil.wait_procs(found, timeout=ROUND)
+    return len(found)
+
+
+def created(pid: int) -> float:
+    """When a process of this moment was created, also if it has just ended."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return time.time()
+
+
+def _see(pid: int) -> Seen | None:
+    try:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return Seen(process, process.create_time(), _session(pid), _mark(process))
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _mark(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get(MARK)
+    except (psutil.AccessDenied, OSError):
+        return None
+
+
+def _session_is_ours(everyone: Iterable[Seen], first: First) -> bool:
+    """The number of a session is a pid: after its end, or another boot, it may be somebody else's."""
+    if first.created < psutil.boot_time() - CLOCK_SLACK:
+        return False
+    return all(_same_time(seen.created, first.created) for seen in everyone if seen.process.pid == first.pid)
+
+
+def _same_time(one: float, other: float) -> bool:
+    return abs(one - other) < CLOCK_SLACK

@@ -1,0 +1,197 @@
+"""What do the files in a job's folder say?
+
+`spec.json` is there from the first moment on. `started.json` is written just before the job's process is made and
+again just after it; `stop.json` when somebody wants the job to end; `told` by the one who sends it SIGTERM;
+`exit.json` when all is over. A runner holds `lock` for as long as it lives. Each file is complete or not there.
+
+Times are seconds since 1970. Nothing heavy is imported: the runner has to start fast.
+"""
+
+import dataclasses
+import fcntl
+import json
+import os
+import types
+import typing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, TypeVar
+
+from crawler_lifecycle.adapters.local.processes import First
+
+T = TypeVar("T")
+
+
+class Unreadable(Exception):
+    """A record is there, but it does not say what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What was asked for."""
+
+    uid: str
+    key: str
+    installation: str
+    run_uid: str
+    name: str
+    request_hash: str
+    claimed_at: float
+    place: str  # the job's name in the queue
+    command: list[str]
+    environment: dict[str, str]
+    files: str
+    log: str
+    deadline_seconds: int | None
+    grace_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The runner, and the job's first process; a pid alone may belong to somebody else by now."""
+
+    uid: str
+    installation: str
+    at: float
+    runner_pid: int
+    runner_created: float
+    pid: int | None = None
+    created: float | None = None
+
+    @property
+    def first(self) -> First | None:
+        return First(self.pid, self.created) if self.pid and self.created else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    at: float
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How it ended. It succeeded if there is no reason."""
+
+    uid: str
+    installation: str
+    at: float
+    code: int | None
+    reason: str | None
+    message: str | None
+    started_at: float | None
+    stop_asked: bool
+    left_over: int = 0  # processes that could not be ended
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    path: Path
+
+    def spec(self) -> Spec | None:
+        return _read(self.path / "spec.json", Spec)
+
+    def started(self) -> Started | None:
+        return _read(self.path / "started.json", Started)
+
+    def stop(self) -> Stop | None:
+        return _read(self.path / "stop.json", Stop)
+
+    def ended(self) -> Ended | None:
+        return _read(self.path / "exit.json", Ended)
+
+    def write(self, record: Spec | Started | Stop | Ended) -> None:
+        names = {Spec: "spec.json", Started: "started.json", Stop: "stop.json", Ended: "exit.json"}
+        _write(self.path / names[type(record)], dataclasses.asdict(record))
+
+    @property
+    def has_started(self) -> bool:
+        return (self.path / "started.json").exists()
+
+    @property
+    def has_ended(self) -> bool:
+        return (self.path / "exit.json").exists()
+
+    def may_tell(self) -> bool:
+        """True for exactly one caller: a second SIGTERM makes many programs give up their orderly end."""
+        try:
+            (self.path / "told").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def lock(self) -> int | None:
+        """An open file that holds the lock, to be handed to a runner; None if there is a runner."""
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    @property
+    def has_runner(self) -> bool:
+        """Whether a runner lives. The kernel drops the lock with its last holder, however that ends."""
+        try:
+            with (self.path / "lock").open("rb") as lock:
+                # shared: several may ask at once
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return _build(json.loads(content), kind)
+    except (ValueError, TypeError) as error:
+        raise Unreadable(f"{path} is damaged: {error}") from error
+
+
+def _build(values: Any, kind: type[T]) -> T:
+    if not isinstance(values, dict):
+        raise TypeError("not an object")
+    expected = _expected(typing.cast("typing.Hashable", kind))
+    known = {name: value for name, value in values.items() if name in expected}
+    for name, value in known.items():
+        if not isinstance(value, expected[name]):
+            raise TypeError(f"{name} is {type(value).__name__}")
+    return kind(**known)
+
+
+@cache
+def _expected(kind: typing.Hashable) -> dict[str, Any]:
+    return {name: _checkable(hint) for name, hint in typing.get_type_hints(kind).items()}
+
+
+def _checkable(hint: Any) -> Any:
+    if hint is float:
+        return (float, int)
+    if isinstance(hint, types.UnionType):
+        return hint
+    return typing.get_origin(hint) or hint
+
+
+def _write(path: Path, values: dict[str, object]) -> None:
+    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
+        draft = Path(file.name)
+        try:
+            json.dump(values, file, ensure_ascii=False)
+            file.flush()
+            # without it a power cut may leave the name without the content
+            os.fsync(file.fileno())
+            draft.rename(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,196 @@
+"""How does one job run, from its start to its exit record, whoever else dies meanwhile?
+
+A process of its own, started by `placing` with the job's lock as an open file. The job writes straight into its log,
+so that it goes on even without this runner.
+"""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from crawler_lifecycle.adapters.local import processes
+from crawler_lifecycle.adapters.local.layout import Layout
+from crawler_lifecycle.adapters.local.placing import Placing
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started
+
+PATIENCE_WITH_LEFTOVERS = 30.0
+PAUSE_ON_A_FULL_DISK = 1.0
+REASONS = {
+    126: "not_executable",
+    127: "command_not_found",
+    134: "sigabrt",
+    137: "sigkill_unknown",
+    139: "sigsegv",
+    143: "sigterm",
+}
+NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR)
+
+
+class Runner:
+    def __init__(self, layout: Layout, job: JobFolder, spec: Spec) -> None:
+        self.layout = layout
+        self.job = job
+        self.spec = spec
+        self.started_at: float | None = None
+        self.first: processes.First | None = None
+        self.deadline_passed = False
+
+    def run(self) -> None:
+        if self.job.stop():
+            self._write_end(code=None, reason="stopped_before_start", message="stopped before it was started")
+            return
+        self._write_start()
+        try:
+            process = self._spawn()
+        except OSError as error:
+            self._write_end(*_cannot_start(self.spec.command[0], error))
+            return
+        self.first = processes.First(process.pid, processes.created(process.pid))
+        # on a full disk the job goes on, and this runner with it
+        with suppress(OSError):
+            self._write_start()
+        with suppress(OSError):
+            self._heed_stop()
+        self._watch_deadline()
+        self._wait(process)
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        Path(self.spec.files).mkdir(parents=True, exist_ok=True)
+        log = Path(self.spec.log)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                self.spec.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self.spec.files,
+                env={**os.environ, **self.spec.environment},
+                start_new_session=True,
+                # The lock closes only when the job's program begins, marked by its environment. If this runner is
+                # killed right here, the job is never without both lock and mark: nobody takes it for gone.
+                close_fds=False,
+            )
+
+    def _heed_stop(self) -> None:
+        """A stop that came while the job started found no process to tell: it is passed on here."""
+        stop = self.job.stop()
+        if stop and self.job.may_tell():
+            processes.send(self._processes(), signal.SIGTERM)
+        if stop and stop.kill:
+            processes.send(self._processes(), signal.SIGKILL)
+
+    def _watch_deadline(self) -> None:
+        if self.spec.deadline_seconds is not None:
+            signal.signal(signal.SIGALRM, self._on_deadline)
+            signal.setitimer(signal.ITIMER_REAL, self.spec.deadline_seconds, self.spec.grace_seconds)
+
+    def _on_deadline(self, *_: object) -> None:
+        processes.send(self._processes(), signal.SIGKILL if self.deadline_passed else signal.SIGTERM)
+        self.deadline_passed = True
+
+    def _wait(self, process: "subprocess.Popen[bytes]") -> None:
+        code = process.wait()
+        ended_at = time.time()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        stop_asked = self.job.stop() is not None
+        left_over = processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
+        code = code if code >= 0 else 128 - code
+        reason = "deadline_exceeded" if self.deadline_passed else _reason(code)
+        message = f"ended with exit code {code}" if reason else None
+        if self.deadline_passed:
+            message = f"ended because it ran for more than {self.spec.deadline_seconds} s (exit code {code})"
+        self._write_end(code, reason, message, stop_asked=stop_asked, at=ended_at, left_over=left_over)
+
+    def _processes(self) -> list[psutil.Process]:
+        return processes.of_job(processes.survey(), self.spec.uid, self.first)
+
+    def _write_start(self) -> None:
+        self.started_at = self.started_at or time.time()
+        self.job.write(
+            Started(
+                uid=self.spec.uid,
+                installation=self.spec.installation,
+                at=self.started_at,
+                runner_pid=os.getpid(),
+                runner_created=processes.created(os.getpid()),
+                pid=self.first.pid if self.first else None,
+                created=self.first.created if self.first else None,
+            )
+        )
+        self.layout.announce_change(self.spec.run_uid)
+
+    def _write_end(
+        self,
+        code: int | None,
+        reason: str | None,
+        message: str | None,
+        *,
+        stop_asked: bool | None = None,
+        at: float | None = None,
+        left_over: int = 0,
+    ) -> None:
+        self._write_somehow(
+            Ended(
+                uid=self.spec.uid,
+                installation=self.spec.installation,
+                at=at or time.time(),
+                code=code,
+                reason=reason,
+                message=message,
+                started_at=self.started_at,
+                stop_asked=self.job.stop() is not None if stop_asked is None else stop_asked,
+                left_over=left_over,
+            )
+        )
+        self.layout.announce_change(self.spec.run_uid)
+
+    def _write_somehow(self, ended: Ended) -> None:
+        """A full disk gets room again: until then the job is not over. Only without its folder there is no use."""
+        while self.job.path.exists():
+            try:
+                self.job.write(ended)
+                return
+            except OSError as error:
+                sys.stderr.write(f"the end cannot be written down yet: {error}\n")
+                time.sleep(PAUSE_ON_A_FULL_DISK)
+
+
+def _reason(code: int) -> str | None:
+    if code == 0:
+        return None
+    return REASONS.get(code) or (f"sig{code - 128}" if 128 < code < 160 else f"exit_{code}")
+
+
+def _cannot_start(program: str, error: OSError) -> tuple[int, str, str]:
+    if error.errno == errno.ENOENT:
+        return 127, "command_not_found", f"{program}: command not found, or the interpreter it names"
+    if error.errno in NOT_EXECUTABLE:
+        return 126, "not_executable", f"{program}: cannot be executed: {error.strerror}"
+    return 128, "cannot_start", f"{program}: cannot be started: {error.strerror}"
+
+
+def main(root: str, name: str, capacity: str, lock: str) -> None:
+    os.set_inheritable(int(lock), False)
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, lambda *_: None)  # it ends when its job does; a handler is not inherited, SIG_IGN is
+    layout = Layout(Path(root))
+    job = JobFolder(layout.job(name))
+    spec = job.spec()
+    if spec and not job.has_started and not job.has_ended:
+        Runner(layout, job, spec).run()
+    os.close(int(lock))
+    placing = Placing(layout, int(capacity))
+    with placing.exclusive():
+        placing.place()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,24 @@
+"""Who tells people about a run when there is no front end: a file, and the log?"""
+
+import logging
+from pathlib import Path
+
+from crawler_lifecycle.adapters.json_lines import append_once
+from crawler_lifecycle.contract.notices import Notice
+
+logger = logging.getLogger("crawler_lifecycle.notices")
+
+
+class FilePusher:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def send(self, notice: Notice) -> None:
+        if append_once(self._path, notice.model_dump_json(), notice.notice_id):
+            logger.info("%s", _sentence(notice), extra={"run_id": notice.run_id})
+
+
+def _sentence(notice: Notice) -> str:
+    tasks = ", ".join(f"{count} {status}" for status, count in notice.tasks.items() if count)
+    why = f" ({notice.reason})" if notice.reason else ""
+    return f"{notice.crawler} {notice.kind}: {notice.status}{why}; tasks: {tasks or 'none'}"

@@ -1,0 +1,194 @@
+"""Who may have which job made? A claim is a conditional UPDATE, under a lock of the run's row."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, or_, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import fence, hold
+from crawler_lifecycle.adapters.sql.reading import run_row
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.ports import Backlog, Claim
+
+of = task_histories.c
+UNCLAIMED = {"claim_token": None, "claim_expires_at": None}
+NO_CAUSE = {"cause": None, "cause_since": None}
+
+
+class SqlClaims:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> Claim | None:
+            fence(connection, run)
+            row = run_row(connection, run.run_id)
+            if row.intent is not Intent.RUN or row.status.is_over:
+                return None
+            claims = _claim(connection, row, [MAIN_TASK], _claimable(now, token), token, now + expires_in)
+            return claims[0] if claims else None
+
+        return self._db.transact(write)
+
+    def backlogs(self, token: str) -> list[Backlog]:
+        now = self._db.clock()
+        waiting = func.sum(case((_waiting_child(now, token), 1), else_=0))
+        in_cluster = func.sum(case((_in_cluster(now, token), 1), else_=0))
+        query = (
+            select(histories.c.id, waiting, in_cluster, histories.c.max_parallel)
+            .join_from(histories, task_histories, of.history_id == histories.c.id)
+            .where(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
+            .where(of.status.in_((TaskStatus.QUEUED, *IN_CLUSTER)))
+            .group_by(histories.c.id, histories.c.max_parallel)
+            .having(waiting > 0)
+            .order_by(histories.c.id)
+        )
+        with self._db.read() as connection:
+            return [Backlog(run, int(due), int(there), most) for run, due, there, most in connection.execute(query)]
+
+    def in_cluster(self, token: str) -> int:
+        query = select(func.count()).select_from(task_histories).where(_in_cluster(self._db.clock(), token))
+        with self._db.read() as connection:
+            return connection.scalar(query) or 0
+
+    def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> list[Claim]:
+            if most < 1 or not _hold_if_running(connection, run_id):
+                return []
+            row = run_row(connection, run_id)
+            numbers = _next_children(connection, row, most, now, token)
+            return _claim(connection, row, numbers, _claimable(now, token), token, now + expires_in)
+
+        return self._db.transact(write)
+
+    def deployed(self, claim: Claim, deployment: Deployment) -> Intent:
+        job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
+        pending = update(task_histories).where(_held_by(claim))
+        pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **UNCLAIMED, **NO_CAUSE)
+
+        def write(connection: Connection) -> Intent:
+            intent = hold(connection, claim.run_id)
+            connection.execute(pending)
+            return intent
+
+        return self._db.transact(write)
+
+    def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
+        now = self._db.clock()
+        held = update(task_histories).where(_held_by(claim))
+        if refused:
+            end = {"status": TaskStatus.FAILED, "reason": cause, "message": message, "finished_at": now}
+            held = held.values(version=of.version + 1, **end, **UNCLAIMED, **NO_CAUSE)
+        else:
+            held = held.ordered_values(*_caused(cause, now), (of.message, message), (of.version, of.version + 1))
+
+        def write(connection: Connection) -> None:
+            hold(connection, claim.run_id)
+            connection.execute(held)
+
+        self._db.transact(write)
+
+    def explain(self, run_id: int, cause: str) -> None:
+        queued = update(task_histories).where(of.history_id == run_id, of.status == TaskStatus.QUEUED)
+        unexplained = queued.where(or_(of.cause.is_(None), of.cause != cause))
+
+        def write(connection: Connection) -> None:
+            hold(connection, run_id)
+            changes = (*_caused(cause, self._db.clock()), (of.version, of.version + 1))
+            connection.execute(unexplained.ordered_values(*changes))
+
+        self._db.transact(write)
+
+
+def _claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
+    """A claim that ran out, or the asker's own: whoever asks has no request under way."""
+    free = or_(of.claim_expires_at.is_(None), of.claim_expires_at <= now, of.claim_token == token)
+    return and_(of.status == TaskStatus.DEPLOYING, free)
+
+
+def _claimable(now: datetime, token: str) -> ColumnElement[bool]:
+    return or_(of.status == TaskStatus.QUEUED, _claim_is_free(now, token))
+
+
+def _waiting_child(now: datetime, token: str) -> ColumnElement[bool]:
+    return and_(of.task != MAIN_TASK, _claimable(now, token))
+
+
+def _in_cluster(now: datetime, token: str) -> ColumnElement[bool]:
+    """A child that waits to be claimed again is not counted: it must not take the place that it needs itself."""
+    waiting = and_(of.task != MAIN_TASK, _claim_is_free(now, token))
+    return and_(of.status.in_(IN_CLUSTER), not_(waiting))
+
+
+def _held_by(claim: Claim) -> ColumnElement[bool]:
+    task = and_(of.history_id == claim.run_id, of.task == claim.task, of.attempt == claim.request.attempt)
+    return and_(task, of.status == TaskStatus.DEPLOYING, of.claim_token == claim.token)
+
+
+def _caused(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:
+    """MySQL assigns one after the other: `cause_since` looks at the old cause."""
+    return (of.cause_since, case((of.cause == cause, of.cause_since), else_=now)), (of.cause, cause)
+
+
+def _hold_if_running(connection: Connection, run_id: int) -> bool:
+    """Nobody stops the run, and nobody else claims its tasks, until we are done."""
+    running = and_(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
+    held = update(histories).where(histories.c.id == run_id, running).values(epoch=histories.c.epoch)
+    return connection.execute(held).rowcount == 1
+
+
+def _next_children(connection: Connection, run: Row[Any], most: int, now: datetime, token: str) -> Sequence[int]:
+    """Claims that ran out first, as they may have a job already; never more than the run may have in the cluster."""
+    if run.max_parallel is not None:
+        there = select(func.count()).select_from(task_histories).where(of.history_id == run.id, _in_cluster(now, token))
+        most = min(most, run.max_parallel - (connection.scalar(there) or 0))
+    children = select(of.task).where(of.history_id == run.id, _waiting_child(now, token))
+    return connection.scalars(children.order_by(of.status, of.task).limit(max(most, 0))).all()
+
+
+def _claim(
+    connection: Connection,
+    run: Row[Any],
+    numbers: Sequence[int],
+    allowed: ColumnElement[bool],
+    token: str,
+    until: datetime,
+) -> list[Claim]:
+    if not numbers:
+        return []
+    these = and_(of.history_id == run.id, of.task.in_(numbers))
+    values = {"status": TaskStatus.DEPLOYING, "claim_token": token, "claim_expires_at": until, **NO_CAUSE}
+    taken = update(task_histories).where(these, allowed).values(version=of.version + 1, **values)
+    if not connection.execute(taken).rowcount:
+        return []
+    ours = select(of.task, of.attempt).where(these, of.claim_token == token).order_by(of.task)
+    return [_as_claim(run, task, attempt, token) for task, attempt in connection.execute(ours)]
+
+
+def _as_claim(run: Row[Any], task: int, attempt: int, token: str) -> Claim:
+    request = RunRequest.model_validate_json(run.request)
+    entry = Crawler.model_validate_json(run.entry)
+    deployment = DeploymentRequest(
+        installation=run.installation,
+        run_id=run.id,
+        run_uid=run.run_uid,
+        task=task,
+        tasks=run.tasks,
+        attempt=attempt,
+        cluster=run.cluster,
+        crawler=entry,
+        arguments=request.arguments,
+        deadline_seconds=request.max_duration_seconds or entry.max_duration_seconds,
+    )
+    return Claim(run_id=run.id, task=task, token=token, request=deployment)

@@ -1,0 +1,128 @@
+"""How do we speak to the database: one connection pool, short transactions, errors of our own?"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, explain
+from crawler_lifecycle.errors import NotReady
+
+T = TypeVar("T")
+TRIES = 6
+FIRST_PAUSE = 0.02
+WRITING = {"writing": True}
+# what the URL may say otherwise
+MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
+MYSQL_SESSION = (
+    "SET time_zone = '+00:00', innodb_lock_wait_timeout = 10,"
+    " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+)
+
+
+def utcnow() -> datetime:
+    return datetime.now(UTC)
+
+
+class Database:
+    """The connections of one process. Made without connecting; thread-safe."""
+
+    def __init__(self, url: str, *, pool_size: int = 10, clock: Callable[[], datetime] = utcnow) -> None:
+        address = parse_url(url)
+        self.clock = clock
+        self.where = address.database or ":memory:" if is_sqlite(address) else address.render_as_string()
+        self.engine = _sqlite(address, pool_size) if is_sqlite(address) else _mysql(address, pool_size)
+        self._writing = self.engine.execution_options(**WRITING)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._explained(), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """One transaction that writes: committed at the end, rolled back by any error."""
+        with self._explained(), self._writing.begin() as connection:
+            yield connection
+
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """The same, tried again as a whole when another transaction was in the way."""
+        for number in range(TRIES - 1):
+            try:
+                return self._once(work)
+            except Contended:
+                time.sleep(FIRST_PAUSE * 2**number)
+        return self._once(work)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _once(self, work: Callable[[Connection], T]) -> T:
+        with self.transaction() as connection:
+            return work(connection)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise explain(error, self.where) from error
+
+
+def parse_url(url: str) -> URL:
+    """The address with the driver we use, or NotReady."""
+    try:
+        address = make_url(url)
+    except ArgumentError as error:
+        raise NotReady(f"database.url: {error}") from error
+    match address.get_backend_name():
+        case "sqlite":
+            return address.set(drivername="sqlite+pysqlite")
+        case "mysql" | "mariadb":
+            return address.set(drivername="mysql+pymysql", query={**MYSQL_OPTIONS, **address.query})
+        case other:
+            raise NotReady(f"database.url: expected sqlite://, mysql:// or mariadb://, not {other}://")
+
+
+def is_sqlite(address: URL) -> bool:
+    return address.get_backend_name() == "sqlite"
+
+
+def _sqlite(address: URL, pool_size: int) -> Engine:
+    engine = create_engine(address, pool_size=pool_size, max_overflow=pool_size)
+
+    @event.listens_for(engine, "do_connect")
+    def refuse_to_make_a_file(*_: Any) -> None:
+        if not Path(address.database or "").exists():
+            raise NotReady(f"there is no database at {address.database}: {UPGRADE}")
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions: we say which kind
+        for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # a transaction that reads first and writes later cannot wait for its turn, it fails
+        writing = connection.get_execution_options().get("writing")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _mysql(address: URL, pool_size: int) -> Engine:
+    return create_engine(
+        address,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        isolation_level="READ COMMITTED",
+        connect_args={"init_command": MYSQL_SESSION},
+    )

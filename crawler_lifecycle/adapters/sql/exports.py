@@ -1,0 +1,59 @@
+"""What has been announced and exported of a run, and what came of it?"""
+
+from sqlalchemy import Connection, insert, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import fence
+from crawler_lifecycle.adapters.sql.reading import export_record
+from crawler_lifecycle.adapters.sql.schema import exports, histories
+from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.contract.records import ExportRecord
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.errors import NotFound
+
+row = exports.c
+
+
+class SqlExports:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def open(self, run: RunRef, event: ExportEvent) -> ExportRecord:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> ExportRecord:
+            fence(connection, run)
+            mine = select(exports).where(row.event_id == event.event_id)
+            if (known := connection.execute(mine).one_or_none()) is not None:
+                return export_record(known)
+            values = {"event_id": event.event_id, "history_id": run.run_id, "kind": event.kind, "created_at": now}
+            fresh = {"state": ExportState.PENDING, "event": event.model_dump_json()}
+            connection.execute(insert(exports).values(**values, **fresh))
+            _sum_up(connection, run.run_id)
+            return export_record(connection.execute(mine).one())
+
+        return self._db.transact(write)
+
+    def settle(self, run: RunRef, event_id: str, state: ExportState, location: str | None, problem: str | None) -> None:
+        at = None if state is ExportState.PENDING else self._db.clock()
+        # what is done stays done, however late an earlier try reports its failure
+        mine = (row.event_id == event_id, row.history_id == run.run_id)
+        open_for = tuple(ExportState) if state is ExportState.DONE else (ExportState.PENDING, ExportState.FAILED)
+        values = {"state": state, "location": location, "problem": problem, "finished_at": at}
+
+        def write(connection: Connection) -> None:
+            fence(connection, run)
+            if connection.scalar(select(row.event_id).where(*mine)) is None:
+                raise NotFound(f"run {run.run_id} has no export {event_id}")
+            connection.execute(update(exports).where(*mine, row.state.in_(open_for)).values(values))
+            _sum_up(connection, run.run_id)
+
+        self._db.transact(write)
+
+
+def _sum_up(connection: Connection, run_id: int) -> None:
+    """The run's own export state: the worst of its exports."""
+    states = set(connection.scalars(select(row.state).where(row.history_id == run_id)))
+    worst = next(state for state in (ExportState.FAILED, ExportState.PENDING, ExportState.DONE) if state in states)
+    connection.execute(update(histories).where(histories.c.id == run_id).values(export_state=worst))

@@ -1,0 +1,69 @@
+"""What does an error of a driver mean: try again, mend the installation, or never?"""
+
+import sqlite3
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, PermanentError, TemporaryError
+
+UPGRADE: Final = "run `crawlctl db upgrade`"
+
+# SQLite result codes (the low byte)
+BUSY, LOCKED, READONLY, IO_ERROR, CORRUPT, FULL, CANNOT_OPEN, NOT_A_DATABASE = 5, 6, 8, 10, 11, 13, 14, 26
+# MySQL and MariaDB
+CONTENTION = {1020, 1205, 1213}  # changed since it was read, lock wait time-out, deadlock
+NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
+NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}
+DOWN = {2002, 2003, 2005}
+
+
+class Contended(TemporaryError):
+    """Another transaction was in the way; nothing was written and the same transaction may be tried again."""
+
+
+def explain(error: SQLAlchemyError, where: str) -> LifecycleError:
+    """The error as the rest of the house knows it; `where` is the database's address without its password."""
+    if isinstance(error, PoolTimeout):
+        return TemporaryError(f"all connections to the database at {where} are in use: {error}")
+    if not isinstance(error, DBAPIError):
+        return PermanentError(f"the database at {where}: {error}")
+    if isinstance(error, IntegrityError):
+        return Conflict(f"the database at {where} refuses a row: {error.orig}")
+    if isinstance(error.orig, sqlite3.Error):
+        return _of_sqlite(error, error.orig, where)
+    return _of_mysql(error, where)
+
+
+def _of_sqlite(error: DBAPIError, cause: sqlite3.Error, where: str) -> LifecycleError:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code in (BUSY, LOCKED):
+        return Contended(f"the database at {where} is locked by another process")
+    if code in (CANNOT_OPEN, READONLY, NOT_A_DATABASE, CORRUPT):
+        return NotReady(f"the database file {where} cannot be used ({cause}): check the file and its folder")
+    if code in (IO_ERROR, FULL):
+        return TemporaryError(f"the database file {where} cannot be written ({cause}): check the disk")
+    if str(cause).startswith(("no such table", "no such column")):
+        return NotReady(f"the database at {where} lacks a part of its schema ({cause}): {UPGRADE}")
+    return _other(error, where)
+
+
+def _of_mysql(error: DBAPIError, where: str) -> LifecycleError:
+    code = error.orig.args[0] if error.orig and error.orig.args else 0
+    if code in CONTENTION:
+        return Contended(f"the database at {where} was busy with the same rows: {error.orig}")
+    if code in NO_SUCH_TABLE_OR_COLUMN:
+        return NotReady(f"the database at {where} lacks a part of its schema ({error.orig}): {UPGRADE}")
+    if code in NO_ACCESS:
+        return NotReady(f"the database at {where} does not let us in ({error.orig}): check its address and the account")
+    if code in DOWN:
+        return TemporaryError(f"the database at {where} does not answer ({error.orig}): is it up?")
+    return _other(error, where)
+
+
+def _other(error: DBAPIError, where: str) -> LifecycleError:
+    # SQLAlchemy counts among the operational errors what comes from the server's state and not from the statement
+    if error.connection_invalidated or type(error).__name__ in ("OperationalError", "InternalError", "InterfaceError"):
+        return TemporaryError(f"the database at {where} had trouble: {error.orig}")
+    return PermanentError(f"the database at {where} refuses a statement: {error.orig}")

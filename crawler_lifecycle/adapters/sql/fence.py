@@ -1,0 +1,46 @@
+"""May this supervisor write? Every transaction about a run begins with one of these, which also lock its row."""
+
+from typing import Any
+
+from sqlalchemy import Column, Connection, insert, select, update
+
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs
+from crawler_lifecycle.contract.states import Intent, RunStatus
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import Fenced, NotFound
+
+LIVE = tuple(status for status in RunStatus if not status.is_over)
+Assignment = tuple[Column[Any], Any]
+
+
+def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
+    """Writes these values if the run is still this supervisor's; nobody else writes to it until we are done.
+
+    MySQL assigns one after the other: what is computed from an old value comes before its new one."""
+    ours = (histories.c.id == run.run_id, histories.c.run_uid == run.run_uid, histories.c.epoch == run.epoch)
+    held = update(histories).where(*ours).ordered_values((histories.c.epoch, run.epoch), *assignments)
+    if connection.execute(held).rowcount:
+        return
+    epoch = connection.scalar(select(histories.c.epoch).where(*ours[:2]))
+    if epoch is None:
+        raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
+    raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
+
+
+def hold(connection: Connection, run_id: int) -> Intent:
+    """For writers that are no supervisors: no intent changes and nobody else's claim is made until we are done.
+
+    SQLite ignores the lock and needs none: its writers follow each other anyway."""
+    intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id).with_for_update(read=True))
+    if intent is None:
+        raise NotFound(f"there is no run {run_id}")
+    return Intent(intent)
+
+
+def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:
+    """A line of the run's timeline; the same key is logged once. The run's row is locked already."""
+    uid = event_id(run.run_uid, f"log:{key}")
+    logged = select(history_logs.c.id).where(history_logs.c.history_id == run.run_id, history_logs.c.entry_uid == uid)
+    if connection.scalar(logged) is None:
+        connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))

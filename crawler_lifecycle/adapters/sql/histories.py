@@ -1,0 +1,204 @@
+"""What does a run's supervisor write about the run itself?"""
+
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, and_, case, func, insert, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import fence, log
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.reading import run_record, run_row
+from crawler_lifecycle.adapters.sql.schema import (
+    LONGEST_WORKFLOW_ID,
+    histories,
+    history_properties,
+    installation,
+    task_histories,
+)
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.errors import BadInput, Conflict, NotReady
+from crawler_lifecycle.ports import NewRun
+
+FIRST_EPOCH = 1
+
+
+class SqlHistories:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def create(self, new: NewRun) -> RunRecord:
+        if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
+            raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
+        if found := self._find(new):
+            return found
+        try:
+            return self._db.transact(lambda connection: self._insert(connection, new))
+        except Conflict:  # somebody made it since we looked
+            if found := self._find(new):
+                return found
+            raise
+
+    def get(self, run_id: int) -> RunRecord:
+        with self._db.read() as connection:
+            return run_record(connection, run_id)
+
+    def set_property(self, run: RunRef, name: str, value: str) -> None:
+        def write(connection: Connection) -> None:
+            fence(connection, run)
+            key = {"history_id": run.run_id, "name": name}
+            known = update(history_properties).filter_by(**key).values(value=value)
+            if not connection.execute(known).rowcount:
+                connection.execute(insert(history_properties).values(**key, value=value))
+
+        self._db.transact(write)
+
+    def mark_started(self, run: RunRef) -> RunRecord:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> RunRecord:
+            fence(connection, run)
+            started = update(histories).where(
+                histories.c.id == run.run_id, histories.c.status == RunStatus.INITIALIZING
+            )
+            values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
+            if connection.execute(started.values(values)).rowcount:
+                log(connection, run, "started", {"at": now, "event": "started", "message": "the main job runs"})
+            return run_record(connection, run.run_id)
+
+        return self._db.transact(write)
+
+    def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> datetime | None:
+            fence(connection, run)
+            row = run_row(connection, run.run_id)
+            if row.status.is_over:
+                return None
+            since = None if cause is None else row.waiting_since if row.waiting_cause == cause else now
+            values = {"waiting_cause": cause, "waiting_since": since, "waiting_message": message}
+            connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            return since
+
+        return self._db.transact(write)
+
+    def mark_look(
+        self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
+    ) -> None:
+        column = histories.c
+        newer = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
+        look = [(column.nudge_acknowledged, newer), (column.look_problem, problem), (column.next_look_at, next_look_at)]
+        if known:
+            look.append((column.last_look_at, self._db.clock()))
+        self._db.transact(lambda connection: fence(connection, run, *look))
+
+    def stop(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
+        def write(connection: Connection) -> Intent:
+            fence(connection, run)
+            row = run_row(connection, run.run_id)
+            if row.status.is_over:
+                return Intent(row.intent)
+            intent = Intent.FORCE if stop.force or row.intent is Intent.FORCE else Intent.STOP
+            values = {"intent": intent, "status": RunStatus.STOPPING}
+            connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            log(connection, run, f"stop:{asked_at.isoformat()}:{stop.actor}", _stop_line(stop, asked_at))
+            return intent
+
+        return self._db.transact(write)
+
+    def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> RunRecord:
+            fence(connection, run)
+            row = run_row(connection, run.run_id)
+            if not row.status.is_over:
+                _refuse_while_alive(connection, run.run_id)
+                number = row.end_number + 1
+                values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDED}
+                connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+                line = {"at": now, "event": "ended", "message": f"{status}: {reason}"}
+                log(connection, run, f"ended:{number}", line)
+            return run_record(connection, run.run_id)
+
+        return self._db.transact(write)
+
+    def _find(self, new: NewRun) -> RunRecord | None:
+        with self._db.read() as connection:
+            return find(connection, new.workflow_id, new.first_execution_run_id)
+
+    def _insert(self, connection: Connection, new: NewRun) -> RunRecord:
+        now = self._db.clock()
+        values = _history_values(connection, new)
+        connection.execute(insert(histories).values(created_at=now, **values))
+        run_id = connection.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
+        run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
+        fresh = {"history_id": run_id, "queued_at": now, **FRESH_TASK}
+        for numbers in pages(range(new.tasks)):
+            connection.execute(insert(task_histories), [{"task": number, **fresh} for number in numbers])
+        asked = f"{new.request.trigger} run of {new.request.crawler}, {new.tasks} tasks"
+        line = {"at": now, "event": "created", "message": asked, "actor": new.request.requested_by}
+        log(connection, run, "created", line)
+        return run_record(connection, run_id)
+
+
+NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
+ENDED = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
+FRESH_TASK = {
+    "attempt": 1,
+    "version": 1,
+    "status": TaskStatus.QUEUED,
+    "absent_count": 0,
+    "restarts": 0,
+    "events": "[]",
+}
+
+
+def find(connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+    key = {"workflow_id": workflow_id, "first_execution_run_id": first_execution_run_id}
+    run_id = connection.scalar(select(histories.c.id).filter_by(**key))
+    return None if run_id is None else run_record(connection, run_id)
+
+
+def _history_values(connection: Connection, new: NewRun) -> dict[str, Any]:
+    owner = connection.scalar(select(installation.c.uid))
+    if owner is None:
+        raise NotReady("the database belongs to no installation: run `crawlctl db upgrade`")
+    return {
+        "run_uid": str(uuid4()),
+        "installation": owner,
+        "cluster": new.request.cluster,
+        "crawler": new.request.crawler,
+        "trigger_kind": new.request.trigger,
+        "status": RunStatus.INITIALIZING,
+        "intent": Intent.RUN,
+        "tasks": new.tasks,
+        "max_parallel": new.request.max_parallel or new.entry.max_parallel,
+        "workflow_id": new.workflow_id,
+        "first_execution_run_id": new.first_execution_run_id,
+        "supervisor_workflow_id": new.workflow_id,
+        "supervisor_run_id": new.first_execution_run_id,
+        "epoch": FIRST_EPOCH,
+        "request": new.request.model_dump_json(),
+        "entry": new.entry.model_dump_json(),
+        "nudge_sent": 0,
+        "nudge_acknowledged": 0,
+        "end_number": 0,
+    }
+
+
+def _stop_line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:
+    event = "force stop" if stop.force else "stop"
+    message = stop.reason or "no reason given"
+    return {"at": asked_at, "event": event, "message": message, "actor": stop.actor, "door": stop.door}
+
+
+def _refuse_while_alive(connection: Connection, run_id: int) -> None:
+    alive = and_(task_histories.c.history_id == run_id, task_histories.c.status.in_(ALIVE))
+    if count := connection.scalar(select(func.count()).select_from(task_histories).where(alive)):
+        raise Conflict(f"run {run_id} cannot end: {count} of its tasks are not over")

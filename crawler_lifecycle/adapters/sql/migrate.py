@@ -1,0 +1,120 @@
+"""Does the database have the schema that this program knows, and how does it get it?
+
+Only `upgrade` changes a schema, and only when asked to. Alembic is imported there alone: a check is one SELECT.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, String, column, event, func, insert, inspect, select, table
+
+from crawler_lifecycle.adapters.sql.database import Database, is_sqlite, parse_url
+from crawler_lifecycle.adapters.sql.failures import UPGRADE
+from crawler_lifecycle.adapters.sql.schema import REVISION, installation
+from crawler_lifecycle.errors import NotReady, TemporaryError
+
+LOCK = "crawler_lifecycle.migration"
+LOCK_SECONDS = 60
+LONGEST_STATEMENT_SECONDS = 24 * 3600  # a change of a big table takes its time
+VERSIONS = table("alembic_version", column("version_num", String(32)))
+
+
+def check(database: Database) -> None:
+    """NotReady unless the schema is the one this program was written for."""
+    with database.read() as connection:
+        found = revision(connection)
+    if found == REVISION:
+        return
+    if found is None:
+        raise NotReady(f"the database at {database.where} has no schema yet: {UPGRADE}")
+    _refuse_newer(database, found)
+    raise NotReady(f"the schema of {database.where} is at {found}, this program needs {REVISION}: {UPGRADE}")
+
+
+def upgrade(url: str) -> str:
+    """Makes or updates the schema; answers the installation's UUID, which is made the first time."""
+    database = _for_migrating(url)
+    try:
+        with _locked(database) as connection:
+            _refuse_newer(database, revision(connection))
+            _run_migrations(connection)
+            return _installation(connection, database)
+    finally:
+        database.close()
+
+
+def revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(VERSIONS.name):
+        return None
+    return connection.scalar(select(VERSIONS.c.version_num))
+
+
+def _refuse_newer(database: Database, found: str | None) -> None:
+    """Our revisions are numbers of four digits; anything else is from elsewhere, or from later."""
+    if found is None or (found.isdecimal() and len(found) == len(REVISION) and found <= REVISION):
+        return
+    raise NotReady(
+        f"the schema of {database.where} is at {found!r}, which this program (up to {REVISION}) does not know:"
+        " use a newer version of the program"
+    )
+
+
+def _for_migrating(url: str) -> Database:
+    address = parse_url(url)
+    if not is_sqlite(address):
+        address = address.update_query_dict({"read_timeout": str(LONGEST_STATEMENT_SECONDS)})
+        return Database(address.render_as_string(hide_password=False), pool_size=1)
+    _make_file(address.database)
+    database = Database(url, pool_size=1)
+
+    @event.listens_for(database.engine, "connect")
+    def let_tables_be_replaced(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA foreign_keys=OFF")  # has no effect inside a transaction
+
+    return database
+
+
+def _make_file(path: str | None) -> None:
+    if not path or path == ":memory:":
+        raise NotReady("database.url: expected a file, as in sqlite:////var/lib/crawler/crawler.db")
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).touch()
+    except OSError as error:
+        raise NotReady(f"the database file {path} cannot be made: {error.strerror}") from error
+
+
+@contextmanager
+def _locked(database: Database) -> Iterator[Connection]:
+    """One at a time: on SQLite the transaction itself is the lock, MySQL commits at every change of a table."""
+    with database.transaction() as connection:
+        if connection.dialect.name == "sqlite":
+            yield connection
+            return
+        if not connection.scalar(select(func.get_lock(LOCK, LOCK_SECONDS))):
+            raise TemporaryError(f"the database at {database.where} is being upgraded by somebody else")
+        try:
+            yield connection
+        finally:
+            connection.scalar(select(func.release_lock(LOCK)))
+
+
+def _run_migrations(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def _installation(connection: Connection, database: Database) -> str:
+    uid = connection.scalar(select(installation.c.uid))
+    if uid is None:
+        uid = str(uuid4())
+        connection.execute(insert(installation).values(id=1, uid=uid, created_at=database.clock()))
+    return uid

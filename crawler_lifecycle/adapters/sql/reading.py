@@ -1,0 +1,70 @@
+"""What do the rows say in the words of the contract?"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.errors import NotFound
+
+Counts = dict[TaskStatus, int]
+DIFFERENT = {"run_id", "trigger", "tasks", "request", "entry"}
+SUMMARY_FIELDS = RunSummary.model_fields.keys() - DIFFERENT
+RECORD_FIELDS = RunRecord.model_fields.keys() - DIFFERENT
+SUMMARY_COLUMNS = [histories.c.id, histories.c.trigger_kind, *(histories.c[name] for name in sorted(SUMMARY_FIELDS))]
+
+
+def run_row(connection: Connection, run_id: int) -> Row[Any]:
+    row = connection.execute(select(histories).where(histories.c.id == run_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no run {run_id}")
+    return row
+
+
+def run_record(connection: Connection, run_id: int) -> RunRecord:
+    row = run_row(connection, run_id)
+    return RunRecord(
+        run_id=row.id,
+        trigger=row.trigger_kind,
+        tasks=task_counts(connection, [row.id])[row.id],
+        request=RunRequest.model_validate_json(row.request),
+        entry=Crawler.model_validate_json(row.entry),
+        **_fields(row, RECORD_FIELDS),
+    )
+
+
+def run_summary(row: Row[Any], tasks: Counts) -> RunSummary:
+    return RunSummary(run_id=row.id, trigger=row.trigger_kind, tasks=tasks, **_fields(row, SUMMARY_FIELDS))
+
+
+def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, Counts]:
+    """How many tasks of each of these runs have which status; only those that occur."""
+    of = task_histories.c
+    query = select(of.history_id, of.status, func.count()).where(of.history_id.in_(run_ids))
+    counts: dict[int, Counts] = defaultdict(dict)
+    for run_id, status, count in connection.execute(query.group_by(of.history_id, of.status)):
+        counts[run_id][status] = count
+    return counts
+
+
+def task_record(row: Row[Any]) -> TaskRecord:
+    return TaskRecord(events=json.loads(row.events), **_fields(row, TaskRecord.model_fields.keys() - {"events"}))
+
+
+def log_record(row: Row[Any]) -> LogRecord:
+    return LogRecord(**_fields(row, LogRecord.model_fields))
+
+
+def export_record(row: Row[Any]) -> ExportRecord:
+    return ExportRecord(**_fields(row, ExportRecord.model_fields))
+
+
+def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: row._mapping[name] for name in names}

@@ -1,0 +1,72 @@
+"""What do people and doors get to read?"""
+
+from sqlalchemy import select
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import find
+from crawler_lifecycle.adapters.sql.migrate import check
+from crawler_lifecycle.adapters.sql.reading import (
+    SUMMARY_COLUMNS,
+    export_record,
+    log_record,
+    run_record,
+    run_summary,
+    task_counts,
+    task_record,
+)
+from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
+from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.errors import NotFound
+
+
+class SqlRecords:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def installation(self) -> str:
+        check(self._db)
+        with self._db.read() as connection:
+            uid: str = connection.execute(select(installation.c.uid)).scalar_one()
+        return uid
+
+    def page(
+        self, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
+    ) -> list[RunSummary]:
+        query = select(*SUMMARY_COLUMNS).order_by(histories.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(histories.c.id < before)
+        if status is not None:
+            query = query.where(histories.c.status == status)
+        if crawler is not None:
+            query = query.where(histories.c.crawler == crawler)
+        with self._db.read() as connection:
+            rows = connection.execute(query).all()
+            tasks = task_counts(connection, [row.id for row in rows])
+        return [run_summary(row, tasks[row.id]) for row in rows]
+
+    def details(self, run_id: int) -> RunDetails:
+        of_run = {"history_id": run_id}
+        tasks = select(task_histories).filter_by(**of_run).order_by(task_histories.c.task)
+        log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
+        told = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
+        with self._db.read() as connection:
+            return RunDetails(
+                run=run_record(connection, run_id),
+                tasks=[task_record(row) for row in connection.execute(tasks)],
+                log=[log_record(row) for row in connection.execute(log)],
+                exports=[export_record(row) for row in connection.execute(told)],
+            )
+
+    def run_id(self, run_uid: str) -> int:
+        with self._db.read() as connection:
+            found = connection.execute(
+                select(histories.c.id).where(histories.c.run_uid == run_uid)
+            ).scalar_one_or_none()
+        if found is None:
+            raise NotFound(f"there is no run with run_uid {run_uid}")
+        return int(found)
+
+    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+        with self._db.read() as connection:
+            return find(connection, workflow_id, first_execution_run_id)

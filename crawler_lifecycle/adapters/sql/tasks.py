@@ -1,0 +1,151 @@
+"""How do looks read and write the tasks of a run, a thousand at a time?"""
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from sqlalchemy import ColumnElement, Connection, FromClause, Update, case, func, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import fence
+from crawler_lifecycle.adapters.sql.pages import pages, rows_of
+from crawler_lifecycle.adapters.sql.schema import task_histories
+from crawler_lifecycle.contract.states import OVER, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
+from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.errors import NotFound
+
+T = TypeVar("T")
+old = task_histories.c
+KEPT_FOR_EVER = tuple(status for status in OVER if status is not TaskStatus.LOST)
+READ = [old[name] for name in TaskRow.__dataclass_fields__]
+KEY = [old.history_id, old.task]
+SYNCED = [
+    *KEY,
+    old.attempt,
+    old.version,
+    old.status,
+    old.job_uid,
+    old.job_name,
+    old.cause,
+    old.reason,
+    old.exit_code,
+    old.absent_count,
+    old.started_at,
+    old.finished_at,
+]
+RECONCILED = [*KEY, old.attempt, old.message, old.node, old.restarts, old.log_tail, old.events]
+
+
+class SqlTasks:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
+        query = select(old.status, old.task).where(old.history_id == run_id).order_by(old.task)
+        numbers: dict[TaskStatus, list[int]] = {}
+        with self._db.read() as connection:
+            for status, task in connection.execute(query):
+                numbers.setdefault(status, []).append(task)
+        if not numbers:
+            raise NotFound(f"there is no run {run_id}")
+        return numbers
+
+    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+        found: list[TaskRow] = []
+        with self._db.read() as connection:
+            for numbers in pages(sorted(set(tasks))):
+                wanted = rows_of(connection, KEY, [(run_id, number) for number in numbers])
+                query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
+                found.extend(TaskRow(**row._mapping) for row in connection.execute(query))
+        return found
+
+    def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
+        now = self._db.clock()
+        return self._write(run, changes, lambda connection, page: _sync(connection, run.run_id, page, now))
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
+        return self._write(run, evidence, lambda connection, page: _reconcile(connection, run.run_id, page))
+
+    def cancel_queued(self, run: RunRef, reason: str) -> int:
+        ended = {"status": TaskStatus.STOPPED, "reason": reason, "finished_at": self._db.clock(), "cause": None}
+        queued = update(task_histories).where(old.history_id == run.run_id, old.status == TaskStatus.QUEUED)
+
+        def write(connection: Connection) -> int:
+            fence(connection, run)
+            return connection.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
+
+        return self._db.transact(write)
+
+    def _write(self, run: RunRef, items: Sequence[T], page: Callable[[Connection, Sequence[T]], Update]) -> int:
+        def write(connection: Connection) -> int:
+            fence(connection, run)
+            return sum(connection.execute(page(connection, part)).rowcount for part in pages(items))
+
+        return self._db.transact(write)
+
+
+def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
+    page = rows_of(connection, SYNCED, [(run_id, *_changed(change)) for change in changes])
+    new = page.c
+    is_over = new.status.in_(OVER)
+    # MySQL assigns one after the other: cause_since compares with the old cause, so it comes before the new one
+    return (
+        update(task_histories)
+        .where(*_same_task(page))
+        .where(old.attempt == new.attempt, old.version == new.version, old.status.not_in(KEPT_FOR_EVER))
+        .ordered_values(
+            (old.cause_since, case((new.cause.is_(None), None), (old.cause == new.cause, old.cause_since), else_=now)),
+            (old.cause, new.cause),
+            (
+                old.deployed_at,
+                case((new.job_uid.is_(None), old.deployed_at), else_=func.coalesce(old.deployed_at, now)),
+            ),
+            (old.finished_at, case((is_over, func.coalesce(new.finished_at, old.finished_at, now)), else_=None)),
+            (old.started_at, func.coalesce(new.started_at, old.started_at)),
+            (old.status, new.status),
+            (old.job_uid, new.job_uid),
+            (old.job_name, func.coalesce(new.job_name, old.job_name)),
+            (old.reason, new.reason),
+            (old.exit_code, new.exit_code),
+            (old.absent_count, new.absent_count),
+            (old.claim_token, None),
+            (old.claim_expires_at, None),
+            (old.version, old.version + 1),
+        )
+    )
+
+
+def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
+    """Evidence leaves the version alone: it is written between the read and the write of a status."""
+    page = rows_of(connection, RECONCILED, [(run_id, *_evident(item)) for item in evidence])
+    new = page.c
+    return (
+        update(task_histories)
+        .where(*_same_task(page), old.attempt == new.attempt)
+        .values(
+            message=func.coalesce(new.message, old.message),
+            node=func.coalesce(new.node, old.node),
+            restarts=new.restarts,
+            log_tail=func.coalesce(new.log_tail, old.log_tail),
+            events=func.coalesce(new.events, old.events),
+        )
+    )
+
+
+def _same_task(page: FromClause) -> tuple[ColumnElement[bool], ...]:
+    """The run's id comes out of the page, too: given as a constant, both planners go through all tasks of the run
+    and read the whole page for each of them."""
+    return old.history_id == page.c.history_id, old.task == page.c.task
+
+
+def _changed(change: TaskChange) -> tuple[object, ...]:
+    names = [*(column.name for column in SYNCED[1:-1]), "ended_at"]
+    return tuple(getattr(change, name) for name in names)
+
+
+def _evident(item: TaskEvidence) -> tuple[object, ...]:
+    """What is empty now does not erase what was seen before."""
+    events = json.dumps(item.events) if item.events else None
+    return item.task, item.attempt, item.message, item.node, item.restarts, item.log_tail or None, events

@@ -1,0 +1,78 @@
+"""How are times, words and texts kept, so that both databases give back what was put in?"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TypeVar
+
+from sqlalchemy import BigInteger, DateTime, Dialect, Enum, Integer, String, Text
+from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+Word = TypeVar("Word", bound=StrEnum)
+
+Id = BigInteger().with_variant(Integer, "sqlite")  # only an INTEGER key counts by itself on SQLite
+Document = Text().with_variant(MEDIUMTEXT, "mysql")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware in UTC outside, naive with microseconds inside."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
+        return dialect.type_descriptor(DATETIME(fsp=6) if dialect.name == "mysql" else DateTime())
+
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value}: a time without its zone")
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Line(TypeDecorator[str]):
+    """Text from outside, of any length and content: cut where the column ends."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.longest = length
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        return None if value is None else storable(value)[: self.longest]
+
+
+class Lines(TypeDecorator[str]):
+    """Longer text from outside; of what is too long, the end is kept if `keep_end`, else the beginning."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, longest: int, *, keep_end: bool = False) -> None:
+        super().__init__()
+        self.longest = longest
+        self.keep_end = keep_end
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        return dialect.type_descriptor(MEDIUMTEXT() if dialect.name == "mysql" else Text())
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return storable(value)[-self.longest :] if self.keep_end else storable(value)[: self.longest]
+
+
+def storable(text: str) -> str:
+    """Neither database keeps a NUL in the middle of a text, and half a surrogate pair is no text at all."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+
+
+def words(kind: type[Word]) -> Enum:
+    """A column that holds one of these words, as text: a new word needs no migration."""
+    return Enum(kind, native_enum=False, length=16, values_callable=lambda members: [word.value for word in members])

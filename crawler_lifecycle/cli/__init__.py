@@ -1,0 +1,38 @@
+"""`crawlctl`: what was typed, in; what people and programs can read, out.
+
+Nothing heavy is imported before the command that needs it: `crawlctl list` speaks to the database alone.
+"""
+
+import click
+
+from crawler_lifecycle import __version__
+from crawler_lifecycle.cli import admin, demo, reading, running, up
+from crawler_lifecycle.cli.common import EXIT_CODES, Commands
+
+
+@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    """Runs web crawls and never loses track of one.
+
+    \b
+    Start with:
+      crawlctl demo            one crawl from start to finish, on this machine
+      crawlctl up              the whole service on this machine, until Ctrl-C
+      crawlctl run bookshop    start a run and watch it
+    """
+
+
+for command in (
+    up.up,
+    demo.demo,
+    running.run,
+    reading.list_runs,
+    reading.show,
+    running.watch,
+    reading.logs,
+    running.export,
+    admin.database,
+    admin.doctor,
+):
+    main.add_command(command)

@@ -1,0 +1,57 @@
+"""Commands for whoever runs the installation: db upgrade, doctor."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from crawler_lifecycle.cli.common import NOT_READY, json_option, print_json, state_option
+
+
+@click.group("db")
+def database() -> None:
+    """The database's schema."""
+
+
+@database.command()
+@state_option
+@json_option
+def upgrade(state: Path | None, as_json: bool) -> None:
+    """Brings the schema to the version that this program knows, or makes it.
+
+    \b
+    Examples:
+      crawlctl db upgrade
+      CRAWLER_DATABASE__URL=mysql+pymysql://crawler:secret@db/crawler crawlctl db upgrade
+    """
+    from crawler_lifecycle.adapters.sql import migrate
+    from crawler_lifecycle.adapters.sql.schema import REVISION
+    from crawler_lifecycle.control.control import Control
+
+    control = Control.open(state)
+    settings = control.installation.settings
+    if settings.database.url is None:
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    installation = migrate.upgrade(settings.database_url)
+    if as_json:
+        print_json({"database": control.database_name, "revision": REVISION, "installation": installation})
+    else:
+        click.echo(f"{control.database_name} is at revision {REVISION}, installation {installation}")
+
+
+@click.command()
+@state_option
+@json_option
+def doctor(state: Path | None, as_json: bool) -> None:
+    """Checks every connection and says what to mend. Exit status 4 if anything is wrong."""
+    from crawler_lifecycle.control.control import Control
+
+    checks = asyncio.run(Control.open(state).doctor())
+    if as_json:
+        print_json(checks)
+    else:
+        for check in checks:
+            mark = click.style("ok  ", fg="green") if check.ok else click.style("mend", fg="red")
+            click.echo(f"{mark}  {check.part}: {check.line}")
+    if not all(check.ok for check in checks):
+        raise click.exceptions.Exit(NOT_READY)

@@ -1,0 +1,96 @@
+"""What do all commands share: their options, their exit codes, how they fail?"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
+
+OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+EXIT_CODES = """\b
+Exit status:
+  0    done; a run that was watched is COMPLETED
+  1    something went wrong
+  2    what was typed is not acceptable
+  3    there is no such run or task
+  4    a part of the installation does not answer or is not ready
+  5    the run ended, but not COMPLETED
+  130  interrupted; what was started goes on
+"""
+F = TypeVar("F", bound=Callable[..., Any])
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class Commands(click.Group):
+    """An error of ours is one line on stderr and an exit status, never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LifecycleError as error:
+            click.echo(click.style("Error: ", fg="red") + error.message, err=True)
+            raise click.exceptions.Exit(_exit_code(error)) from error
+        except KeyboardInterrupt as interrupt:
+            click.echo(err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from interrupt
+
+
+def _exit_code(error: LifecycleError) -> int:
+    families = ((BadInput, USAGE), (NotFound, NOT_FOUND), (NotReady, NOT_READY), (TemporaryError, NOT_READY))
+    return next((code for family, code in families if isinstance(error, family)), WRONG)
+
+
+class Duration(click.ParamType[int]):
+    """`90`, `30s`, `2h`, `1h30m`, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if re.fullmatch(r"[0-9]{1,12}", value):
+            return int(value)
+        parts = re.fullmatch(r"(?:[0-9]{1,9}[smhd])+", value)
+        if not parts:
+            self.fail(f"{value!r} is not a duration such as 30s, 15m or 1h30m", param, ctx)
+        return sum(int(number) * SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([smhd])", value))
+
+
+class KeyValue(click.ParamType[tuple[str, str]]):
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        key, equals, text = value.partition("=")
+        if not key or not equals:
+            self.fail(f"{value!r} is not of the form name=value", param, ctx)
+        return key, text
+
+
+def state_option(command: F) -> F:
+    return click.option(
+        "--state",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="State folder of the embedded stack (default: $CRAWLER_STATE or ~/.local/state/crawler-lifecycle).",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="For programs.")(command)
+
+
+def print_json(value: Any) -> None:
+    """A model, or a list of them."""
+    from pydantic_core import to_json
+
+    click.echo(to_json(value).decode())
+
+
+def say(line: str) -> None:
+    """To whoever watches; a terminal that was closed must not keep us from ending in order."""
+    try:
+        click.echo(line)
+    except OSError:
+        return

@@ -1,0 +1,169 @@
+"""`crawlctl demo`: one real crawl through all four stages, on a stack that is gone afterwards."""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler_lifecycle.cli.common import INTERRUPTED, NOT_COMPLETED, OK, json_option, print_json, say
+from crawler_lifecycle.cli.up import EXAMPLES
+from crawler_lifecycle.errors import NotReady, TemporaryError
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.contract.records import RunDetails
+    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.services.embedded.stack import Stack
+
+CRAWLER = "bookshop"
+TASKS = 4
+
+
+@click.command()
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("crawl-results"),
+              show_default=True, help="Folder that keeps what the crawl left.")  # fmt: skip
+@json_option
+def demo(results: Path, as_json: bool) -> None:
+    """Crawls a small bookshop that comes along, with four tasks, and shows how the run goes.
+
+    Everything is started in a temporary folder on free ports and is gone afterwards; the archive of the crawl
+    and the event that announced it are kept. Exit status 0 only if the run is COMPLETED and its four tasks
+    SUCCEEDED.
+    """
+    from crawler_lifecycle.services.embedded.addresses import Ports
+    from crawler_lifecycle.services.embedded.plan import make_plan
+    from crawler_lifecycle.services.embedded.stack import Stack, owned
+
+    if not (EXAMPLES / "catalogue.toml").exists():
+        raise NotReady(f"the examples are not in {EXAMPLES}: the demo runs in a checkout")
+    _forget_settings()
+    with tempfile.TemporaryDirectory(prefix="crawl-demo-", ignore_cleanup_errors=True) as folder:
+        state = Path(folder).resolve() / "state"
+        with owned(state):
+            plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
+            stack = Stack(plan, _quiet if as_json else say, passing=True)
+            code = asyncio.run(_demo(stack, results, as_json=as_json))
+    raise click.exceptions.Exit(code)
+
+
+def _forget_settings() -> None:
+    """The demo shows the embedded profile, whatever installation this shell is set up for."""
+    for name in list(os.environ):
+        if name.startswith(("CRAWLER_", "TEMPORAL_")):
+            del os.environ[name]
+
+
+async def _demo(stack: "Stack", results: Path, *, as_json: bool) -> int:
+    from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
+
+    try:
+        return await until_interrupted(_crawl(stack, results, as_json=as_json), stack.kill)
+    except Interrupted as interrupted:
+        click.echo(f"\n{interrupted.number.name}: the demo is ended, nothing of it is left.", err=True)
+        return INTERRUPTED if interrupted.number.name == "SIGINT" else 128 + interrupted.number
+
+
+async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
+    from crawler_lifecycle.cli.screen import follow
+    from crawler_lifecycle.contract.requests import RunRequest
+    from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+
+    tell = _quiet if as_json else say
+    tell(f"Starting Temporal, the scheduler service, dispatcher, watcher and worker in {stack.plan.state} ...")
+    async with stack.running() as control:
+        site = await _start_site(stack)
+        tell(f"They are up (Temporal's Web UI while this lasts: {stack.plan.web_ui}). Crawling {site} ...\n")
+        request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL, arguments={"site": site})
+        started = await control.start(request)
+        changes = control.watch(started.run_id)
+        details = await (_last(changes) if as_json else follow(changes))
+        kept = results.absolute() / details.run.run_uid
+        details = _moved(details, control, kept)
+        await asyncio.to_thread(_keep, control, details, kept)
+        items = await asyncio.to_thread(_count_items, control, details)
+    completed = details.run.status is RunStatus.COMPLETED
+    succeeded = details.run.tasks.get(TaskStatus.SUCCEEDED, 0) == TASKS
+    if as_json:
+        print_json({"run": details, "items": items, "results": str(kept)})
+    else:
+        _tell_end(details, items, kept)
+    return OK if completed and succeeded else NOT_COMPLETED
+
+
+async def _last(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
+    return [details async for details in changes][-1]
+
+
+async def _start_site(stack: "Stack") -> str:
+    from crawler_lifecycle.services.embedded.addresses import LOOPBACK, free_ports
+    from crawler_lifecycle.services.embedded.plan import Part
+
+    (port,) = free_ports(1)
+
+    async def answers() -> None:
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError as error:
+            raise TemporaryError(f"the site does not answer on port {port}") from error
+        writer.close()
+
+    await stack.add(Part("site", [sys.executable, str(EXAMPLES / "bookshop_site.py"), str(port)]), answers)
+    return f"http://{LOOPBACK}:{port}"
+
+
+def _count_items(control: "Control", details: "RunDetails") -> int:
+    files = control.installation.settings.files_folder / details.run.run_uid
+    return sum(len(path.read_text().splitlines()) for path in files.glob("items-*.jsonl"))
+
+
+def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
+    """The stack's folder goes away; what the crawl left for others does not."""
+    kept.mkdir(parents=True, exist_ok=True)
+    exports = control.installation.settings.exports_folder
+    for name in (f"{details.run.run_uid}.zip", "events.jsonl"):
+        if (exports / name).exists():
+            shutil.copy2(exports / name, kept / name)
+    (kept / "run.json").write_text(details.model_dump_json(indent=2))
+
+
+def _moved(details: "RunDetails", control: "Control", kept: Path) -> "RunDetails":
+    """The exports as they are to be found from now on."""
+    before = str(control.installation.settings.exports_folder)
+    exports = [
+        each.model_copy(update={"location": each.location and each.location.replace(before, str(kept))})
+        for each in details.exports
+    ]
+    return details.model_copy(update={"exports": exports})
+
+
+def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
+    from crawler_lifecycle.cli.render import details_lines
+
+    run = details.run
+    say("")
+    for line in details_lines(details, datetime.now(UTC)):
+        say(line)
+    for line in (
+        "",
+        click.style(f"{items} items collected.", bold=True),
+        f"  record   {kept / 'run.json'}",
+        f"  archive  {kept / (run.run_uid + '.zip')}",
+        f"  events   {kept / 'events.jsonl'}",
+        "",
+        "Next:",
+        f"  python -m zipfile -l {kept / (run.run_uid + '.zip')}",
+        "  make up          keep the stack, and use it from a second terminal:",
+        "  .venv/bin/crawlctl run sleeper --arg seconds=30",
+        "  .venv/bin/crawlctl --help",
+    ):
+        say(line)
+
+
+def _quiet(_: str) -> None:
+    """With --json, stdout is for programs."""

@@ -1,0 +1,110 @@
+"""Commands that only look: list, show, logs."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from crawler_lifecycle.cli.common import json_option, print_json, state_option
+
+FOLLOW_PAUSE = 0.3
+
+
+@click.command("list")
+@click.option("--status", help="Only runs that stand here, e.g. PROCESSING.")
+@click.option("--crawler", help="Only runs of this crawler.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="So many at most.")
+@click.option("--before", type=int, metavar="RUN", help="Only runs older than this RunID: the next page.")
+@state_option
+@json_option
+def list_runs(
+    status: str | None, crawler: str | None, limit: int, before: int | None, state: Path | None, as_json: bool
+) -> None:
+    """The runs, newest first.
+
+    \b
+    Examples:
+      crawlctl list
+      crawlctl list --status FAILED --limit 100
+      crawlctl list --json | jq '.[].run_id'
+    """
+    from crawler_lifecycle.cli.render import list_lines
+    from crawler_lifecycle.contract.states import RunStatus
+    from crawler_lifecycle.control.control import Control
+
+    if status is not None and status.upper() not in list(RunStatus):
+        raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
+    wanted = RunStatus(status.upper()) if status else None
+    runs = Control.open(state).list(limit=limit, before=before, status=wanted, crawler=crawler)
+    if as_json:
+        return print_json(runs)
+    for line in list_lines(runs, datetime.now(UTC)):
+        click.echo(line)
+    if not runs:
+        click.echo("No runs." if not (status or crawler or before) else "No such runs.")
+    return None
+
+
+@click.command()
+@click.argument("run")
+@state_option
+@json_option
+def show(run: str, state: Path | None, as_json: bool) -> None:
+    """Everything the database says of RUN, a RunID or a run_uid.
+
+    \b
+    Examples:
+      crawlctl show 7
+      crawlctl show 7 --json | jq '.tasks[] | select(.status=="FAILED")'
+    """
+    from crawler_lifecycle.cli.render import details_lines
+    from crawler_lifecycle.control.control import Control
+
+    details = Control.open(state).show(run)
+    if as_json:
+        return print_json(details)
+    for line in details_lines(details, datetime.now(UTC)):
+        click.echo(line)
+    return None
+
+
+@click.command()
+@click.argument("run")
+@click.option("--task", type=click.IntRange(min=0), help="Only this task; default: all, each line with its task.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the tasks have ended.")
+@state_option
+@json_option
+def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: bool) -> None:
+    """What the tasks of RUN printed.
+
+    \b
+    Examples:
+      crawlctl logs 7
+      crawlctl logs 7 --task 2 -f
+    """
+    from crawler_lifecycle.control.control import Control
+
+    control = Control.open(state)
+    details = control.show(run)
+    tasks = [row.task for row in details.tasks] if task is None else [task]
+    offsets = dict.fromkeys(tasks, 0)
+    while offsets:
+        for number, offset in list(offsets.items()):
+            chunk = control.log(details, number, offset)
+            _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
+            offsets[number] = chunk.offset
+            at_end = not chunk.text
+            if at_end and (chunk.ended or not follow or details.run.status.is_over):
+                del offsets[number]
+        if offsets and follow:
+            time.sleep(FOLLOW_PAUSE)
+            details = control.show(run)
+
+
+def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:
+    for line in text.splitlines():
+        if as_json:
+            print_json({"task": task, "line": line})
+        else:
+            click.echo(f"{click.style(str(task), fg='cyan')} | {line}" if prefixed else line)

@@ -1,0 +1,189 @@
+"""How does a run look as text? Pure: records in, lines out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.domain.pacing import look_time
+
+COLOURS = {
+    "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
+    "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
+}  # fmt: skip
+COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK")
+
+
+def rfc3339(moment: datetime | None) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "-"
+
+
+def duration(time: timedelta) -> str:
+    seconds = max(0, int(time.total_seconds()))
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
+
+
+def coloured(status: str, width: int = 0) -> str:
+    return click.style(status.ljust(width), fg=COLOURS.get(status))
+
+
+def counts(tasks: Mapping[TaskStatus, int]) -> str:
+    return ", ".join(f"{tasks[status]} {status}" for status in TaskStatus if tasks.get(status)) or "none"
+
+
+def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
+    rows = [COLUMNS, *(_row(run, now) for run in runs)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if number:
+            cells[2] = coloured(row[2], widths[2])
+        yield "  ".join(cells).rstrip()
+
+
+def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
+    took = duration((run.finished_at or now) - run.created_at)
+    shown = (run.run_id, run.crawler, run.status, run.reason or "-", counts(run.tasks), run.trigger)
+    return (*(str(cell) for cell in shown), rfc3339(run.created_at), took)
+
+
+def stage(details: RunDetails) -> str:
+    """One of the four a run goes through."""
+    run = details.run
+    if run.status.is_over:
+        return "4/4 completion"
+    if run.status is not RunStatus.INITIALIZING:
+        return "3/4 reconciliation"
+    is_queued = not details.tasks or details.tasks[0].status is TaskStatus.QUEUED
+    return "1/4 initiation" if is_queued else "2/4 deployment"
+
+
+def waiting(details: RunDetails) -> str:
+    """What the run waits for, and since when."""
+    run = details.run
+    if run.status.is_over:
+        pending = [export.kind for export in details.exports if export.state == "pending"]
+        return f"export ({', '.join(pending)})" if pending else "nothing"
+    if run.waiting_cause:
+        message = f": {run.waiting_message}" if run.waiting_message else ""
+        return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
+    alive = [task for task in details.tasks if not task.status.is_over]
+    if run.status is RunStatus.INITIALIZING or not alive:
+        return "the main job" if run.status is RunStatus.INITIALIZING else "the last look"
+    return f"{len(alive)} of {len(details.tasks)} tasks"
+
+
+def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
+    """A run at a glance, of bounded height."""
+    run = details.run
+    took = duration((run.finished_at or now) - run.created_at)
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
+    yield f"  stage     {stage(details)}"
+    yield f"  waits for {waiting(details)}"
+    if not run.status.is_over:
+        yield f"  next look {_next_look(run, now)}"
+    if run.look_problem:
+        yield f"  last look failed: {run.look_problem}"
+    for task in details.tasks[:most_tasks]:
+        yield f"  {_task_line(task, now)}"
+    if len(details.tasks) > most_tasks:
+        yield f"  ... {counts(run.tasks)}"
+
+
+def _next_look(run: RunRecord, now: datetime) -> str:
+    due = next_look_at(run)
+    if due is None:
+        return "when the main job has started"
+    ahead = f"in {duration(due - now)}" if due > now else "now"
+    return f"{ahead} ({rfc3339(due)}), or as soon as a task changes"
+
+
+def next_look_at(run: RunRecord) -> datetime | None:
+    """Written down by each look for the next; before the first one it follows from the start."""
+    if run.status.is_over or run.next_look_at:
+        return run.next_look_at
+    return look_time(run.started_at, 1) if run.started_at else None
+
+
+def _task_line(task: TaskRecord, now: datetime) -> str:
+    name = "task 0 (main)" if task.task == 0 else f"task {task.task}"
+    parts = [f"{name:14}", coloured(task.status, 9)]
+    if task.started_at:
+        parts.append(duration((task.finished_at or now) - task.started_at))
+    if task.reason and task.status is not TaskStatus.SUCCEEDED:
+        parts.append(task.reason)
+    if task.cause and not task.status.is_over:
+        parts.append(f"waits: {task.cause}")
+    return "  ".join(parts).rstrip()
+
+
+def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
+    """Everything."""
+    run = details.run
+    yield from _facts(run)
+    yield ""
+    yield click.style("Tasks", bold=True)
+    for task in details.tasks:
+        exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
+        attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
+        yield f"  {_task_line(task, now)}{exit_code}{attempt}"
+        if task.message and task.status is not TaskStatus.SUCCEEDED:
+            yield f"      {task.message}"
+    yield ""
+    yield click.style("Exports", bold=True)
+    for export in details.exports:
+        what = export.problem or export.location or "-"
+        yield f"  {export.kind:12}  {export.state:8}  {what}"
+    if not details.exports:
+        yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
+    yield ""
+    yield click.style("Log", bold=True)
+    for line in details.log:
+        who = f" ({', '.join(part for part in (line.actor, line.door) if part)})" if line.actor or line.door else ""
+        yield f"  {rfc3339(line.at)}  {line.event}: {line.message}{who}"
+
+
+def _facts(run: RunRecord) -> Iterator[str]:
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
+    arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
+    for name, value in (
+        ("reason", run.reason),
+        ("run_uid", run.run_uid),
+        ("workflow", run.workflow_id),
+        ("trigger", run.trigger),
+        ("requested by", run.request.requested_by),
+        ("arguments", arguments),
+        ("tasks", counts(run.tasks)),
+        ("cluster", run.cluster),
+        ("intent", run.intent),
+        ("created", rfc3339(run.created_at)),
+        ("started", rfc3339(run.started_at)),
+        ("finished", rfc3339(run.finished_at)),
+        ("last look", rfc3339(run.last_look_at)),
+        ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
+        ("waits for", run.waiting_cause and f"{run.waiting_cause}: {run.waiting_message or ''}"),
+        ("look problem", run.look_problem),
+    ):
+        if value:
+            yield f"  {name:13} {value}"
+
+
+def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
+    """What is new, a line each, for where nothing can be drawn over."""
+    run = after.run
+    old = before.run if before else None
+    new_state = (run.status, stage(after), run.waiting_cause)
+    if before is None or old is None or new_state != (old.status, stage(before), old.waiting_cause):
+        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}, waits for {waiting(after)}"
+    known = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
+    for task in after.tasks:
+        if (task.status, task.cause) != known.get(task.task, (TaskStatus.QUEUED, None)):
+            yield f"run {run.run_id}  {_task_line(task, after.run.finished_at or datetime.now(UTC))}"
+    due, known_due = rfc3339(next_look_at(run)), rfc3339(next_look_at(old)) if old else "-"
+    if not run.status.is_over and due != known_due:
+        yield f"run {run.run_id}  next look {due}, or as soon as a task changes"

@@ -1,0 +1,75 @@
+"""How is a run shown while it goes on: drawn in place on a terminal, as plain lines elsewhere?"""
+
+import asyncio
+import re
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import click
+
+from crawler_lifecycle.cli.render import change_lines, progress_lines
+from crawler_lifecycle.contract.records import RunDetails
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+TICK = 1.0
+LEAST_TASKS = 4
+
+
+async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
+    """Shows every change; answers the run as it was at the end."""
+    if sys.stdout.isatty():
+        return await _draw(changes)
+    last: RunDetails | None = None
+    async for details in changes:
+        for line in change_lines(last, details):
+            click.echo(line)
+        last = details
+    assert last is not None, "a run that is watched has been seen once"
+    return last
+
+
+async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
+    """Drawn again at every change, and every second for the clocks."""
+    screen, last = Screen(), None
+    following = asyncio.ensure_future(anext(changes))
+    try:
+        with suppress(StopAsyncIteration):
+            while True:
+                await asyncio.wait([following], timeout=TICK)
+                if following.done():
+                    last = following.result()
+                    following = asyncio.ensure_future(anext(changes))
+                if last is not None:
+                    screen.show(progress_lines(last, datetime.now(UTC), _room()))
+    finally:
+        following.cancel()
+    assert last is not None, "a run that is watched has been seen once"
+    return last
+
+
+class Screen:
+    """The lines shown last are replaced by the next ones."""
+
+    def __init__(self) -> None:
+        self._height = 0
+
+    def show(self, lines: Iterable[str]) -> None:
+        width = shutil.get_terminal_size().columns
+        shown = [_cut(line, width) for line in lines]
+        up = f"\x1b[{self._height}F" if self._height else ""
+        sys.stdout.write(f"{up}\x1b[J")
+        click.echo("\n".join(shown))
+        self._height = len(shown)
+
+
+def _room() -> int:
+    """Tasks that fit under a run's own lines."""
+    return max(LEAST_TASKS, shutil.get_terminal_size().lines - 8)
+
+
+def _cut(line: str, width: int) -> str:
+    """A line that wraps would be drawn over in the wrong place."""
+    return line if len(ANSI.sub("", line)) <= width else ANSI.sub("", line)[: width - 1] + "…"

@@ -1,0 +1,136 @@
+"""`crawlctl up`: the embedded stack in the foreground."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler_lifecycle.cli.common import json_option, print_json, say, state_option
+from crawler_lifecycle.errors import LifecycleError, NotReady
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.services.embedded.child import Say
+    from crawler_lifecycle.services.embedded.stack import Stack
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@click.command()
+@click.option("--catalogue", type=click.Path(path_type=Path, dir_okay=False), help="Crawler catalogue file.")
+@click.option("--free-ports", is_flag=True, help="Find free ports instead of the fixed ones.")
+@click.option("--temporal-port", type=click.IntRange(1, 65535), help="Default: 7233.")
+@click.option("--ui-port", type=click.IntRange(1, 65535), help="Temporal's Web UI; default: 8233.")
+@click.option("--scheduler-port", type=click.IntRange(1, 65535), help="Default: 8310.")
+@click.option("--stop-jobs", is_flag=True, help="End the jobs too when the stack ends; otherwise they go on.")
+@state_option
+@json_option
+def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
+       scheduler_port: int | None, stop_jobs: bool, state: Path | None, as_json: bool) -> None:  # fmt: skip
+    """Runs the whole service on this machine until Ctrl-C.
+
+    Its state is in a folder that survives: after an end of any kind, `crawlctl up` goes on with every run where
+    it was. Ctrl-C ends the service in order and leaves the jobs running; a second Ctrl-C does not wait.
+
+    \b
+    Examples:
+      crawlctl up
+      crawlctl up --state ./state --free-ports --catalogue my-crawlers.toml
+    """
+    from crawler_lifecycle.control.installation import state_folder
+    from crawler_lifecycle.services.embedded.addresses import Ports
+    from crawler_lifecycle.services.embedded.plan import make_plan
+    from crawler_lifecycle.services.embedded.stack import Stack, owned
+
+    folder = state_folder(state)
+    ports = Ports.free() if free_ports else Ports()
+    chosen = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port}
+    ports = replace(ports, **{name: port for name, port in chosen.items() if port})
+    with owned(folder):
+        ports.refuse_taken()
+        tell = _tell_stderr if as_json else say
+        stack = Stack(make_plan(folder, ports, _catalogue(catalogue)), tell)
+        asyncio.run(_serve(stack, tell, stop_jobs=stop_jobs, as_json=as_json))
+
+
+def _catalogue(given: Path | None) -> Path:
+    from crawler_lifecycle.adapters.catalogue import Catalogue
+
+    named = given or (Path(said) if (said := os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")) else None)
+    path = named or EXAMPLES / "catalogue.toml"
+    if named is None and not path.exists():
+        raise NotReady("no crawler catalogue: name one with --catalogue FILE")
+    Catalogue.load(path)  # one clear line now instead of a service that does not start
+    return path
+
+
+async def _serve(stack: "Stack", tell: "Say", *, stop_jobs: bool, as_json: bool) -> None:
+    from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
+
+    control = stack.control
+
+    async def serve() -> None:
+        async with stack.running():
+            _announce(stack, stop_jobs=stop_jobs, as_json=as_json)
+            await asyncio.Event().wait()
+
+    try:
+        await until_interrupted(serve(), stack.kill)
+    except Interrupted:
+        await asyncio.to_thread(_tell_jobs, control, tell, stop_jobs=stop_jobs)
+
+
+def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
+    plan = stack.plan
+    if as_json:
+        return print_json(
+            {
+                "state": str(plan.state),
+                "temporal": plan.temporal_address,
+                "web_ui": plan.web_ui,
+                "scheduler": plan.scheduler_url,
+            }
+        )
+    here = "" if os.environ.get("CRAWLER_STATE") == str(plan.state) else f" --state {plan.state}"
+    for line in (
+        "",
+        click.style("The stack is up.", bold=True),
+        f"  Temporal          {plan.temporal_address}",
+        f"  Web UI            {plan.web_ui}",
+        f"  scheduler service {plan.scheduler_url}",
+        f"  state             {plan.state} (logs in logs/)",
+        f"  catalogue         {plan.environment['CRAWLER_SCHEDULER__CATALOGUE']}",
+        "",
+        "Try from a second terminal:",
+        f"  crawlctl doctor{here}",
+        f"  crawlctl run sleeper --arg seconds=30{here}",
+        f"  crawlctl list{here}",
+        "",
+        "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs go on.",
+    ):
+        say(line)
+    return None
+
+
+def _tell_jobs(control: "Control", tell: "Say", *, stop_jobs: bool) -> None:
+    from crawler_lifecycle.services.embedded.jobs import end_jobs, open_jobs
+
+    try:
+        left = end_jobs(control) if stop_jobs else open_jobs(control)
+    except LifecycleError as error:
+        return tell(f"which jobs go on is not known: {error.message}")
+    if left:
+        tell(f"{len(left)} jobs go on; the next `crawlctl up` takes them over:")
+        for job in left:
+            tell(f"  {job.line}")
+    else:
+        tell("The stack has ended; no job is left running.")
+    return None
+
+
+def _tell_stderr(line: str) -> None:
+    """With --json, stdout is for programs."""
+    click.echo(line, err=True)

@@ -1,0 +1,76 @@
+"""Is every part of the installation there, and what is to be mended where it is not?"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.control.engine import search_attribute_types
+from crawler_lifecycle.errors import LifecycleError, NotReady
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.control.control import Control
+
+
+class Check(Message):
+    part: str
+    ok: bool
+    line: str
+
+
+async def check_all(control: "Control") -> list[Check]:
+    """Each part by itself: one that is down does not hide the others."""
+    parts: list[tuple[str, Callable[[], Awaitable[str]]]] = [
+        ("database", lambda: asyncio.to_thread(_database, control)),
+        ("temporal", lambda: _temporal(control)),
+        ("search attributes", lambda: _search_attributes(control)),
+        ("worker", lambda: _worker(control)),
+        ("scheduler service", lambda: asyncio.to_thread(_scheduler, control)),
+        ("cluster", lambda: asyncio.to_thread(_cluster, control)),
+    ]
+    return list(await asyncio.gather(*(_checked(part, check) for part, check in parts)))
+
+
+async def _checked(part: str, check: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(part=part, ok=True, line=await check())
+    except LifecycleError as error:
+        return Check(part=part, ok=False, line=error.message)
+
+
+def _database(control: "Control") -> str:
+    return f"{control.database_name}, installation {control.records.installation()}"
+
+
+def _scheduler(control: "Control") -> str:
+    return control.deployer.check()
+
+
+def _cluster(control: "Control") -> str:
+    return control.cluster.check()
+
+
+async def _temporal(control: "Control") -> str:
+    await control.engine.ping()
+    return f"{control.engine.address}, namespace {control.engine.namespace}"
+
+
+async def _search_attributes(control: "Control") -> str:
+    known = await control.engine.search_attributes()
+    missing = {name: kind for name, kind in search_attribute_types().items() if name not in known}
+    if missing:
+        options = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
+        raise NotReady(
+            f"{', '.join(missing)} not registered (runs work without): "
+            f"temporal operator search-attribute create {options}"
+        )
+    return ", ".join(search_attribute_types())
+
+
+async def _worker(control: "Control") -> str:
+    pollers = await control.engine.pollers()
+    if not pollers:
+        raise NotReady(
+            f"nobody asks task queue {control.engine.task_queue} for work: start `python -m workers.lifecycle`"
+        )
+    return f"task queue {control.engine.task_queue}: {', '.join(sorted(pollers))}"

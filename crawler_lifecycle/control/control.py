@@ -1,0 +1,222 @@
+"""The verbs: what can be asked of, and done with, the runs of an installation?
+
+What only reads the database or the cluster is a plain method; what waits or commands Temporal is a coroutine.
+"""
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.records import RunDetails, RunSummary
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
+from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.adapters.sql.database import Database
+    from crawler_lifecycle.control.checks import Check
+    from crawler_lifecycle.control.engine import Engine
+
+WORKFLOW = "CrawlerLifecycleWorkflow"
+EXPORT_WORKFLOW = "RunExportWorkflow"
+LAST_EXPORT = "files_ready"
+LOOK_PAUSE = 0.3
+WORKER_PATIENCE = 20.0
+EXPORT_PATIENCE = 30.0
+
+
+class Started(Message):
+    """A run that has its history row."""
+
+    workflow_id: str
+    first_execution_run_id: str
+    run_id: int
+    run_uid: str
+
+
+class Control:
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+
+    @classmethod
+    def open(cls, state: Path | None = None) -> "Control":
+        return cls(locate(state))
+
+    # reading
+
+    def list(
+        self,
+        *,
+        limit: int = 20,
+        before: int | None = None,
+        status: RunStatus | None = None,
+        crawler: str | None = None,
+    ) -> Sequence[RunSummary]:
+        """Newest first."""
+        return self.records.page(limit=limit, before=before, status=status, crawler=crawler)
+
+    def show(self, run: int | str) -> RunDetails:
+        """By RunID or by run_uid."""
+        return self.records.details(self.run_id(run))
+
+    async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
+        """The run whenever something of it changed, until it is over and handed over."""
+        run_id, last, patience = await asyncio.to_thread(self.run_id, run), None, EXPORT_PATIENCE
+        while True:
+            details = await asyncio.to_thread(self.records.details, run_id)
+            if details != last:
+                yield details
+                last = details
+            if details.run.status.is_over:
+                patience -= LOOK_PAUSE
+                if patience <= 0 or is_handed_over(details):
+                    return
+            await asyncio.sleep(LOOK_PAUSE)
+
+    def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
+        """What the task's last attempt printed, from this byte on."""
+        found = next((row for row in details.tasks if row.task == task), None)
+        if found is None:
+            raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
+        if found.job_name is None:
+            return LogChunk(text="", offset=offset, ended=found.status.is_over)
+        return self.cluster.log(details.run.run_uid, task, found.attempt, offset)
+
+    def run_id(self, run: int | str) -> int:
+        text = str(run).strip()
+        if re.fullmatch(r"[0-9]{1,18}", text):
+            return int(text)
+        try:
+            return self.records.run_id(str(uuid.UUID(text)))
+        except ValueError as error:
+            raise NotFound(f"{text[:80]!r} is neither a RunID (a number) nor a run_uid (a UUID)") from error
+
+    # commanding
+
+    async def start(self, request: RunRequest) -> Started:
+        """A run that exists in the database, or an error and nothing half-made."""
+        await asyncio.to_thread(self.records.installation)
+        entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
+        workflow_id = f"crawl-{_slug(request.crawler)}-{uuid.uuid4().hex[:12]}"
+        summary = f"{request.crawler}, {_counted(request.tasks or entry.processes, 'task')}"
+        handle = await self.engine.start(WORKFLOW, request, workflow_id, summary)
+        return await self.wait_started(workflow_id, str(handle.first_execution_run_id))
+
+    async def wait_started(self, workflow_id: str, first_execution_run_id: str) -> Started:
+        """Until the run has its row or its workflow has failed, whichever comes first."""
+        client = await self.engine.client()
+        handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_execution_run_id)
+        ended = asyncio.create_task(self.engine.result(handle))
+        try:
+            async with asyncio.timeout(WORKER_PATIENCE):
+                while True:
+                    done, _ = await asyncio.wait([ended], timeout=LOOK_PAUSE / 3)
+                    row = await asyncio.to_thread(self.records.find, workflow_id, first_execution_run_id)
+                    if row is not None:
+                        return Started(
+                            workflow_id=workflow_id,
+                            first_execution_run_id=first_execution_run_id,
+                            run_id=row.run_id,
+                            run_uid=row.run_uid,
+                        )
+                    for task in done:
+                        task.result()
+                        raise TemporaryError(f"workflow {workflow_id} ended and left no run in this database")
+        except TimeoutError as error:
+            raise TemporaryError(
+                f"workflow {workflow_id} is accepted, but no worker has made a run of it in {WORKER_PATIENCE:.0f} s; "
+                "it goes on once one does (`crawlctl doctor` says what is missing)"
+            ) from error
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
+    async def export(self, run: int | str) -> RunDetails:
+        """Announces and archives a run that is over, again, under the same ids."""
+        from crawler_lifecycle.contract.steps import RunRef, ToRun
+
+        details = await asyncio.to_thread(self.show, run)
+        record = details.run
+        if not record.status.is_over:
+            raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
+        step = ToRun(run=RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch))
+        summary = f"export of run {record.run_id}, {record.crawler}"
+        handle = await self.engine.start(EXPORT_WORKFLOW, step, f"export-{record.run_uid}", summary, join=True)
+        try:
+            async with asyncio.timeout(EXPORT_PATIENCE):
+                await self.engine.result(handle)
+        except TimeoutError as error:
+            raise TemporaryError(
+                f"the export of run {record.run_id} is under way but not done after {EXPORT_PATIENCE:.0f} s; "
+                f"`crawlctl show {record.run_id}` tells how it goes"
+            ) from error
+        return await asyncio.to_thread(self.show, record.run_id)
+
+    async def doctor(self) -> Sequence["Check"]:
+        from crawler_lifecycle.control.checks import check_all
+
+        return await check_all(self)
+
+    # the parts, each opened by the first verb that needs it
+
+    @cached_property
+    def database(self) -> "Database":
+        from crawler_lifecycle.adapters.sql.database import Database
+
+        settings = self.installation.settings
+        return Database(settings.database_url, pool_size=settings.database.pool_size)
+
+    @property
+    def database_name(self) -> str:
+        """Its address without the password."""
+        return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", self.installation.settings.database_url)
+
+    @cached_property
+    def records(self) -> Records:
+        from crawler_lifecycle.adapters.sql.migrate import check
+        from crawler_lifecycle.adapters.sql.records import SqlRecords
+
+        check(self.database)
+        return SqlRecords(self.database)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        from crawler_lifecycle.adapters.local.cluster import LocalCluster
+
+        settings = self.installation.settings
+        return LocalCluster(
+            settings.jobs_folder, settings.files_folder, self.records.installation(), settings.cluster.capacity
+        )
+
+    @cached_property
+    def deployer(self) -> Deployer:
+        from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
+
+        scheduler = self.installation.settings.scheduler
+        return SchedulerClient(scheduler.url, scheduler.token.get_secret_value(), scheduler.timeout_seconds)
+
+    @cached_property
+    def engine(self) -> "Engine":
+        from crawler_lifecycle.control.engine import Engine
+
+        return Engine(self.installation.temporal, self.installation.settings.worker.task_queue)
+
+
+def is_handed_over(details: RunDetails) -> bool:
+    """Nothing of the run is still to come: the last of its exports has been made, or has failed."""
+    return any(export.kind == LAST_EXPORT and export.state is not ExportState.PENDING for export in details.exports)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "crawler"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,162 @@
+"""How do we speak to Temporal? The only commander of its client.
+
+Its errors become ours here: not reachable is temporary, a workflow that refused its input is bad input.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError, RPCStatusCode
+
+from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
+from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
+
+DEFAULT_ADDRESS = "localhost:7233"
+RPC_TIMEOUT = timedelta(seconds=10)
+TEMPORARY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
+
+
+class Engine:
+    """A Temporal server, as its own variables and configuration file name it."""
+
+    def __init__(self, environment: Mapping[str, str], task_queue: str, runtime: Runtime | None = None) -> None:
+        self._environment = environment
+        self._runtime = runtime
+        self._client: Client | None = None
+        self.task_queue = task_queue
+
+    async def client(self) -> Client:
+        if self._client is None:
+            self._client = await self._connect()
+        return self._client
+
+    async def start(
+        self, workflow: str, request: Message | Request, workflow_id: str, summary: str, *, join: bool = False
+    ) -> WorkflowHandle[Any, Any]:
+        """`join`: if that workflow is open already, it is the one meant."""
+        client = await self.client()
+        async with _translated(self.address):
+            return await client.start_workflow(
+                workflow,
+                request,
+                id=workflow_id,
+                task_queue=self.task_queue,
+                static_summary=summary,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if join else WorkflowIDConflictPolicy.FAIL,
+                rpc_timeout=RPC_TIMEOUT,
+            )
+
+    async def nudge(self, nudge: Nudge) -> None:
+        """Something of the run has changed. NotFound if its workflow is not open."""
+        client = await self.client()
+        async with _translated(self.address):
+            await client.get_workflow_handle(nudge.workflow_id).signal("nudge", nudge.number, rpc_timeout=RPC_TIMEOUT)
+
+    async def result(self, handle: WorkflowHandle[Any, Any]) -> Any:
+        """How the workflow ended; what it failed with is raised as ours."""
+        async with _translated(self.address):
+            try:
+                return await handle.result()
+            except WorkflowFailureError as error:
+                raise _as_ours(error) from error
+
+    @property
+    def address(self) -> str:
+        return str(self._options().get("target_host", DEFAULT_ADDRESS))
+
+    @property
+    def namespace(self) -> str:
+        return str(self._options().get("namespace", "default"))
+
+    async def ping(self) -> None:
+        """The server answers, and so does its store of what runs."""
+        client = await self.client()
+        async with _translated(self.address):
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
+            )
+            await client.count_workflows(rpc_timeout=RPC_TIMEOUT)
+
+    async def search_attributes(self) -> set[str]:
+        client = await self.client()
+        async with _translated(self.address):
+            answer = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
+            )
+        return set(answer.custom_attributes)
+
+    async def pollers(self) -> dict[str, float]:
+        """Who asks the task queue for work, and when each did last (seconds since 1970)."""
+        client = await self.client()
+        async with _translated(self.address):
+            answer = await client.workflow_service.describe_task_queue(
+                DescribeTaskQueueRequest(
+                    namespace=self.namespace,
+                    task_queue=TaskQueue(name=self.task_queue),
+                    task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+                ),
+                timeout=RPC_TIMEOUT,
+            )
+        return {poller.identity: poller.last_access_time.ToNanoseconds() / 1e9 for poller in answer.pollers}
+
+    async def _connect(self) -> Client:
+        options = {"target_host": DEFAULT_ADDRESS, **self._options()}
+        try:
+            return await Client.connect(**options, data_converter=pydantic_data_converter, runtime=self._runtime)
+        except RuntimeError as error:  # what the SDK raises when nobody answers
+            raise TemporaryError(
+                f"Temporal does not answer at {self.address}: start the stack with `crawlctl up`, "
+                "or set TEMPORAL_ADDRESS to where it is"
+            ) from error
+
+    def _options(self) -> dict[str, Any]:
+        try:
+            return {**ClientConfig.load_client_connect_config(override_env_vars=dict(self._environment))}
+        except RuntimeError as error:
+            raise NotReady(f"Temporal's own configuration cannot be read: {error}") from error
+
+
+def search_attribute_types() -> dict[str, str]:
+    """What has to be registered with a server, in its own words."""
+    return {attribute.name: attribute.indexed_value_type.name.title() for attribute in SEARCH_ATTRIBUTES}
+
+
+@asynccontextmanager
+async def _translated(address: str) -> AsyncIterator[None]:
+    """The SDK's errors, once."""
+    try:
+        yield
+    except RPCError as error:
+        raise _family(error.status)(f"Temporal at {address}: {error.message}") from error
+
+
+def _family(status: RPCStatusCode) -> type[LifecycleError]:
+    if status is RPCStatusCode.NOT_FOUND:
+        return NotFound
+    return TemporaryError if status in TEMPORARY else PermanentError
+
+
+def _as_ours(error: WorkflowFailureError) -> LifecycleError:
+    cause: BaseException = error.cause
+    while cause.__cause__ is not None and not isinstance(cause, ApplicationError):
+        cause = cause.__cause__
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    if isinstance(cause, ApplicationError) and cause.type == BadInput.__name__:
+        field, _, expected = message.partition(": ")
+        return BadInput(field, expected)
+    return PermanentError(message)

@@ -1,0 +1,65 @@
+"""Which installation is meant: which database, which Temporal, which scheduler service?
+
+What the environment says wins; what it leaves open is filled in from the stack that runs on the state folder.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crawler_lifecycle import settings as configuration
+from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.settings import Settings
+
+OURS = "CRAWLER_"
+TEMPORAL = "TEMPORAL_"
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    settings: Settings
+    temporal: Mapping[str, str]  # what Temporal's own configuration is read from
+
+    @classmethod
+    def of(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
+        """The one that these variables describe; they go before the environment."""
+        return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal(variables))
+
+
+def locate(state: Path | None = None) -> Installation:
+    """The one that this environment, and the stack on this state folder, point at."""
+    folder = state_folder(state)
+    stack = stack_file.read(folder)
+    offered = stack.environment if stack else {}
+    return Installation.of(folder, {name: value for name, value in offered.items() if not _is_said(name)})
+
+
+def state_folder(state: Path | None = None) -> Path:
+    return (state or Path(os.environ.get("CRAWLER_STATE") or configuration.default_state())).expanduser().absolute()
+
+
+def _is_said(name: str) -> bool:
+    """The address of one Temporal with the credentials of another is neither."""
+    return (name if not name.startswith(TEMPORAL) else "TEMPORAL_ADDRESS") in os.environ
+
+
+def _temporal(variables: Mapping[str, str]) -> dict[str, str]:
+    given = {name: value for name, value in variables.items() if name.startswith(TEMPORAL)}
+    if not given:
+        return dict(os.environ)
+    return {name: value for name, value in os.environ.items() if not name.startswith(TEMPORAL)} | given
+
+
+def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
+    """`CRAWLER_A__B=c` as `{"a": {"b": "c"}}`."""
+    tree: dict[str, Any] = {}
+    for name, value in variables.items():
+        if name.startswith(OURS):
+            *groups, field = name.removeprefix(OURS).lower().split("__")
+            branch = tree
+            for group in groups:
+                branch = branch.setdefault(group, {})
+            branch[field] = value
+    return tree

@@ -1,0 +1,70 @@
+"""Where is the embedded stack of a state folder, and which processes are it?
+
+`stack.json` is written by the stack and read by everybody else. It holds the scheduler service's token, so
+only its owner can read it.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.errors import NotReady
+
+STACK_FILE = "stack.json"
+TOKEN_FILE = "scheduler.token"
+
+
+class Process(Message):
+    """A process of the stack. The time of its start tells it from a later one with the same pid."""
+
+    name: str
+    pid: int
+    created: float
+
+
+class StackFile(Message):
+    stack: str = Field(description="tells this start of the stack from every other")
+    environment: dict[str, str] = Field(description="the settings of all parts")
+    web_ui: str
+    processes: list[Process] = []
+
+
+def read(state: Path) -> StackFile | None:
+    path = state / STACK_FILE
+    try:
+        return StackFile.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValidationError) as error:
+        raise NotReady(
+            f"{path} cannot be read ({type(error).__name__}): remove it and start the stack again"
+        ) from error
+
+
+def write(state: Path, stack: StackFile) -> None:
+    _write_atomically(state / STACK_FILE, stack.model_dump_json(indent=2))
+
+
+def remove(state: Path) -> None:
+    (state / STACK_FILE).unlink(missing_ok=True)
+
+
+def make_token(state: Path) -> str:
+    """Made once, kept for good, for its owner's eyes only."""
+    path = state / TOKEN_FILE
+    if not path.exists():
+        _write_atomically(path, secrets.token_urlsafe(32))
+    return path.read_text().strip()
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)

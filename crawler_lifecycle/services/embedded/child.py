@@ -1,0 +1,145 @@
+"""How is one part of the stack started, kept up, and ended?"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from crawler_lifecycle.control.stack_file import Process
+from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.services.embedded import processes
+from crawler_lifecycle.services.embedded.plan import Part
+
+PROBE_PAUSE = 0.1
+START_PATIENCE = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
+WELL_AFTER = 60.0  # a child that ran this long starts over with the shortest pause
+LAST_LINES = 8
+BIG_LOG = 10_000_000
+
+Say = Callable[[str], None]
+Probe = Callable[[], Awaitable[None]]
+
+
+class Child:
+    """`started` is called after every start, so that the process can be recorded."""
+
+    def __init__(
+        self, part: Part, environment: dict[str, str], log: Path, say: Say, started: Callable[[], None]
+    ) -> None:
+        self.part = part
+        self.log = log
+        self.started_at = 0.0
+        self.process: Process | None = None
+        self._environment = {name: value for name, value in environment.items() if name not in part.without}
+        self._say = say
+        self._started = started
+        self._running: asyncio.subprocess.Process | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.part.name
+
+    async def start(self, group: int) -> None:
+        """In the process group of the reaper, so that none can be forgotten however the stack ends."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > BIG_LOG:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        self.started_at = time.time()
+        with self.log.open("ab") as output:
+            self._running = await asyncio.create_subprocess_exec(
+                *self.part.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self._environment,
+                process_group=group,
+            )
+        self.process = processes.describe(self.name, self._running.pid)
+        self._started()
+
+    async def wait_ready(self, probe: Probe) -> None:
+        """Until the probe succeeds; NotReady with the end of its log if the process ends or takes too long."""
+        ended = asyncio.create_task(self._process.wait())
+        deadline, problem = time.monotonic() + START_PATIENCE, "it does not answer"
+        try:
+            while time.monotonic() < deadline:
+                try:
+                    return await probe()
+                except LifecycleError as error:
+                    problem = error.message
+                done, _ = await asyncio.wait([ended], timeout=PROBE_PAUSE)
+                if done:
+                    raise self._did_not_start(f"ended with status {ended.result()}")
+            raise self._did_not_start(f"is not ready after {START_PATIENCE:.0f} s ({problem})")
+        finally:
+            ended.cancel()
+
+    def refuse_ended(self) -> None:
+        if self._process.returncode is not None:
+            raise self._did_not_start(f"ended with status {self._process.returncode}")
+
+    def keep(self, group: Callable[[], int]) -> None:
+        """Start it again, with a growing pause, whenever it ends."""
+        self._keeper = asyncio.create_task(self._keep(group))
+
+    async def stop(self) -> None:
+        """Asked first, made to after its time."""
+        if self._keeper:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+        if self._running is None:
+            return
+        self._send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self.part.stop_seconds):
+                await self._running.wait()
+        except TimeoutError:
+            self._say(f"{self.name} did not end in {self.part.stop_seconds:.0f} s and is killed")
+            self.kill()
+            await self._running.wait()
+
+    def kill(self) -> None:
+        self._send(signal.SIGKILL)
+
+    async def _keep(self, group: Callable[[], int]) -> None:
+        failures = 0
+        while True:
+            status = await self._process.wait()
+            failures = 1 if time.time() - self.started_at > WELL_AFTER else failures + 1
+            pause = growing_pause(failures, FIRST_PAUSE, LONGEST_PAUSE).total_seconds()
+            self._say(f"{self.name} ended with status {status}, starts again in {pause:.0f} s (log: {self.log})")
+            await asyncio.sleep(pause)
+            try:
+                await self.start(group())
+                self._say(f"{self.name} started again")
+            except OSError as error:
+                self._say(f"{self.name} cannot be started: {error.strerror}")
+
+    @property
+    def _process(self) -> asyncio.subprocess.Process:
+        assert self._running is not None, f"{self.name} was never started"
+        return self._running
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._running is not None and self._running.returncode is None:
+            with suppress(ProcessLookupError):
+                self._running.send_signal(number)
+
+    def _did_not_start(self, what: str) -> NotReady:
+        return NotReady(f"{self.name} {what}; the end of {self.log}:\n{_tail(self.log)}")
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+        lines = file.read().decode(errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-LAST_LINES:]) or "  (nothing)"

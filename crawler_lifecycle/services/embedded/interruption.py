@@ -1,0 +1,43 @@
+"""What happens when somebody wants the stack to end: Ctrl-C, a SIGTERM, a terminal that is closed?"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """The work was ended by this signal, and has cleaned up behind itself."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number.name)
+        self.number = number
+
+
+async def until_interrupted(work: Coroutine[Any, Any, T], hurry: Callable[[], None]) -> T:
+    """The first signal cancels the work, which then cleans up; any further one hurries it."""
+    task = asyncio.ensure_future(work)
+    received: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        if received:
+            hurry()
+        else:
+            task.cancel()
+        received.append(number)
+
+    loop = asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if received:
+            raise Interrupted(received[0]) from None
+        raise
+    finally:
+        for number in ENDING:
+            loop.remove_signal_handler(number)

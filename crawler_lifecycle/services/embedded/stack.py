@@ -1,0 +1,184 @@
+"""How do the parts of the embedded stack start, stay up and end, as one?"""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.stack_file import StackFile
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.services.embedded import processes
+from crawler_lifecycle.services.embedded.child import Child, Probe, Say
+from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part, service_part, temporal_part
+
+LEFTOVER_GRACE = 5.0
+REAPER_PATIENCE = 30.0
+
+
+@contextmanager
+def owned(state: Path) -> Iterator[None]:
+    """The state folder is ours alone; what an earlier stack left running on it is ended."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (state / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise NotReady(f"a stack runs on {state} already: end it, or choose another folder with --state") from error
+        end_leftovers(state)
+        yield
+
+
+def end_leftovers(state: Path) -> None:
+    recorded = stack_file.read(state)
+    if recorded:
+        alive = (processes.find(each) for each in recorded.processes)
+        processes.end([each for each in alive if each], LEFTOVER_GRACE)
+        stack_file.remove(state)
+
+
+class Stack:
+    """Temporal, scheduler service, dispatcher, watcher and worker of one state folder that is `owned`.
+
+    `passing`: the stack takes its jobs and its state folder with it, however it ends.
+    """
+
+    def __init__(self, plan: Plan, say: Say, *, passing: bool = False) -> None:
+        self.plan = plan
+        self._say = say
+        self._passing = passing
+        self._id = str(uuid.uuid4())
+        self._environment = dict(plan.environment)
+        self._children: list[Child] = []
+        self._reaper: subprocess.Popen[bytes] | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Control]:
+        try:
+            await self._start()
+            yield self.control
+        finally:
+            await self._stop()
+
+    @property
+    def control(self) -> Control:
+        return Control(Installation.of(self.plan.state, self._environment))
+
+    async def add(self, part: Part, probe: Probe) -> None:
+        """One more part, ended with the others."""
+        child = await self._start_child(part)
+        await child.wait_ready(probe)
+        child.keep(self._group)
+
+    def kill(self) -> None:
+        """For somebody in a hurry: nothing is drained."""
+        for child in self._children:
+            child.kill()
+
+    async def _start(self) -> None:
+        self._start_reaper()
+        installation = await asyncio.to_thread(_migrate, self.plan)
+        self._environment["CRAWLER_CLUSTER__INSTALLATION"] = installation
+        control = self.control
+        temporal = await self._start_child(temporal_part(self.plan))
+        scheduler = await self._start_child(service_part("scheduler"))
+        await temporal.wait_ready(control.engine.ping)
+        for name in ("dispatcher", "watcher"):
+            await self._start_child(service_part(name))
+        drain = control.installation.settings.worker.drain_seconds
+        worker = await self._start_child(lifecycle_part(drain))
+        await scheduler.wait_ready(lambda: _answers(control))
+        await worker.wait_ready(lambda: _polls(control, worker.started_at))
+        for child in self._children:
+            child.refuse_ended()
+        for child in self._children:
+            child.keep(self._group)
+
+    async def _stop(self) -> None:
+        """The worker drains first, Temporal goes last."""
+        for child in reversed(self._children):
+            await child.stop()
+        if self._reaper is not None:
+            await asyncio.to_thread(self._dismiss, self._reaper)
+        if not self._passing:
+            stack_file.remove(self.plan.state)
+
+    async def _start_child(self, part: Part) -> Child:
+        environment = {**self.plan.inherited, **self._environment}
+        child = Child(part, environment, self.plan.state / "logs" / f"{part.name}.log", self._say, self._record)
+        self._children.append(child)
+        try:
+            await child.start(self._group())
+        except OSError as error:
+            raise NotReady(f"{part.name} cannot be started: {part.command[0]}: {error.strerror}") from error
+        return child
+
+    def _record(self) -> None:
+        reaper = [processes.describe("reaper", self._reaper.pid)] if self._reaper else []
+        found = [*reaper, *(child.process for child in self._children)]
+        recorded = [each for each in found if each is not None]
+        stack = StackFile(stack=self._id, environment=self._environment, web_ui=self.plan.web_ui, processes=recorded)
+        stack_file.write(self.plan.state, stack)
+
+    def _group(self) -> int:
+        """The reaper's process group; a reaper that was killed gets a successor."""
+        if self._reaper is None or self._reaper.poll() is not None:
+            self._start_reaper()
+        assert self._reaper is not None
+        return self._reaper.pid
+
+    def _start_reaper(self) -> None:
+        log = self.plan.state / "logs" / "reaper.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-P", "-m", "crawler_lifecycle.services.embedded.reaper"]
+        command += [*(["--everything"] if self._passing else []), str(self.plan.state), self._id]
+        with log.open("ab") as errors:
+            self._reaper = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, **self._environment},
+                process_group=0,
+            )
+        assert self._reaper.stdout is not None
+        self._reaper.stdout.readline()  # from here on it ends what we start
+        self._record()
+
+    def _dismiss(self, reaper: subprocess.Popen[bytes]) -> None:
+        """It ends what is left, if anything is."""
+        assert reaper.stdin is not None
+        reaper.stdin.close()
+        try:
+            reaper.wait(REAPER_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._say(f"what the stack left could not be ended in {REAPER_PATIENCE:.0f} s")
+            reaper.kill()
+
+
+def _migrate(plan: Plan) -> str:
+    """The database of the embedded profile is brought up to date; answers the installation."""
+    from crawler_lifecycle.adapters.sql.migrate import upgrade
+
+    return upgrade(plan.environment["CRAWLER_DATABASE__URL"])
+
+
+async def _answers(control: Control) -> None:
+    await asyncio.to_thread(_check, control)
+
+
+async def _polls(control: Control, since: float) -> None:
+    pollers = await control.engine.pollers()
+    if not any(asked >= since for asked in pollers.values()):
+        raise NotReady("it does not ask for work yet")
+
+
+def _check(control: Control) -> None:
+    control.deployer.check()

@@ -1,0 +1,46 @@
+"""Who starts a waiting job when there is room again, and nobody asks for anything?"""
+
+import asyncio
+import logging
+from typing import Protocol, runtime_checkable
+
+from crawler_lifecycle.errors import LifecycleError
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 1.0
+
+
+@runtime_checkable
+class PlacesJobs(Protocol):
+    """A cluster that has to be told to see to its waiting jobs."""
+
+    def place_waiting(self) -> object: ...
+
+
+class Placing:
+    """Tells the cluster, again and again."""
+
+    def __init__(self, cluster: PlacesJobs) -> None:
+        self._cluster = cluster
+        self.problem: str | None = None
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self._cluster.place_waiting)
+                self.problem = None
+            except (LifecycleError, OSError) as error:
+                self._note(str(error))
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    def ended(self, task: asyncio.Task[None]) -> None:
+        """A bug must not end this unseen: deployments go on, but the service is not ready."""
+        if not task.cancelled() and (error := task.exception()):
+            self.problem = f"waiting jobs are not placed any more ({type(error).__name__}); restart the service"
+            logger.error(self.problem, exc_info=error)
+
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            logger.warning("waiting jobs cannot be placed: %s", problem)
+        self.problem = problem

@@ -1,0 +1,74 @@
+"""How does an HTTP service say what went wrong? Every error is an application/problem+json (RFC 9457)."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, TemporaryError
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_SECONDS = 5
+
+
+def problem(status: int, detail: str, field: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, field=field)
+    return Response(body.model_dump_json(exclude_none=True), status, headers, MEDIA_TYPE)
+
+
+def speak_problems(app: FastAPI) -> None:
+    """Have the app answer whatever is raised, and whatever is not there, with a problem."""
+    app.add_exception_handler(LifecycleError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _bug)
+
+
+def status_of(error: LifecycleError) -> int:
+    match error:
+        case NotFound():
+            return 404
+        case Conflict():
+            return 409
+        case TemporaryError() | NotReady():
+            return 503  # nothing is wrong with the request
+        case _:
+            return 422
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    assert isinstance(error, LifecycleError)
+    status = status_of(error)
+    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
+    if isinstance(error, BadInput):
+        return problem(status, error.expected, error.field, headers)
+    return problem(status, error.message, headers=headers)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first, *others = error.errors()
+    if first["type"] == "json_invalid":
+        return problem(400, f"not JSON: {first['ctx']['error']}", "body")
+    status = 400 if first["loc"][0] == "header" else 422
+    more = f" (and {len(others)} more)" if others else ""
+    return problem(status, first["msg"].removeprefix("Value error, ") + more, _field(first["loc"]))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, headers=error.headers)
+
+
+async def _bug(_: Request, error: Exception) -> Response:
+    return problem(500, f"unexpected {type(error).__name__}; the service's log tells more")
+
+
+def _field(location: tuple[object, ...]) -> str:
+    """`body.crawler.processes` is called `crawler.processes`; a header or a parameter by its name."""
+    _, *inside = location
+    return ".".join(str(part) for part in inside if part != "[key]")[:200] or str(location[0])

@@ -1,0 +1,205 @@
+"""The reference scheduler service: has one job run per key, however often it is asked. Keeps nothing itself.
+
+Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a company that has its own.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security
+from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+
+from crawler_lifecycle.adapters.catalogue import Catalogue
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, checked_token
+from crawler_lifecycle.contract.requests import Name
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.logs import about
+from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.services.gate import Gate
+from crawler_lifecycle.services.placing import PlacesJobs, Placing
+from crawler_lifecycle.services.problems import problem, speak_problems, status_of
+from crawler_lifecycle.services.scheduler_document import (
+    DEPLOYED,
+    DESCRIPTION,
+    FOUND,
+    REQUEST,
+    document,
+    problems,
+)
+
+logger = logging.getLogger(__name__)
+
+LARGEST_BODY = 1 << 20
+OPEN_PATHS = ("/healthz", "/readyz")
+OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
+
+
+class Service:
+    """What the endpoints work with."""
+
+    def __init__(self, cluster: Cluster, catalogue: Catalogue) -> None:
+        self.cluster = cluster
+        self.catalogue = catalogue
+        self.placing = Placing(cluster) if isinstance(cluster, PlacesJobs) else None
+        self.metrics = CollectorRegistry()
+        self.outcomes = Counter(
+            "scheduler_deployments", "Deployments asked for, by outcome", ["outcome"], registry=self.metrics
+        )
+        self.duration = Histogram("scheduler_deployment_seconds", "Time a deployment took", registry=self.metrics)
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        with self.duration.time():
+            try:
+                self._must_be_known(request.crawler.name)
+                deployment = self.cluster.deploy(request)
+            except LifecycleError as error:
+                self.outcomes.labels(OUTCOMES.get(status_of(error), "refused")).inc()
+                logger.warning("job not made: %s", error.message)
+                raise
+        self.outcomes.labels("created" if deployment.created else "existing").inc()
+        logger.info("job %s %s", deployment.job_name, "made" if deployment.created else "was there already")
+        return deployment
+
+    def _must_be_known(self, crawler: str) -> None:
+        """The job is made from the copy of the entry that came with the request, but not for a crawler taken out."""
+        try:
+            self.catalogue.entry(crawler)
+        except NotFound as error:
+            raise BadInput("crawler", error.message) from error
+
+
+class Names(Message):
+    crawlers: list[str]
+    problem: str | None = None
+
+
+class Health(Message):
+    status: str
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Here = Annotated[Service, Depends(_service)]
+Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
+
+# The token is checked by the gate, before a body is read; here it is declared for the document.
+v1 = APIRouter(
+    prefix="/v1", dependencies=[Security(HTTPBearer(auto_error=False, description="The token both sides are given."))]
+)
+health = APIRouter()
+
+
+@v1.post(
+    "/deployments",
+    status_code=201,
+    response_model=Deployment,
+    responses=DEPLOYED
+    | problems(
+        _400="The request cannot be read, or the Idempotency-Key is not the key of the body.",
+        _409="The key was used for another request.",
+        _413=f"The body is larger than {LARGEST_BODY} bytes.",
+        _422="Not acceptable: `field` says what. The crawler may not be in the catalogue.",
+    ),
+)
+def deploy(
+    service: Here, key: Key, body: Annotated[DeploymentRequest, REQUEST], response: Response
+) -> Deployment | Response:
+    """Have one job run, unless this key has one already."""
+    if key != body.key:
+        return problem(400, f"expected the key of the body, {body.key}", "Idempotency-Key")
+    with about(run_id=body.run_id, task=body.task, attempt=body.attempt):
+        deployment = service.deploy(body)
+    response.status_code = 201 if deployment.created else 200
+    return deployment
+
+
+@v1.get("/crawlers", responses=problems())
+def crawlers(service: Here) -> Names:
+    """The names of the catalogue, and what is wrong with its file if an older state of it is in use."""
+    return Names(crawlers=service.catalogue.names(), problem=service.catalogue.problem())
+
+
+@v1.get(
+    "/crawler",
+    response_model=Crawler,
+    responses=FOUND | problems(_404="There is no such crawler; `field` is `name`.", _422="Not a name."),
+)
+def crawler(service: Here, name: Annotated[Name, Query()]) -> Crawler | Response:
+    """One entry of the catalogue. The name is a parameter because it may hold slashes, percent signs and dots."""
+    try:
+        return service.catalogue.entry(name)
+    except NotFound as error:
+        return problem(404, error.message, "name")
+
+
+@health.get("/healthz")
+async def healthz() -> Health:
+    """The process answers. Needs no token."""
+    return Health(status="alive")
+
+
+@health.get("/readyz", responses={503: problems()[503]})
+def readyz(service: Here) -> Health:
+    """Deployments can be made: the cluster answers. Needs no token."""
+    if service.placing and service.placing.problem:
+        raise TemporaryError(service.placing.problem)
+    return Health(status=service.cluster.check())
+
+
+@health.get("/metrics", include_in_schema=False)
+def metrics(service: Here) -> Response:
+    return Response(generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    placing: Placing | None = app.state.service.placing
+    if placing is None:
+        yield
+        return
+    task = asyncio.create_task(placing.run())
+    task.add_done_callback(placing.ended)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def make_app(cluster: Cluster, catalogue: Catalogue, token: str) -> FastAPI:
+    app = _routes()
+    app.state.service = Service(cluster, catalogue)
+    app.add_middleware(Gate, token=checked_token(token), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY)
+    return app
+
+
+def openapi_document() -> dict[str, object]:
+    return _routes().openapi()
+
+
+def _routes() -> FastAPI:
+    app = FastAPI(
+        title="Crawler scheduler",
+        version="1.0.0",
+        description=DESCRIPTION,
+        docs_url=None,  # the pages would load scripts from elsewhere
+        redoc_url=None,
+        lifespan=_lifespan,
+        generate_unique_id_function=lambda route: route.name,
+        telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
+    )
+    speak_problems(app)
+    app.include_router(v1)
+    app.include_router(health)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
+    return app

@@ -1,0 +1,84 @@
+"""What does the scheduler's OpenAPI document say beyond what the code says? Examples, and how errors look."""
+
+from typing import Any
+
+from fastapi import Body, FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from crawler_lifecycle.contract.deployment import Deployment, Problem
+from crawler_lifecycle.services.problems import MEDIA_TYPE
+
+DESCRIPTION = """
+Has jobs run in a cluster, each at most once, however often it is asked to. A company may put its own service in
+the place of the reference: this document is the contract.
+
+- **One key, one job, for ever.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
+  `Idempotency-Key` repeats it. The same request under the same key gets the same job, also when two come at
+  once or the service was restarted in between.
+- **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: nothing was made and never will be.
+  After any other answer, or none, the caller does not know, and asks again with the same key.
+- **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which they are found again.
+"""
+
+Responses = dict[int | str, dict[str, Any]]
+RUN_UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
+CRAWLER = {
+    "name": "bookshop",
+    "command": ["python", "/opt/crawlers/bookshop_spider.py"],
+    "environment": {"LANG": "C.UTF-8"},
+    "resources": {"cpu": "250m", "memory": "256Mi"},
+    "processes": 4,
+}
+REQUEST = Body(
+    openapi_examples={
+        "main job": {
+            "summary": "The main job of a run of four tasks",
+            "value": {
+                "installation": "0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10",
+                "run_id": 42,
+                "run_uid": RUN_UID,
+                "task": 0,
+                "tasks": 4,
+                "attempt": 1,
+                "crawler": CRAWLER,
+                "arguments": {"site": "https://books.example"},
+                "deadline_seconds": 3600,
+            },
+        }
+    }
+)
+
+
+def _example(value: object) -> dict[str, Any]:
+    return {"content": {"application/json": {"example": value}}}
+
+
+def _deployment(description: str, created: bool) -> dict[str, Any]:
+    key = f"{RUN_UID}:0:1"
+    job = {"job_name": f"crawl-{RUN_UID.replace('-', '')}-0-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
+    return {"model": Deployment, "description": description, **_example({"key": key, **job, "created": created})}
+
+
+DEPLOYED: Responses = {
+    201: _deployment("The job was made.", True),
+    200: _deployment("The job was there already: an earlier request with this key had it made.", False),
+}
+FOUND: Responses = {200: _example(CRAWLER)}
+
+
+def problems(**descriptions: str) -> Responses:
+    """Responses by status, written `_409="..."`; every endpoint has those of the token and of the cluster too."""
+    statuses = {int(status.removeprefix("_")): text for status, text in descriptions.items()}
+    common = {401: "No valid bearer token.", 503: "Try again later (see Retry-After); it is not known what happened."}
+    return {status: {"model": Problem, "description": text} for status, text in sorted((statuses | common).items())}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI can only describe errors in the type of the answers; ours have a type of their own."""
+    description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    for path in description["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400 and "application/json" in response.get("content", {}):
+                    response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}
+    return description

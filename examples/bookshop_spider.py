@@ -1,0 +1,92 @@
+"""Crawls the bookshop: as task k of n, every n-th list page from the k-th on, and the books listed there.
+
+What it is told: the argument `site` (the shop's address), CRAWL_TASK and CRAWL_TASKS (its share), CRAWL_FILES
+(the folder for `items-<task>.jsonl`). It exits with 0 only if its whole share was collected.
+"""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import AsyncCrawlerProcess
+from scrapy.http import HtmlResponse
+
+TASK = int(os.environ.get("CRAWL_TASK", "0"))
+TASKS = int(os.environ.get("CRAWL_TASKS", "1"))
+FILES = Path(os.environ.get("CRAWL_FILES", ".")).absolute()
+SETTINGS = {
+    "FEEDS": {(FILES / f"items-{TASK}.jsonl").as_uri(): {"format": "jsonlines", "overwrite": True}},
+    "LOG_LEVEL": "WARNING",
+    "ROBOTSTXT_OBEY": False,
+    "TELNETCONSOLE_ENABLED": False,
+    "RETRY_TIMES": 1,
+    "DOWNLOAD_TIMEOUT": 10,
+}
+
+
+class BookshopSpider(Spider):
+    name = "bookshop"
+    site: str
+    lists: list[str] = []
+    items = 0
+    failures = 0
+
+    async def start(self) -> AsyncIterator[Request]:
+        yield self.page(self.site, self.parse_index)
+
+    def parse_index(self, response: HtmlResponse) -> Iterator[Request]:
+        links = response.css("a.list::attr(href)").getall()
+        if not links:
+            self.failures += 1
+            self.logger.error("%s: no lists of books here", response.url)
+        self.lists = links[TASK::TASKS]
+        for link in self.lists:
+            yield self.page(response.urljoin(link), self.parse_list)
+
+    def parse_list(self, response: HtmlResponse) -> Iterator[Request]:
+        for link in response.css("a.book::attr(href)").getall():
+            yield self.page(response.urljoin(link), self.parse_book)
+
+    def parse_book(self, response: HtmlResponse) -> Iterator[dict[str, Any]]:
+        self.items += 1
+        yield {
+            "url": response.url,
+            "title": response.css("h1::text").get(),
+            "price": float(response.css(".price::text").get(default="")),
+        }
+
+    def page(self, url: str, callback: Any) -> Request:
+        return Request(url, callback, errback=self.failed)
+
+    def failed(self, failure: Any) -> None:
+        self.failures += 1
+        self.logger.error("%s: %s", failure.request.url, failure.getErrorMessage())
+
+
+def main() -> int:
+    arguments = json.loads(os.environ.get("CRAWL_ARGUMENTS", "{}"))
+    if "site" not in arguments:
+        print("the argument `site` is missing: the address of the bookshop", file=sys.stderr)
+        return 2
+    process = AsyncCrawlerProcess(SETTINGS)
+    crawler = process.create_crawler(BookshopSpider)
+    process.crawl(crawler, site=arguments["site"])
+    process.start()
+    assert isinstance(crawler.spider, BookshopSpider)
+    assert crawler.stats
+    return report(crawler.spider, crawler.stats.get_stats())
+
+
+def report(spider: BookshopSpider, stats: dict[str, Any]) -> int:
+    print(f"{spider.items} items collected, {spider.failures} pages failed")
+    finished = stats.get("finish_reason") == "finished" and not stats.get("log_count/ERROR")
+    complete = spider.items or not spider.lists  # with more tasks than lists, some have nothing to do
+    return 0 if finished and complete and not spider.failures else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

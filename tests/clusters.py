@@ -1,0 +1,166 @@
+"""Clusters to hold to the port's contract, and small crawlers to run on them."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+from uuid import uuid4
+
+import psutil
+import pytest
+
+from crawler_lifecycle.adapters.local import processes
+from crawler_lifecycle.adapters.local.cluster import LocalCluster
+from crawler_lifecycle.adapters.local.layout import Layout
+from crawler_lifecycle.adapters.local.records import JobFolder, Stop, Unreadable
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.ports import Cluster
+
+T = TypeVar("T")
+PATIENCE = 20.0
+
+
+def until(find: Callable[[], T | None], what: str) -> T:
+    """What `find` gives once it gives something."""
+    end = time.monotonic() + PATIENCE
+    while not (found := find()):
+        assert time.monotonic() < end, f"waited {PATIENCE} s in vain: {what}"
+        time.sleep(0.02)
+    return found
+
+
+class Bench(Protocol):
+    """A cluster under test. A further backend needs one of these, and its name in the parameters of `bench`."""
+
+    installation: str
+    cluster: Cluster
+
+    def other_client(self, installation: str) -> Cluster:
+        """A second client of the same cluster, of that installation."""
+
+    def request(self, script: str, **changes: object) -> DeploymentRequest:
+        """Have a job run this shell script, as task 0 of a new run if nothing else is said."""
+
+    def job(self, request: DeploymentRequest) -> JobLook | None:
+        """The job as a complete look shows it."""
+
+    def until_phase(self, request: DeploymentRequest, *phases: JobPhase) -> JobLook: ...
+
+    def until_ended(self, request: DeploymentRequest) -> JobLook: ...
+
+
+@dataclass
+class LocalBench:
+    folder: Path
+    capacity: int = 8
+    installation: str = field(default_factory=lambda: str(uuid4()))
+
+    def __post_init__(self) -> None:
+        self.cluster = self.client()
+
+    def client(self, installation: str | None = None, capacity: int | None = None) -> LocalCluster:
+        return LocalCluster(
+            self.folder / "cluster",
+            self.folder / "files",
+            installation or self.installation,
+            self.capacity if capacity is None else capacity,
+        )
+
+    def other_client(self, installation: str) -> LocalCluster:
+        return self.client(installation)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.folder / "cluster")
+
+    def files(self, request: DeploymentRequest) -> Path:
+        return self.folder / "files" / request.run_uid
+
+    def folder_of(self, request: DeploymentRequest) -> JobFolder:
+        return JobFolder(self.layout.job(f"crawl-{request.run_uid.replace('-', '')}-{request.task}-{request.attempt}"))
+
+    def request(self, script: str, **changes: object) -> DeploymentRequest:
+        values: dict[str, object] = {
+            "installation": self.installation,
+            "run_id": 7,
+            "run_uid": str(uuid4()),
+            "task": 0,
+            "tasks": 4,
+            "attempt": 1,
+            "crawler": Crawler(name="shell", command=["/bin/sh", "-c", script]),
+        }
+        return DeploymentRequest.model_validate(values | changes)
+
+    def job(self, request: DeploymentRequest) -> JobLook | None:
+        look = self.cluster.look(request.run_uid)
+        assert look.complete, look.problem
+        return look.jobs.get((request.task, request.attempt))
+
+    def until_phase(self, request: DeploymentRequest, *phases: JobPhase) -> JobLook:
+        def reached() -> JobLook | None:
+            job = self.job(request)
+            return job if job and job.phase in phases else None
+
+        return until(reached, f"{request.key} to be {' or '.join(phases)}")
+
+    def until_ended(self, request: DeploymentRequest) -> JobLook:
+        return self.until_phase(request, JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.VANISHED)
+
+    def until_file(self, request: DeploymentRequest, name: str) -> str:
+        file = self.files(request) / name
+        return until(lambda: file.read_text() if file.exists() else None, f"{name} to be written")
+
+    def processes(self, request: DeploymentRequest) -> list[psutil.Process]:
+        """Everything of the job that is alive, without its runner."""
+        folder = self.folder_of(request)
+        spec, started = folder.spec(), folder.started()
+        assert spec
+        return processes.of_job(processes.survey(), spec.uid, started.first if started else None)
+
+    def runner(self, request: DeploymentRequest) -> psutil.Process:
+        started = until(self.folder_of(request).started, "the runner to write its record")
+        return psutil.Process(started.runner_pid)
+
+    def kill_runner(self, request: DeploymentRequest) -> None:
+        runner = self.runner(request)
+        runner.kill()
+        psutil.wait_procs([runner], timeout=1)
+        until(lambda: not self.folder_of(request).has_runner, "the runner's lock to be free")
+
+    def clear(self) -> None:
+        """End every job and every runner of this cluster."""
+        for path in [*self.layout.waiting.glob("*"), *self.layout.running.glob("*")]:
+            path.unlink(missing_ok=True)
+        folders = [JobFolder(path) for path in self.layout.jobs.glob("*/crawl-*")]
+        open_ones = {uid: folder for folder in folders if not folder.has_ended and (uid := _uid(folder))}
+        for folder in open_ones.values():
+            folder.write(Stop(at=time.time(), kill=True))  # for those that are just starting
+
+        def living() -> list[psutil.Process]:
+            return [seen.process for seen in processes.survey() if seen.mark in open_ones]
+
+        assert processes.kill_until_none(living, PATIENCE) == 0
+        until(lambda: not any(folder.has_runner for folder in folders), "the runners to end")
+
+
+def _uid(folder: JobFolder) -> str | None:
+    try:
+        spec = folder.spec()
+    except Unreadable:
+        return None
+    return spec.uid if spec else None
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalBench]:
+    bench = LocalBench(tmp_path)
+    yield bench
+    bench.clear()
+
+
+@pytest.fixture(params=["local"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    found: Bench = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,364 @@
+"""What every exporter does with a run's files and events, and every pusher with its notices."""
+
+import hashlib
+import json
+import logging
+import os
+import socket
+import stat
+import threading
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crawler_lifecycle.adapters.folder import FolderExporter
+from crawler_lifecycle.adapters.notices import FilePusher
+from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.run_uid = str(uuid4())
+        self.files = folder / "files"
+        self.exports = folder / "exports"
+        self.run = self.files / self.run_uid
+        self.exporter = FolderExporter(self.files, self.exports)
+        self.reported: list[tuple[int, int]] = []
+
+    def progress(self, files: int, bytes_done: int) -> None:
+        self.reported.append((files, bytes_done))
+
+    def write(self, name: str, content: bytes = b"content") -> Path:
+        path = self.run / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def archived(self) -> tuple[dict[str, bytes], dict[str, Any]]:
+        """The files of the archive, and its manifest."""
+        with zipfile.ZipFile(self.exporter.destination(self.run_uid)) as archive:
+            assert archive.testzip() is None
+            content = {name: archive.read(name) for name in archive.namelist()}
+        assert len(content) == len(set(content))
+        manifest = json.loads(content.pop("manifest.json"))
+        return {name.removeprefix("files/"): data for name, data in content.items()}, manifest
+
+    def left_out(self) -> dict[object, object]:
+        return {item["name"]: item["reason"] for item in self.archived()[1]["skipped"]}
+
+    def drafts(self) -> list[str]:
+        return [path.name for path in self.exports.iterdir() if path.suffix != ".zip"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_everything_a_run_left_is_archived(bench: Bench) -> None:
+    written = {
+        "items-0.jsonl": b'{"a": 1}\n',
+        "logs/0-1.log": b"",
+        "a/b/c": b"x" * 3_000_000,
+        "manifest.json": b"its own",
+    }
+    for name, content in written.items():
+        bench.write(name, content)
+    archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    assert archive
+    assert archive.location == bench.exporter.destination(bench.run_uid)
+    assert (archive.files, archive.bytes) == (4, sum(map(len, written.values())))
+    files, manifest = bench.archived()
+    assert files == written
+    listed = {
+        name: {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in written.items()
+    }
+    assert {item["name"]: item for item in manifest["files"]} == listed
+    assert (manifest["count"], manifest["bytes"], manifest["skipped"]) == (4, archive.bytes, [])
+    assert bench.reported == sorted(bench.reported)
+    assert bench.reported[-1] == (4, archive.bytes)
+    assert len(bench.reported) >= 6  # also within a big file
+    assert bench.drafts() == []
+
+
+@pytest.mark.parametrize("empty", ["no folder", "empty folder", "only folders", "only a link", "a file"])
+def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> None:
+    if empty == "a file":
+        bench.files.mkdir()
+        bench.run.write_text("not a folder")
+    elif empty != "no folder":
+        bench.run.mkdir(parents=True)
+    if empty == "only folders":
+        (bench.run / "a" / "b").mkdir(parents=True)
+    if empty == "only a link":
+        (bench.run / "link").symlink_to("/etc/passwd")
+    assert bench.exporter.archive(bench.run_uid, bench.progress) is None
+    assert not Path(bench.exporter.destination(bench.run_uid)).exists()
+    assert not bench.exports.exists() or bench.drafts() == []
+
+
+def test_a_second_archive_is_the_same(bench: Bench) -> None:
+    for name in ("z", "a/z", "a/b/c", "b", "B"):
+        bench.write(name, name.encode() * 1000)
+    first = bench.exporter.archive(bench.run_uid, bench.progress)
+    content = Path(bench.exporter.destination(bench.run_uid)).read_bytes()
+    second = bench.exporter.archive(bench.run_uid, bench.progress)
+    assert first == second
+    assert Path(bench.exporter.destination(bench.run_uid)).read_bytes() == content
+
+
+def test_two_at_once_do_no_harm(bench: Bench) -> None:
+    for number in range(50):
+        bench.write(f"{number}", os.urandom(20_000))
+    barrier = threading.Barrier(4)
+
+    def archive(_: int) -> object:
+        barrier.wait(20)
+        return bench.exporter.archive(bench.run_uid, lambda *_: None)
+
+    with ThreadPoolExecutor(4) as pool:
+        archives = list(pool.map(archive, range(4)))
+    assert len(set(archives)) == 1
+    assert len(bench.archived()[0]) == 50
+    assert bench.drafts() == []
+
+
+def test_links_and_special_files_are_named_but_not_followed(bench: Bench) -> None:
+    bench.write("real")
+    secret = bench.files / "secret"
+    (secret / "deep").mkdir(parents=True)
+    (secret / "password").write_text("confidential")
+    (bench.run / "link").symlink_to(secret / "password")
+    (bench.run / "folder").symlink_to(secret)
+    (bench.run / "broken").symlink_to("nowhere")
+    (bench.run / "loop").symlink_to("loop")
+    os.mkfifo(bench.run / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        # the path of a socket may be short only
+        here = Path.cwd()
+        os.chdir(bench.run)
+        try:
+            listener.bind("socket")
+        finally:
+            os.chdir(here)
+        archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    assert archive
+    assert archive.files == 1
+    assert list(bench.archived()[0]) == ["real"]
+    assert bench.left_out() == {
+        "link": "link",
+        "folder": "link",
+        "broken": "link",
+        "loop": "link",
+        "pipe": "special file",
+        "socket": "special file",
+    }
+
+
+def test_a_folder_that_is_a_link_is_refused(bench: Bench, tmp_path: Path) -> None:
+    bench.files.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("x")
+    bench.run.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refused):
+        bench.exporter.archive(bench.run_uid, bench.progress)
+
+
+def test_names_that_lead_out_of_the_folder_elsewhere_are_left_out(bench: Bench) -> None:
+    bench.write("fine..name")
+    for name in ("..\\..\\evil", "a\\..\\evil", "\\evil", "C:evil"):
+        bench.write(name)
+    bench.exporter.archive(bench.run_uid, bench.progress)
+    assert list(bench.archived()[0]) == ["fine..name"]
+    assert len(bench.left_out()) == 4
+
+
+def test_names_that_are_no_text_are_kept_readable(bench: Bench) -> None:
+    bench.write("plain")
+    (bench.run / os.fsdecode(b"caf\xe9")).write_bytes(b"latin")
+    bench.write("🕷 'quoted' $(x)\n%s")
+    bench.exporter.archive(bench.run_uid, bench.progress)
+    assert set(bench.archived()[0]) == {"plain", "caf\\xe9", "🕷 'quoted' $(x)\n%s"}
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0/\\:"), min_size=1, max_size=30).filter(
+            lambda name: name not in (".", "..") and len(name.encode()) < 200
+        ),
+        st.binary(max_size=2000),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_any_name_and_content_comes_back(tmp_path: Path, files: dict[str, bytes]) -> None:
+    bench = Bench(tmp_path)
+    for name, content in files.items():
+        bench.write(name, content)
+    archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    assert archive
+    assert archive.files == len(files)
+    assert bench.archived()[0] == files
+
+
+@pytest.mark.parametrize("change", ["grows", "shrinks", "is rewritten"])
+def test_a_file_that_changes_while_it_is_read_is_noted(bench: Bench, change: str) -> None:
+    path = bench.write("changing", b"x" * 3_000_000)
+    bench.write("same", b"x")
+
+    def progress(files: int, bytes_done: int) -> None:
+        if files or bytes_done > 1_500_000:
+            return
+        with path.open("r+b") as file:
+            if change == "grows":
+                file.seek(0, 2)
+                file.write(b"y" * 1_000_000)
+            elif change == "shrinks":
+                file.truncate(2_000_000)
+            else:
+                file.write(b"z")
+                os.utime(path, (1, 1))
+
+    archive = bench.exporter.archive(bench.run_uid, progress)
+    assert archive
+    files, manifest = bench.archived()
+    noted = {item["name"]: item.get("changed_while_read", False) for item in manifest["files"]}
+    assert noted == {"changing": True, "same": False}
+    assert len(files["changing"]) == (2_000_000 if change == "shrinks" else 3_000_000)
+    assert archive.bytes == len(files["changing"]) + 1
+
+
+def test_an_interrupted_archive_leaves_nothing_and_the_old_one_in_place(bench: Bench) -> None:
+    bench.write("a", b"x" * 3_000_000)
+    bench.exporter.archive(bench.run_uid, bench.progress)
+    before = Path(bench.exporter.destination(bench.run_uid)).read_bytes()
+    bench.write("b")
+
+    def cancelled(files: int, bytes_done: int) -> None:
+        raise InterruptedError("cancelled")
+
+    with pytest.raises((InterruptedError, TemporaryError)):
+        bench.exporter.archive(bench.run_uid, cancelled)
+    assert Path(bench.exporter.destination(bench.run_uid)).read_bytes() == before
+    assert bench.drafts() == []
+
+
+def test_what_a_crash_left_long_ago_is_removed(bench: Bench) -> None:
+    bench.write("a")
+    bench.exports.mkdir()
+    old, fresh = bench.exports / f".{bench.run_uid}.old.part", bench.exports / f".{bench.run_uid}.new.part"
+    for path in (old, fresh):
+        path.write_text("half")
+    os.utime(old, (1, 1))
+    bench.exporter.archive(bench.run_uid, bench.progress)
+    assert bench.drafts() == [fresh.name]
+
+
+def test_strange_times_and_modes_are_no_obstacle(bench: Bench) -> None:
+    os.utime(bench.write("old"), (-1_000_000_000, -1_000_000_000))
+    os.utime(bench.write("future"), (2**33, 2**33))
+    bench.write("program").chmod(0o755)
+    archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    assert archive
+    assert archive.files == 3
+    with zipfile.ZipFile(bench.exporter.destination(bench.run_uid)) as content:
+        assert stat.S_IMODE(content.getinfo("files/program").external_attr >> 16) == 0o755
+
+
+@pytest.mark.parametrize("run_uid", ["", "..", "../x", "no-uuid", "x" * 36])
+def test_only_a_uuid_becomes_a_path(bench: Bench, run_uid: str) -> None:
+    with pytest.raises(BadInput):
+        bench.exporter.archive(run_uid, bench.progress)
+    with pytest.raises(BadInput):
+        bench.exporter.destination(run_uid)
+
+
+def test_a_destination_that_cannot_be_written_is_a_temporary_error(bench: Bench) -> None:
+    bench.write("a")
+    bench.exports.write_text("a file where a folder should be")
+    with pytest.raises(TemporaryError):
+        bench.exporter.archive(bench.run_uid, bench.progress)
+    with pytest.raises(TemporaryError):
+        bench.exporter.announce(event("one"))
+
+
+def event(event_id: str) -> ExportEvent:
+    return ExportEvent(
+        event_id=event_id,
+        kind=ExportKind.RUN_ENDED,
+        run_id=1,
+        run_uid=str(uuid4()),
+        crawler="books\n🕷",
+        status=RunStatus.COMPLETED,
+        reason="all_succeeded",
+        tasks={TaskStatus.SUCCEEDED: 4},
+        supporting_files="somewhere.zip",
+        at=datetime.now(UTC),
+    )
+
+
+def notice(notice_id: str) -> Notice:
+    return Notice(
+        notice_id=notice_id,
+        kind=NoticeKind.FINISHED,
+        run_id=42,
+        run_uid=str(uuid4()),
+        crawler="books",
+        status=RunStatus.FAILED,
+        reason="tasks_failed",
+        tasks={TaskStatus.SUCCEEDED: 3, TaskStatus.FAILED: 1, TaskStatus.LOST: 0},
+        at=datetime.now(UTC),
+    )
+
+
+def test_an_event_is_one_line_that_says_all(bench: Bench) -> None:
+    events = [event("one"), event("two")]
+    for each in (*events, events[0]):
+        bench.exporter.announce(each)
+    lines = (bench.exports / "events.jsonl").read_text().splitlines()
+    assert [ExportEvent.model_validate_json(line) for line in lines] == events
+
+
+def test_events_of_many_writers_are_whole_and_there_once(bench: Bench) -> None:
+    events = [event(str(uuid4())) for _ in range(40)]
+    announce: Callable[[ExportEvent], None] = bench.exporter.announce
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(announce, events * 3))
+    lines = (bench.exports / "events.jsonl").read_text().splitlines()
+    written = [ExportEvent.model_validate_json(line).event_id for line in lines]
+    assert sorted(written) == sorted(each.event_id for each in events)
+
+
+def test_a_line_cut_off_by_a_crash_harms_no_other(bench: Bench) -> None:
+    one = event("one")
+    bench.exports.mkdir()
+    file = bench.exports / "events.jsonl"
+    file.write_text(one.model_dump_json()[:-20])
+    bench.exporter.announce(one)
+    _, line = file.read_text().splitlines()
+    assert ExportEvent.model_validate_json(line) == one
+
+
+def test_a_notice_is_written_down_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pusher = FilePusher(tmp_path / "new" / "notices.jsonl")
+    told = notice("n-1")
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.notices"):
+        pusher.send(told)
+        pusher.send(told)
+    lines = (tmp_path / "new" / "notices.jsonl").read_text().splitlines()
+    assert [Notice.model_validate_json(line) for line in lines] == [told]
+    [record] = caplog.records
+    assert record.getMessage() == "books finished: FAILED (tasks_failed); tasks: 3 SUCCEEDED, 1 FAILED"
+    assert record.__dict__["run_id"] == 42

@@ -1,0 +1,303 @@
+"""Is every task claimed by one deployer at a time, never beyond a limit, and never once the run is to stop?"""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Crawler, Deployment
+from crawler_lifecycle.contract.records import RunRecord, TaskRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.domain.naming import deployment_key
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.ports import Backlog, Claim
+from tests.databases import MakeRun, ref_to
+
+MINUTE = timedelta(minutes=1)
+EXPIRED = timedelta(seconds=-1)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def claims(database: Database) -> SqlClaims:
+    return SqlClaims(database)
+
+
+@pytest.fixture
+def processing(database: Database, make_run: MakeRun) -> MakeRun:
+    """Makes runs whose main job runs."""
+
+    def make(tasks: int = 1, *, entry: Crawler | None = None, **request: object) -> RunRecord:
+        run = make_run(tasks, entry=entry, **request)
+        main = SqlTasks(database).rows(run.run_id, [0])[0]
+        change = TaskChange(task=0, attempt=1, version=main.version, status=TaskStatus.RUNNING, job_uid="main")
+        SqlTasks(database).sync(ref_to(run), [change])
+        return SqlHistories(database).mark_started(ref_to(run))
+
+    return make
+
+
+def job(claim: Claim) -> Deployment:
+    return Deployment(key=claim.request.key, job_name=f"job-{claim.task}", job_uid=f"uid-{claim.task}", created=True)
+
+
+def numbers(claimed: list[Claim]) -> list[int]:
+    return [claim.task for claim in claimed]
+
+
+def task(database: Database, run: RunRecord, number: int) -> TaskRecord:
+    return SqlRecords(database).details(run.run_id).tasks[number]
+
+
+def stop(database: Database, run: RunRecord) -> None:
+    SqlHistories(database).stop(ref_to(run), StopRequest(), NOW)
+
+
+def test_a_claim_says_all_that_a_deployment_needs(claims: SqlClaims, make_run: MakeRun) -> None:
+    entry = Crawler(name="books", command=["crawl"], max_duration_seconds=60)
+    run = make_run(4, entry=entry, arguments={"a": "b"}, cluster="far")
+    claim = claims.claim_main(ref_to(run), "token", MINUTE)
+    assert claim is not None
+    request = claim.request
+    assert (claim.run_id, claim.task, claim.token) == (run.run_id, 0, "token")
+    assert request.key == deployment_key(run.run_uid, 0, 1)
+    assert (request.crawler, request.arguments, request.cluster, request.tasks) == (entry, {"a": "b"}, "far", 4)
+    assert (request.installation, request.deadline_seconds) == (run.installation, 60)
+
+
+def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: SqlClaims, make_run: MakeRun) -> None:
+    run = ref_to(make_run())
+    first = claims.claim_main(run, "a", MINUTE)
+    assert first is not None
+    assert claims.claim_main(run, "b", MINUTE) is None
+    assert claims.claim_main(run, "a", EXPIRED) == first
+    second = claims.claim_main(run, "b", MINUTE)
+    assert second is not None
+    assert second.request == first.request
+    assert claims.claim_main(run, "a", MINUTE) is None
+
+
+def test_a_main_job_that_is_there_is_not_claimed(claims: SqlClaims, make_run: MakeRun, database: Database) -> None:
+    run = make_run()
+    claim = claims.claim_main(ref_to(run), "a", MINUTE)
+    assert claim is not None
+    assert claims.deployed(claim, job(claim)) is Intent.RUN
+    assert claims.claim_main(ref_to(run), "a", MINUTE) is None
+    there = task(database, run, 0)
+    assert (there.status, there.job_name, there.job_uid) == (TaskStatus.PENDING, "job-0", "uid-0")
+    assert there.deployed_at
+
+
+def test_no_main_job_for_a_run_that_is_to_stop(claims: SqlClaims, make_run: MakeRun, database: Database) -> None:
+    run = make_run()
+    stop(database, run)
+    assert claims.claim_main(ref_to(run), "a", MINUTE) is None
+
+
+def test_children_in_order_each_once(claims: SqlClaims, processing: MakeRun) -> None:
+    run = processing(6)
+    assert numbers(claims.claim_children(run.run_id, "a", MINUTE, 2)) == [1, 2]
+    assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 9)) == [3, 4, 5]
+    assert claims.claim_children(run.run_id, "c", MINUTE, 9) == []
+    assert claims.claim_children(run.run_id, "c", MINUTE, 0) == []
+
+
+def test_claims_that_ran_out_come_first_with_the_same_key(claims: SqlClaims, processing: MakeRun) -> None:
+    run = processing(9)
+    claims.claim_children(run.run_id, "a", MINUTE, 3)
+    late = claims.claim_children(run.run_id, "b", EXPIRED, 2)
+    again = claims.claim_children(run.run_id, "c", MINUTE, 3)
+    assert numbers(again) == [4, 5, 6]
+    assert [claim.request for claim in again[:2]] == [claim.request for claim in late]
+
+
+def test_whoever_asks_again_gets_its_own_claims_back(claims: SqlClaims, processing: MakeRun) -> None:
+    run = processing(9)
+    mine = claims.claim_children(run.run_id, "a", MINUTE, 3)
+    claims.claim_children(run.run_id, "b", MINUTE, 3)
+    assert claims.claim_children(run.run_id, "a", MINUTE, 3) == mine
+    assert numbers(claims.claim_children(run.run_id, "a", MINUTE, 9)) == [1, 2, 3, 7, 8]
+
+
+def test_children_wait_for_their_run(claims: SqlClaims, make_run: MakeRun) -> None:
+    run = make_run(3)
+    assert claims.claim_children(run.run_id, "a", MINUTE, 9) == []
+    assert claims.claim_children(run.run_id + 999, "a", MINUTE, 9) == []
+    assert claims.backlogs("a") == []
+
+
+def test_a_run_has_no_more_in_the_cluster_than_it_may(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    run = processing(9, max_parallel=3)
+    first = claims.claim_children(run.run_id, "a", MINUTE, 9)
+    assert numbers(first) == [1, 2]  # the main job counts
+    assert claims.claim_children(run.run_id, "b", MINUTE, 9) == []
+    claims.failed(first[0], "bad_image", "no such image", refused=True)
+    assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 9)) == [3]
+
+
+def test_a_claim_that_ran_out_does_not_block_its_own_place(claims: SqlClaims, processing: MakeRun) -> None:
+    run = processing(3, max_parallel=2)
+    assert numbers(claims.claim_children(run.run_id, "a", EXPIRED, 9)) == [1]
+    assert claims.backlogs("b") == [Backlog(run.run_id, waiting=2, in_cluster=1, max_parallel=2)]
+    assert claims.in_cluster("b") == 1
+    assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 9)) == [1]
+
+
+def test_backlogs_are_what_there_is_to_deploy(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
+    older, newer, stopped = processing(4), processing(3, max_parallel=2), processing(4)
+    processing(1)
+    stop(database, stopped)
+    claims.claim_children(older.run_id, "a", MINUTE, 1)
+    assert claims.backlogs("b") == [
+        Backlog(older.run_id, waiting=2, in_cluster=2, max_parallel=None),
+        Backlog(newer.run_id, waiting=2, in_cluster=1, max_parallel=2),
+    ]
+    assert claims.backlogs("a")[0] == Backlog(older.run_id, waiting=3, in_cluster=1, max_parallel=None)
+    assert (claims.in_cluster("b"), claims.in_cluster("a")) == (5, 4)
+
+
+def test_a_deployment_is_recorded_once_by_its_holder(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    run = processing(2)
+    (late,) = claims.claim_children(run.run_id, "a", EXPIRED, 1)
+    (held,) = claims.claim_children(run.run_id, "b", MINUTE, 1)
+    claims.deployed(late, job(late))
+    assert task(database, run, 1).status is TaskStatus.DEPLOYING
+    claims.deployed(held, job(held))
+    recorded = task(database, run, 1)
+    assert recorded.status is TaskStatus.PENDING
+    claims.deployed(held, job(held))
+    claims.failed(held, "bad_image", "too late", refused=True)
+    assert task(database, run, 1) == recorded
+
+
+def test_whoever_deployed_learns_that_the_run_is_to_stop(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    run = processing(2)
+    (claim,) = claims.claim_children(run.run_id, "a", MINUTE, 1)
+    stop(database, run)
+    assert claims.deployed(claim, job(claim)) is Intent.STOP
+    assert task(database, run, 1).job_uid == "uid-1"
+
+
+def test_a_deployment_of_a_run_that_is_gone(claims: SqlClaims, processing: MakeRun) -> None:
+    (claim,) = claims.claim_children(processing(2).run_id, "a", MINUTE, 1)
+    gone = Claim(run_id=claim.run_id + 999, task=1, token="a", request=claim.request)
+    with pytest.raises(NotFound):
+        claims.deployed(gone, job(gone))
+
+
+def test_a_refusal_ends_the_task_and_doubt_does_not(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
+    run = processing(3)
+    refused, unknown = claims.claim_children(run.run_id, "a", MINUTE, 2)
+    claims.failed(refused, "bad_image", "no such image", refused=True)
+    ended = task(database, run, 1)
+    assert (ended.status, ended.reason, ended.message) == (TaskStatus.FAILED, "bad_image", "no such image")
+    assert ended.finished_at
+    claims.failed(unknown, "scheduler_down", "no answer", refused=False)
+    waits = task(database, run, 2)
+    claims.failed(unknown, "scheduler_down", "still no answer", refused=False)
+    assert (waits.status, waits.cause, waits.message) == (TaskStatus.DEPLOYING, "scheduler_down", "no answer")
+    assert task(database, run, 2).cause_since == waits.cause_since
+    assert claims.claim_children(run.run_id, "b", MINUTE, 9) == []
+
+
+def test_why_tasks_are_still_queued(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
+    run = processing(3)
+    claims.explain(run.run_id, "run_limit")
+    since = task(database, run, 1).cause_since
+    claims.explain(run.run_id, "run_limit")
+    assert since
+    assert (task(database, run, 1).cause, task(database, run, 1).cause_since) == ("run_limit", since)
+    claims.explain(run.run_id, "installation_limit")
+    later = task(database, run, 2).cause_since
+    assert later
+    assert later > since
+    assert task(database, run, 0).cause is None
+    claims.claim_children(run.run_id, "a", MINUTE, 1)
+    assert task(database, run, 1).cause is None
+
+
+def test_many_deployers_claim_each_task_once_and_no_more_than_the_run_may(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    run, together = processing(40, max_parallel=30), threading.Barrier(8)
+
+    def deploy(token: str) -> list[int]:
+        together.wait(timeout=30)
+        mine: list[Claim] = []
+        while len(got := claims.claim_children(run.run_id, token, MINUTE, len(mine) + 3)) > len(mine):
+            assert len(got) <= len(mine) + 3
+            mine = got
+        for claim in mine:
+            claims.deployed(claim, job(claim))
+        return numbers(mine)
+
+    with ThreadPoolExecutor(8) as pool:
+        claimed = [number for each in pool.map(deploy, [f"token-{n}" for n in range(8)]) for number in each]
+    assert max(Counter(claimed).values()) == 1
+    assert len(claimed) == 29
+    assert len(SqlTasks(database).by_status(run.run_id)[TaskStatus.PENDING]) == 29
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_nothing_is_claimed_once_a_stop_has_returned(
+    claims: SqlClaims, processing: MakeRun, database: Database, after: int
+) -> None:
+    run, stopped, underway = processing(400), threading.Event(), threading.Semaphore(0)
+
+    def deploy(token: str) -> tuple[int, int]:
+        before = late = 0
+        while not late:
+            was_stopped = stopped.is_set()
+            got = len(claims.claim_children(run.run_id, token, MINUTE, before + 1))
+            if was_stopped:
+                return before, got
+            before = max(before, got)
+            underway.release()
+        return before, late
+
+    with ThreadPoolExecutor(4) as pool:
+        deployers = [pool.submit(deploy, f"token-{n}") for n in range(4)]
+        for _ in range(1 + 3 * after):
+            assert underway.acquire(timeout=30)
+        stop(database, run)
+        at_stop = SqlTasks(database).by_status(run.run_id).get(TaskStatus.DEPLOYING, [])
+        stopped.set()
+        claimed = [deployer.result(timeout=60) for deployer in deployers]
+    assert [late for _, late in claimed] == [0] * 4
+    assert SqlTasks(database).by_status(run.run_id).get(TaskStatus.DEPLOYING, []) == at_stop
+    assert sum(before for before, _ in claimed) == len(at_stop)
+
+
+def test_a_stop_and_a_deployment_that_cross_miss_each_other_never(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    """Either the deployer learns of the stop, or the stop's first look at the tasks finds the job."""
+    for _ in range(10):
+        run, together = processing(2), threading.Barrier(2)
+        (claim,) = claims.claim_children(run.run_id, "a", MINUTE, 1)
+
+        def deployed(claim: Claim = claim, together: threading.Barrier = together) -> Intent:
+            together.wait(timeout=30)
+            return claims.deployed(claim, job(claim))
+
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(deployed)
+            together.wait(timeout=30)
+            stop(database, run)
+            found = task(database, run, 1).job_uid
+            assert found == "uid-1" or answer.result(timeout=30) is Intent.STOP

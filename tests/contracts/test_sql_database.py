@@ -1,0 +1,193 @@
+"""Does trouble with a database reach the rest of the house as one clear line that says what to do?"""
+
+import sqlite3
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy import Connection, insert, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.failures import Contended
+from crawler_lifecycle.adapters.sql.schema import histories, installation
+from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
+from tests.databases import MakeRun
+
+SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+MARIADB = pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
+
+
+def write_clock(connection: Connection, value: datetime) -> None:
+    connection.execute(update(installation).values(created_at=value))
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-9, minutes=-30))])
+def test_times_come_back_in_utc_to_the_microsecond(database: Database, zone: timezone) -> None:
+    at = datetime(2026, 10, 25, 2, 30, 0, 1, zone)
+    database.transact(lambda connection: write_clock(connection, at))
+    with database.read() as connection:
+        kept = connection.execute(select(installation.c.created_at)).scalar_one()
+    assert (kept, kept.tzinfo) == (at, UTC)
+
+
+def test_a_time_without_a_zone_is_refused(database: Database) -> None:
+    with pytest.raises(PermanentError, match="without its zone"):
+        database.transact(lambda connection: write_clock(connection, datetime(2026, 1, 1)))  # noqa: DTZ001
+
+
+def test_an_error_undoes_the_whole_transaction(database: Database, make_run: MakeRun) -> None:
+    run = make_run()
+
+    def half(connection: Connection) -> None:
+        connection.execute(update(histories).values(reason="half"))
+        raise PermanentError("no further")
+
+    with pytest.raises(PermanentError, match="no further"):
+        database.transact(half)
+    with database.read() as connection:
+        assert connection.execute(select(histories.c.reason).where(histories.c.id == run.run_id)).scalar_one() is None
+
+
+def test_a_row_that_breaks_a_rule_is_a_conflict(database: Database) -> None:
+    row = {"id": 1, "uid": "x", "created_at": datetime.now(UTC)}
+    with pytest.raises(Conflict, match="refuses a row"):
+        database.transact(lambda connection: connection.execute(insert(installation).values(row)))
+
+
+def test_a_transaction_in_the_way_is_waited_out(database: Database) -> None:
+    tries = []
+
+    def work(_: Connection) -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise Contended("somebody else")
+        return "done"
+
+    assert database.transact(work) == "done"
+    tries.extend([1] * -100)
+    with pytest.raises(TemporaryError, match="somebody else"):
+        database.transact(lambda _: (_ for _ in ()).throw(Contended("somebody else")))
+
+
+def test_a_missing_schema_says_what_to_run(bare_url: str) -> None:
+    database = Database(bare_url)
+    with pytest.raises(NotReady, match="run `crawlctl db upgrade`"):
+        database.transact(lambda connection: connection.execute(select(histories)))
+    database.close()
+
+
+def test_a_server_that_is_down_is_named_without_its_password() -> None:
+    database = Database("mysql://crawler:secret@127.0.0.1:9/crawler")
+    with pytest.raises(TemporaryError, match=r"127\.0\.0\.1:9.*is it up\?") as down, database.read():
+        pass
+    assert "secret" not in down.value.message
+    assert "\n" not in down.value.message
+
+
+@MARIADB
+def test_a_server_that_does_not_know_us(database_url: str) -> None:
+    for url in (database_url.replace("root@", "nobody:secret@"), database_url.replace("/crawler", "/elsewhere")):
+        database = Database(url)
+        with pytest.raises(NotReady, match="does not let us in") as refused, database.read():
+            pass
+        assert "secret" not in refused.value.message
+
+
+@MARIADB
+def test_a_connection_lost_on_the_way_is_temporary_and_the_next_call_works(database: Database) -> None:
+    def lose(connection: Connection) -> None:
+        number = connection.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+        with database.engine.connect() as other:
+            other.exec_driver_sql(f"KILL {number:d}")
+        connection.exec_driver_sql("SELECT 1")
+
+    with pytest.raises(TemporaryError):
+        database.transact(lose)
+    database.transact(lambda connection: connection.exec_driver_sql("SELECT 1"))
+
+
+@MARIADB
+def test_a_deadlock_is_tried_again(database: Database, make_run: MakeRun) -> None:
+    """Two transactions take two rows in opposite order: the server kills one, which then succeeds."""
+    first, second = make_run().run_id, make_run().run_id
+    both_hold_one = threading.Barrier(2)
+    tries: list[int] = []
+
+    def cross(order: tuple[int, int]) -> None:
+        met = False
+
+        def work(connection: Connection) -> None:
+            nonlocal met
+            tries.append(1)
+            for number in order:
+                one = update(histories).where(histories.c.id == number)
+                connection.execute(one.values(end_number=histories.c.end_number + 1))
+                if not met:
+                    met = True
+                    both_hold_one.wait(timeout=30)
+
+        database.transact(work)
+
+    threads = [threading.Thread(target=cross, args=(order,)) for order in ((first, second), (second, first))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert len(tries) == 3
+    with database.read() as connection:
+        assert set(connection.scalars(select(histories.c.end_number))) == {2}
+
+
+@MARIADB
+def test_the_session_is_as_the_adapter_needs_it(database: Database) -> None:
+    with database.read() as connection:
+        asked = "SELECT @@transaction_isolation, @@time_zone, @@character_set_client, @@sql_mode"
+        if "transaction_isolation" not in _variables(connection):
+            asked = asked.replace("@@transaction_isolation", "@@tx_isolation")
+        isolation, zone, characters, mode = connection.exec_driver_sql(asked).one()
+    assert (isolation, zone, characters) == ("READ-COMMITTED", "+00:00", "utf8mb4")
+    assert "STRICT_TRANS_TABLES" in mode
+
+
+def _variables(connection: Connection) -> set[str]:
+    return {row[0] for row in connection.exec_driver_sql("SHOW VARIABLES LIKE '%isolation'")}
+
+
+@SQLITE
+def test_the_file_is_as_the_adapter_needs_it(database: Database) -> None:
+    pragmas = {"journal_mode": "wal", "foreign_keys": 1, "synchronous": 1, "busy_timeout": 10_000}
+    with database.read() as connection:
+        assert {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in pragmas} == pragmas
+
+
+@SQLITE
+def test_a_file_locked_by_another_process_is_waited_for(database: Database, database_url: str) -> None:
+    other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.3, other.execute, ("COMMIT",))
+    release.start()
+    database.transact(lambda connection: write_clock(connection, datetime.now(UTC)))
+    release.join()
+    other.close()
+
+
+@SQLITE
+def test_a_file_locked_for_good_is_temporary(database: Database, database_url: str) -> None:
+    other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    def impatient(connection: Connection) -> None:
+        write_clock(connection, datetime.now(UTC))
+
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=1")
+    with pytest.raises(TemporaryError, match="locked by another process"):
+        database.transact(impatient)
+    other.close()
+
+
+def test_a_database_is_not_made_by_asking(bare_url: str) -> None:
+    database = Database(bare_url)
+    with pytest.raises(NotReady), database.read() as connection:
+        connection.execute(select(histories))
+    database.close()

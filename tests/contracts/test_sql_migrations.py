@@ -1,0 +1,134 @@
+"""Does an upgrade make the schema the program was written for, once, and does every other schema get a clear line?"""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text, update
+
+import crawler_lifecycle.adapters.sql as package
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, upgrade
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
+from crawler_lifecycle.errors import NotReady
+
+
+def test_the_migrated_schema_is_the_one_in_the_code(database: Database) -> None:
+    with database.read() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_it_is_the_same_to_the_letter(bare_url: str) -> None:
+    """Also what the comparison above does not look at: collations, checks, order."""
+    upgrade(bare_url)
+    database = Database(bare_url)
+    with database.transaction() as connection:
+        migrated = _definitions(connection)
+        metadata.drop_all(connection)
+        metadata.create_all(connection)
+        assert _definitions(connection) == migrated
+    database.close()
+
+
+def test_every_constraint_has_a_name(database: Database) -> None:
+    with database.read() as connection:
+        look = inspect(connection)
+        for table in set(look.get_table_names()) - {VERSIONS.name}:
+            assert all(key["name"].startswith("uq_") for key in look.get_unique_constraints(table))
+            assert all(key["name"].startswith("fk_") for key in look.get_foreign_keys(table))
+            assert all(key["name"].startswith("ck_") for key in look.get_check_constraints(table))
+
+
+def test_the_program_knows_its_newest_migration() -> None:
+    folder = Path(package.__file__).parent / "migrations"
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    assert ScriptDirectory.from_config(config).get_heads() == [REVISION]
+
+
+def test_the_installation_is_made_once(bare_url: str) -> None:
+    first = upgrade(bare_url)
+    assert str(UUID(first)) == first
+    assert upgrade(bare_url) == first
+    database = Database(bare_url)
+    assert SqlRecords(database).installation() == first
+    database.close()
+
+
+def test_upgrades_at_the_same_time_agree(bare_url: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(upgrade, [bare_url] * 4))) == 1
+
+
+def test_no_schema(bare_url: str) -> None:
+    database = Database(bare_url)
+    with pytest.raises(NotReady, match="run `crawlctl db upgrade`"):
+        check(database)
+    assert not Path(bare_url.removeprefix("sqlite:///")).exists()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [("0000", "is at 0000, this program needs .*crawlctl db upgrade"), ("0999", "newer"), ("a1b2c3", "does not know")],
+)
+def test_another_schema(bare_url: str, found: str, message: str) -> None:
+    upgrade(bare_url)
+    database = Database(bare_url)
+    check(database)
+    with database.transaction() as connection:
+        connection.execute(update(VERSIONS).values(version_num=found))
+    with pytest.raises(NotReady, match=message) as refused:
+        check(database)
+    assert "\n" not in refused.value.message
+    with pytest.raises(NotReady, match=message):
+        SqlRecords(database).installation()
+    database.close()
+
+
+def test_an_upgrade_leaves_a_newer_schema_alone(bare_url: str) -> None:
+    upgrade(bare_url)
+    database = Database(bare_url)
+    with database.transaction() as connection:
+        connection.execute(update(VERSIONS).values(version_num="0999"))
+    with pytest.raises(NotReady, match="newer"):
+        upgrade(bare_url)
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "database.url"),
+        ("postgresql://localhost/x", "expected sqlite://, mysql:// or mariadb://"),
+        ("sqlite://", "expected a file"),
+        ("sqlite:////dev/null/crawler.db", "cannot be made"),
+    ],
+)
+def test_an_address_that_cannot_be_used(url: str, message: str) -> None:
+    with pytest.raises(NotReady, match=message):
+        upgrade(url)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "crawler.db"
+    path.write_text("shopping list\n" * 100)
+    with pytest.raises(NotReady, match="cannot be used"):
+        upgrade(f"sqlite:///{path}")
+
+
+def _definitions(connection: Connection) -> dict[str, str]:
+    if connection.dialect.name == "sqlite":
+        rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
+    else:
+        names = inspect(connection).get_table_names()
+        rows = [connection.execute(text(f"SHOW CREATE TABLE {name}")).one() for name in names]
+    definitions = {name: sql.partition(" AUTO_INCREMENT=")[0] for name, sql in rows}
+    return {name: sql for name, sql in definitions.items() if VERSIONS.name not in name and "sqlite_" not in name}

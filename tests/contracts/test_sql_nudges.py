@@ -1,0 +1,57 @@
+"""Is at most one nudge of a run under way, whoever sends it?"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.ports import Nudge
+from tests.databases import MakeRun, ref_to
+
+
+def end(database: Database, run: RunRecord) -> None:
+    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+
+
+def test_the_next_nudge_waits_for_the_last_ones_look(database: Database, make_run: MakeRun) -> None:
+    run, nudges = make_run(), SqlNudges(database)
+    assert nudges.claim([run.run_uid] * 2) == [Nudge(run.run_id, run.run_uid, run.workflow_id, 1)]
+    assert nudges.claim([run.run_uid]) == []
+    assert SqlHistories(database).get(run.run_id).nudge_sent == 1
+    SqlHistories(database).mark_look(ref_to(run), 1, True, None, None)
+    assert [nudge.number for nudge in nudges.claim([run.run_uid])] == [2]
+
+
+def test_only_runs_that_are_known_and_not_over(database: Database, make_run: MakeRun) -> None:
+    live, over, nudges = make_run(), make_run(), SqlNudges(database)
+    end(database, over)
+    uids = [live.run_uid, over.run_uid, str(uuid4()), "not a uid, but '); DROP TABLE"]
+    assert nudges.open_among(uids) == {live.run_uid}
+    assert [nudge.run_id for nudge in nudges.claim(uids)] == [live.run_id]
+    assert nudges.claim([]) == []
+    assert nudges.open_among([]) == set()
+
+
+def test_many_at_once(database: Database, make_run: MakeRun) -> None:
+    runs, nudges = [make_run() for _ in range(20)], SqlNudges(database)
+    uids = [run.run_uid for run in runs] + [str(uuid4()) for _ in range(2500)]
+    assert {nudge.run_id for nudge in nudges.claim(uids)} == {run.run_id for run in runs}
+    assert nudges.open_among(uids) == {run.run_uid for run in runs}
+
+
+def test_watchers_that_see_the_same_change_nudge_once(database: Database, make_run: MakeRun) -> None:
+    uids, together = [make_run().run_uid for _ in range(20)], threading.Barrier(6)
+
+    def nudge(mine: list[str]) -> list[Nudge]:
+        together.wait(timeout=30)
+        return SqlNudges(database).claim(mine)
+
+    with ThreadPoolExecutor(6) as pool:
+        claimed = [nudge for each in pool.map(nudge, [uids, uids[::-1], uids[5:15]] * 2) for nudge in each]
+    assert sorted(nudge.run_uid for nudge in claimed) == sorted(uids)

@@ -1,0 +1,67 @@
+"""Do people read what was written, newest first, page by page?"""
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.errors import NotFound
+from tests.databases import MakeRun, ref_to
+
+
+def test_pages_go_from_the_newest_to_the_oldest(database: Database, make_run: MakeRun) -> None:
+    made = [make_run(2).run_id for _ in range(5)]
+    records, seen, before = SqlRecords(database), list[int](), None
+    while page := records.page(limit=2, before=before, status=None, crawler=None):
+        seen.extend(run.run_id for run in page)
+        before = seen[-1]
+    assert seen == made[::-1]
+
+
+def test_a_line_of_the_list_is_a_short_form_of_the_run(database: Database, make_run: MakeRun) -> None:
+    run = make_run(3, trigger=Trigger.MANUAL)
+    (line,) = SqlRecords(database).page(limit=10, before=None, status=None, crawler=None)
+    assert line == RunSummary(**{name: getattr(run, name) for name in RunSummary.model_fields})
+    assert line.tasks == {TaskStatus.QUEUED: 3}
+
+
+def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> None:
+    books, upper = make_run(entry=Crawler(name="books")), make_run(entry=Crawler(name="BOOKS"))
+    SqlHistories(database).mark_started(ref_to(upper))
+    records = SqlRecords(database)
+
+    def ids(status: RunStatus | None, crawler: str | None) -> list[int]:
+        return [run.run_id for run in records.page(limit=9, before=None, status=status, crawler=crawler)]
+
+    assert ids(None, "books") == [books.run_id]
+    assert ids(RunStatus.PROCESSING, None) == [upper.run_id]
+    assert ids(RunStatus.PROCESSING, "books") == []
+    assert ids(None, "' OR 1=1 --") == []
+
+
+def test_details_are_all_there_is(database: Database, make_run: MakeRun) -> None:
+    run = make_run(12, requested_by="ann")
+    details = SqlRecords(database).details(run.run_id)
+    assert details.run == run
+    assert [task.task for task in details.tasks] == list(range(12))
+    (line,) = details.log
+    assert (line.event, line.actor, line.at, line.message) == (
+        "created",
+        "ann",
+        run.created_at,
+        "api run of books, 12 tasks",
+    )
+    with pytest.raises(NotFound):
+        SqlRecords(database).details(run.run_id + 999)
+
+
+def test_runs_are_found_by_their_execution_and_by_their_uid(database: Database, make_run: MakeRun) -> None:
+    run, records = make_run(), SqlRecords(database)
+    assert records.find(run.workflow_id, run.first_execution_run_id) == run
+    assert records.find(run.workflow_id, "another") is None
+    assert records.run_id(run.run_uid) == run.run_id
+    with pytest.raises(NotFound):
+        records.run_id("0" * 36)

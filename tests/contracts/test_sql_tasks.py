@@ -1,0 +1,238 @@
+"""Do looks read and write any number of tasks in few statements, and only what is still as it was read?"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import event
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.pages import PAGE
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.records import TaskRecord
+from crawler_lifecycle.contract.states import OVER, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
+from crawler_lifecycle.domain.looks import TaskRow
+from tests.databases import MakeRun, ref_to
+
+STARTED = datetime(2026, 10, 25, 1, 59, 59, 999999, UTC)
+ANY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+INTEGERS = st.integers(-(2**31), 2**31 - 1)
+TIMES = st.none() | st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC))
+SHORT = st.none() | st.text(max_size=40)
+
+
+def change(row: TaskRow, status: TaskStatus, **fields: Any) -> TaskChange:
+    return TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status, **fields)
+
+
+def record(database: Database, run: RunRef, task: int = 0) -> TaskRecord:
+    return SqlRecords(database).details(run.run_id).tasks[task]
+
+
+@contextmanager
+def counted(database: Database) -> Iterator[list[str]]:
+    """The statements sent meanwhile, as the database gets them."""
+    statements: list[str] = []
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    try:
+        yield statements
+    finally:
+        event.remove(database.engine, "before_cursor_execute", count)
+
+
+@pytest.mark.parametrize("tasks", [10, 1000, 3500])
+def test_statements_grow_by_pages_only(database: Database, make_run: MakeRun, tasks: int) -> None:
+    pages, port = -(-tasks // PAGE), SqlTasks(database)
+    with counted(database) as creating:
+        run = ref_to(make_run(tasks))
+    assert sum("INSERT INTO task_histories" in statement for statement in creating) == pages
+    assert len(creating) <= pages + 10
+    with counted(database) as reading:
+        rows = port.rows(run.run_id, range(tasks))
+    assert len(rows) == tasks
+    assert len(reading) <= pages + 1  # SQLite's BEGIN is a statement, too
+    with counted(database) as writing:
+        assert port.sync(run, [change(row, TaskStatus.RUNNING, job_uid=f"job-{row.task}") for row in rows]) == tasks
+    assert len(writing) <= pages + 2
+    with counted(database) as keeping:
+        assert port.reconcile(run, [TaskEvidence(task=row.task, attempt=1, node="n") for row in rows]) == tasks
+    assert len(keeping) <= pages + 2
+    with counted(database) as counting:
+        assert port.by_status(run.run_id) == {TaskStatus.RUNNING: list(range(tasks))}
+    assert len(counting) <= 2
+
+
+@pytest.mark.parametrize("database_url", ["mariadb"], indirect=True)
+def test_the_server_sees_a_page_as_one_statement(database: Database, make_run: MakeRun) -> None:
+    """The driver could still cut it up behind SQLAlchemy's back."""
+    with database.read() as connection:
+        asked = "SHOW GLOBAL STATUS LIKE 'Com_insert'"
+        before = int(connection.exec_driver_sql(asked).one()[1])
+        make_run(3500)
+        after = int(connection.exec_driver_sql(asked).one()[1])
+    assert after - before <= 4 + 2
+
+
+def test_rows_come_in_the_order_of_their_numbers(database: Database, make_run: MakeRun) -> None:
+    run, other = make_run(5), make_run(5)
+    rows = SqlTasks(database).rows(run.run_id, [4, 0, 2, 2, 99])
+    assert [row.task for row in rows] == [0, 2, 4]
+    assert rows[0] == TaskRow(task=0, status=TaskStatus.QUEUED, attempt=1, version=1)
+    assert SqlTasks(database).rows(other.run_id, []) == []
+
+
+def test_only_what_is_as_it_was_read_is_written(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run(3)), SqlTasks(database)
+    fresh, stale, retried = port.rows(run.run_id, range(3))
+    changes = [
+        change(fresh, TaskStatus.RUNNING),
+        change(stale, TaskStatus.RUNNING).model_copy(update={"version": 7}),
+        change(retried, TaskStatus.RUNNING).model_copy(update={"attempt": 2}),
+    ]
+    assert port.sync(run, changes) == 1
+    assert port.sync(run, changes) == 0
+    assert port.by_status(run.run_id) == {TaskStatus.RUNNING: [0], TaskStatus.QUEUED: [1, 2]}
+
+
+@pytest.mark.parametrize("end", OVER)
+def test_an_end_is_final_unless_it_was_a_guess(database: Database, make_run: MakeRun, end: TaskStatus) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    port.sync(run, [change(row, end) for row in port.rows(run.run_id, [0])])
+    correction = [change(row, TaskStatus.FAILED, reason="oom_killed") for row in port.rows(run.run_id, [0])]
+    assert port.sync(run, correction) == (1 if end is TaskStatus.LOST else 0)
+
+
+def test_times_of_a_task(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run(2)), SqlTasks(database)
+
+    def sync(status: TaskStatus, **fields: Any) -> TaskRecord:
+        assert port.sync(run, [change(row, status, **fields) for row in port.rows(run.run_id, [0])]) == 1
+        return record(database, run)
+
+    waiting = sync(TaskStatus.PENDING, job_uid="u", job_name="n", cause="quota")
+    assert waiting.deployed_at
+    assert waiting.cause_since
+    again = sync(TaskStatus.PENDING, job_uid="u", cause="quota", absent_count=1)
+    assert (again.cause_since, again.deployed_at, again.job_name) == (waiting.cause_since, waiting.deployed_at, "n")
+    other = sync(TaskStatus.PENDING, job_uid="u", cause="image_pull")
+    assert other.cause_since
+    assert other.cause_since > waiting.cause_since
+    running = sync(TaskStatus.RUNNING, job_uid="u", started_at=STARTED)
+    assert (running.cause_since, running.started_at, running.finished_at) == (None, STARTED, None)
+    lost = sync(TaskStatus.LOST, job_uid="u")
+    assert lost.finished_at
+    assert lost.finished_at > STARTED
+    assert sync(TaskStatus.FAILED, ended_at=STARTED + timedelta(hours=1)).finished_at == STARTED + timedelta(hours=1)
+    assert record(database, run, 1).status is TaskStatus.QUEUED
+
+
+def test_a_look_that_sees_the_job_ends_its_claim(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    port.sync(run, [change(row, TaskStatus.RUNNING, job_uid="u") for row in port.rows(run.run_id, [0])])
+    (row,) = port.rows(run.run_id, [0])
+    assert (row.status, row.version, row.claim_expires_at) == (TaskStatus.RUNNING, 2, None)
+
+
+@ANY
+@given(
+    fields=st.fixed_dictionaries(
+        {
+            "job_uid": SHORT,
+            "job_name": SHORT,
+            "cause": SHORT,
+            "reason": SHORT,
+            "exit_code": st.none() | INTEGERS,
+            "absent_count": INTEGERS,
+            "started_at": TIMES,
+            "ended_at": TIMES,
+        }
+    ),
+    status=st.sampled_from(TaskStatus),
+)
+def test_a_change_arrives_as_it_was_sent(
+    database: Database, make_run: MakeRun, fields: dict[str, Any], status: TaskStatus
+) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    sent = change(port.rows(run.run_id, [0])[0], status, **fields)
+    assert port.sync(run, [sent]) == 1
+    (row,), kept = port.rows(run.run_id, [0]), record(database, run)
+    for name in ("job_uid", "cause", "reason"):
+        assert getattr(row, name) == as_kept(getattr(sent, name))
+    assert kept.job_name == as_kept(sent.job_name)
+    assert (row.exit_code, row.absent_count, row.started_at) == (sent.exit_code, sent.absent_count, sent.started_at)
+    assert (row.status, row.version) == (status, 2)
+    assert (kept.finished_at is None) == (status not in OVER)
+    assert sent.ended_at is None or kept.finished_at in (None, sent.ended_at)
+
+
+@ANY
+@given(message=st.text(), node=SHORT, tail=st.text(min_size=1), events=st.lists(st.text(), max_size=5))
+def test_evidence_arrives_as_it_was_sent(
+    database: Database, make_run: MakeRun, message: str, node: str | None, tail: str, events: list[str]
+) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    item = TaskEvidence(task=0, attempt=1, message=message, node=node, restarts=3, log_tail=tail, events=events)
+    assert port.reconcile(run, [item]) == 1
+    kept = record(database, run)
+    assert (kept.message, kept.node, kept.restarts) == (as_kept(message), as_kept(node), 3)
+    assert (kept.log_tail, kept.events) == (as_kept(tail), events)
+
+
+def as_kept(text: str | None) -> str | None:
+    return text and text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def test_evidence_is_bounded_and_not_erased_by_less(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    long = TaskEvidence(task=0, attempt=1, message="m" * 9000, log_tail="😀" * 20_000 + "the end", events=["pulled"])
+    assert port.reconcile(run, [long]) == 1
+    assert port.reconcile(run, [TaskEvidence(task=0, attempt=1)]) == 1
+    assert port.reconcile(run, [TaskEvidence(task=0, attempt=2, message="of another attempt")]) == 0
+    kept = record(database, run)
+    assert (kept.message, kept.events) == ("m" * 4000, ["pulled"])
+    assert kept.log_tail is not None
+    assert kept.log_tail.endswith("😀the end")
+
+
+def test_evidence_does_not_outdate_the_status_read_before(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    (row,) = port.rows(run.run_id, [0])
+    port.reconcile(run, [TaskEvidence(task=0, attempt=1, message="seen")])
+    assert port.sync(run, [change(row, TaskStatus.FAILED)]) == 1
+
+
+def test_queued_tasks_are_cancelled_once(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run(4)), SqlTasks(database)
+    port.sync(run, [change(row, TaskStatus.RUNNING) for row in port.rows(run.run_id, [0])])
+    assert port.cancel_queued(run, "stopped") == 3
+    assert port.cancel_queued(run, "stopped") == 0
+    assert port.by_status(run.run_id) == {TaskStatus.RUNNING: [0], TaskStatus.STOPPED: [1, 2, 3]}
+    stopped = record(database, run, 1)
+    assert stopped.reason == "stopped"
+    assert stopped.finished_at
+
+
+def test_of_two_looks_at_the_same_rows_one_writes(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run(200)), SqlTasks(database)
+    rows, together = port.rows(run.run_id, range(200)), threading.Barrier(6)
+
+    def look(mine: Sequence[TaskRow]) -> int:
+        together.wait(timeout=30)
+        return port.sync(run, [change(row, TaskStatus.RUNNING) for row in mine])
+
+    with ThreadPoolExecutor(6) as pool:
+        written = list(pool.map(look, [rows, rows[::-1], rows[50:150]] * 2))
+    assert sum(written) == 200
+    assert {row.version for row in port.rows(run.run_id, range(200))} == {2}

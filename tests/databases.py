@@ -1,0 +1,200 @@
+"""Databases for tests: SQLite files, and a real, private MariaDB server with its own data folder, socket and port."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+import pymysql
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.schema import installation, metadata
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.ports import NewRun
+
+BOTH = ("sqlite", "mariadb")
+START_SECONDS = 30
+STARTS = 3
+PROGRAM_FOLDERS = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
+RELAXED = (
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+    "--innodb-buffer-pool-size=64M",
+    "--skip-log-bin",
+    "--skip-name-resolve",
+)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[int]:
+    """The port of a server that lives as long as the test session (one for each of several test processes)."""
+    programs = [shutil.which(name, path=PROGRAM_FOLDERS) for name in ("mariadb-install-db", "mariadbd")]
+    if not all(programs):
+        missing("no mariadbd on this machine (Debian's package is mariadb-server)")
+    make, serve = map(str, programs)
+    with tempfile.TemporaryDirectory(prefix="maria-") as folder:
+        account = ["--user=root"] if os.geteuid() == 0 else []
+        common = ["--no-defaults", f"--datadir={folder}/data", *account]
+        made = subprocess.run(
+            [make, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+        with _served([serve, *common, *RELAXED], Path(folder)) as port:
+            yield port
+
+
+@pytest.fixture(scope="session")
+def mariadb_url(mariadb_server: int) -> str:
+    """A database on that server, with the schema."""
+    url = _create_database(mariadb_server, "crawler")
+    upgrade(url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(params=BOTH)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Each kind of database in turn, with the schema and no rows."""
+    if request.param == "sqlite":
+        path = tmp_path / "crawler.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
+        return f"sqlite:///{path}"
+    url: str = request.getfixturevalue("mariadb_url")
+    _empty(url)
+    return url
+
+
+@pytest.fixture(params=BOTH)
+def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Each kind of database in turn, without a schema."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'state' / 'bare.db'}"
+        return
+    port, name = request.getfixturevalue("mariadb_server"), f"bare_{uuid4().hex}"
+    yield _create_database(port, name)
+    _run(port, f"DROP DATABASE {name}")
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+class MakeRun(Protocol):
+    def __call__(self, tasks: int = 1, *, entry: Crawler | None = None, **request: Any) -> RunRecord: ...
+
+
+@pytest.fixture
+def make_run(database: Database) -> MakeRun:
+    """Makes runs of that many tasks, all QUEUED; further arguments are fields of the request."""
+
+    def make(tasks: int = 1, *, entry: Crawler | None = None, **request: Any) -> RunRecord:
+        entry = entry or Crawler(name="books", command=["true"])
+        asked = RunRequest(crawler=entry.name, **request)
+        new = NewRun(asked, entry, tasks, workflow_id=f"crawl-{uuid4()}", first_execution_run_id=str(uuid4()))
+        return SqlHistories(database).create(new)
+
+    return make
+
+
+def ref_to(run: RunRecord) -> RunRef:
+    """The run as its supervisor names it."""
+    return RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch)
+
+
+def missing(what: str) -> None:
+    """Tests that need it are skipped where people work, and fail where nothing may be skipped."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@contextmanager
+def _served(command: list[str], folder: Path) -> Iterator[int]:
+    server, port = _start(command, folder)
+    try:
+        yield port
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=START_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _start(command: list[str], folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    log = folder / "server.log"
+    for _ in range(STARTS):  # somebody may take the free port before the server does
+        port = _free_port()
+        place = [f"--socket={folder}/s", f"--pid-file={folder}/pid", "--bind-address=127.0.0.1", f"--port={port}"]
+        with log.open("ab") as output:
+            server = subprocess.Popen([*command, *place], stdout=output, stderr=output)
+        if _answers(server, port):
+            return server, port
+        server.kill()
+        server.wait()
+    raise AssertionError(f"mariadbd did not start:\n{log.read_text()[-3000:]}")
+
+
+def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
+    deadline = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < deadline:
+        try:
+            _run(port, "SELECT 1")
+        except pymysql.OperationalError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _run(port: int, statement: str) -> None:
+    connection = pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True)
+    with connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def _create_database(port: int, name: str) -> str:
+    _run(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    return f"mysql://root@127.0.0.1:{port}/{name}"
+
+
+def _empty(url: str) -> None:
+    database = Database(url, pool_size=1)
+    with database.transaction() as connection:
+        for table in reversed(metadata.sorted_tables):
+            if table is not installation:
+                connection.execute(table.delete())
+    database.close()

@@ -1,0 +1,110 @@
+"""For tests of the embedded stack: `crawlctl` as a process, and what of it is still running."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+CRAWLCTL = [sys.executable, "-P", "-m", "crawler_lifecycle.cli"]
+START_PATIENCE = 60.0
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A user with a home of their own and no settings."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("CRAWLER_", "TEMPORAL_"))}
+    return others | {"HOME": str(folder), "TMPDIR": str(folder)}
+
+
+class Crawlctl:
+    """One command under way; its output as it comes."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.output = ""
+
+    async def wait_for(self, pattern: str, patience: float = START_PATIENCE) -> str:
+        """Until the output has this; fails with all of it if the command ends before."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(patience):
+            while not (found := re.search(pattern, self.output)):
+                line = await self.process.stdout.readline()
+                assert line, f"{pattern!r} never came:\n{self.output}"
+                self.output += line.decode()
+        return found.group()
+
+    async def end(self, number: signal.Signals | None = None, patience: float = START_PATIENCE) -> int:
+        """Waits for its end, after sending this signal; answers its status."""
+        assert self.process.stdout is not None
+        if number is not None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(patience):
+            self.output += (await self.process.stdout.read()).decode()
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
+    process = await asyncio.create_subprocess_exec(
+        *CRAWLCTL,
+        *words,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment(folder),
+        cwd=folder,
+    )
+    try:
+        yield Crawlctl(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@asynccontextmanager
+async def up(state: Path, *words: str) -> AsyncIterator[Crawlctl]:
+    async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports", *words) as command:
+        await command.wait_for("The stack is up")
+        yield command
+
+
+async def ask(state: Path, *words: str) -> tuple[int, Any]:
+    """A command's status and its JSON."""
+    async with crawlctl(state.parent, *words, "--state", str(state), "--json") as command:
+        status = await command.end()
+    return status, json.loads(command.output) if status in (0, 5) else command.output
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """All that mention this folder in their command or their environment, but for zombies."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mentions = [*process.cmdline(), *process.environ().values()]
+            if process.status() != psutil.STATUS_ZOMBIE and any(str(folder) in each for each in mentions):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+async def eventually(holds: Callable[[], Any], patience: float = 20.0) -> Any:
+    deadline = time.monotonic() + patience
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"{holds} did not come true in {patience} s"
+        await asyncio.sleep(0.05)
+    return found
+
+
+def stack_processes(state: Path) -> dict[str, int]:
+    recorded = json.loads((state / "stack.json").read_text())["processes"]
+    return {each["name"]: each["pid"] for each in recorded}

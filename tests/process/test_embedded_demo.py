@@ -1,0 +1,76 @@
+"""`crawlctl demo`: a crawl from start to finish, and nothing of it left, whenever it is ended."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded import crawlctl, eventually, processes_of
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for process in processes_of(tmp_path / "crawl-demo"):
+        if process.pid != os.getpid():
+            process.kill()
+
+
+def leftovers(home: Path) -> list[str]:
+    return [" ".join(process.cmdline()) for process in processes_of(home / "crawl-demo")]
+
+
+async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
+    async with crawlctl(home, "demo", "--json") as command:
+        assert await command.end() == 0, command.output
+    told = json.loads(command.output)
+    assert (told["run"]["run"]["status"], told["items"]) == ("COMPLETED", 60)
+    assert [task["status"] for task in told["run"]["tasks"]] == ["SUCCEEDED"] * 4
+    kept = Path(told["results"])
+    assert sorted(path.name for path in kept.iterdir()) == sorted(
+        ["events.jsonl", "run.json", f"{told['run']['run']['run_uid']}.zip"]
+    )
+    assert {each["location"] for each in told["run"]["exports"]} <= {str(path) for path in kept.iterdir()}
+    assert leftovers(home) == []
+    assert list(home.glob("crawl-demo-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("Starting Temporal", signal.SIGINT),
+        ("They are up", signal.SIGTERM),
+        (r"task [123] .*RUNNING", signal.SIGINT),
+    ],
+)
+async def test_nothing_is_left_of_a_demo_that_is_interrupted(home: Path, moment: str, number: signal.Signals) -> None:
+    async with crawlctl(home, "demo") as command:
+        await command.wait_for(moment)
+        assert leftovers(home) != []
+        status = await command.end(number)
+    assert status == (130 if number is signal.SIGINT else 128 + number), command.output
+    assert "nothing of it is left" in command.output
+    assert leftovers(home) == []
+    assert list(home.glob("crawl-demo-*")) == []
+
+
+@pytest.mark.parametrize("pause", [0.05, 0.4, 0.9, 1.6])
+async def test_nothing_is_left_whatever_it_was_just_doing(home: Path, pause: float) -> None:
+    async with crawlctl(home, "demo") as command:
+        await asyncio.sleep(pause)  # any moment is as good as another: that is the point
+        assert await command.end(signal.SIGINT) != 0
+    assert leftovers(home) == []
+
+
+@pytest.mark.parametrize("moment", ["Starting Temporal", "task 0 .*PENDING"])
+async def test_nothing_is_left_of_a_demo_that_is_killed(home: Path, moment: str) -> None:
+    async with crawlctl(home, "demo") as command:
+        await command.wait_for(moment)
+        await command.end(signal.SIGKILL)
+        await eventually(lambda: not leftovers(home), 40)

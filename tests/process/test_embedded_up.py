@@ -1,0 +1,147 @@
+"""`crawlctl up`: it comes up, ends in order, and whatever is killed, the next one goes on."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.embedded import ask, crawlctl, eventually, processes_of, stack_processes, up
+
+pytestmark = pytest.mark.process
+PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "lifecycle", "reaper"}
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "state"
+    for process in processes_of(tmp_path):
+        if process.pid != os.getpid():
+            process.kill()
+
+
+async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
+    """One run: through Ctrl-C, a kill -9 of `up` alone, and a kill -9 of all of the service."""
+    async with up(state) as first:
+        assert set(stack_processes(state)) == PARTS
+        status, started = await ask(state, "run", "sleeper", "--arg", "seconds=25", "--detach")
+        assert status == 0, started
+        run = str(started["run_id"])
+        await eventually(lambda: _job(state))
+        job = _job(state)[0]
+
+        assert await first.end(signal.SIGINT) == 0
+    assert "1 jobs go on" in first.output
+    assert _service(state) == []
+    assert not (state / "stack.json").exists()
+    assert job.is_running()
+
+    async with up(state) as second:
+        second.process.kill()
+        await second.end()
+        await eventually(lambda: not _service(state))
+    assert job.is_running()
+
+    async with up(state) as third:
+        everything = [*stack_processes(state).values(), third.process.pid]
+        for pid in everything:
+            os.kill(pid, signal.SIGKILL)
+        await third.end()
+    assert job.is_running()
+
+    async with up(state) as last:
+        status, details = await ask(state, "show", run)
+        assert details["run"]["status"] in ("INITIALIZING", "PROCESSING", "COMPLETED")
+        async with crawlctl(state.parent, "watch", run, "--state", str(state)) as watching:
+            assert await watching.end() == 0, watching.output
+        status, details = await ask(state, "show", run)
+        assert [(task["status"], task["attempt"], task["exit_code"]) for task in details["tasks"]] == [
+            ("SUCCEEDED", 1, 0)
+        ]
+        assert await last.end(signal.SIGTERM) == 0
+    assert processes_of(state) == []
+
+
+async def test_a_part_that_dies_is_started_again_visibly(state: Path) -> None:
+    async with up(state) as command:
+        before = stack_processes(state)
+        os.kill(before["dispatcher"], signal.SIGKILL)
+        await command.wait_for("dispatcher ended with status -9")
+        await command.wait_for("dispatcher started again")
+        after = stack_processes(state)
+        assert after["dispatcher"] != before["dispatcher"]
+        assert {name: pid for name, pid in after.items() if name != "dispatcher"} == {
+            name: pid for name, pid in before.items() if name != "dispatcher"
+        }
+        status, checks = await ask(state, "doctor")
+        assert status == 0, checks
+        await _bad_input_leaves_no_run(state)
+        assert await command.end(signal.SIGHUP) == 0
+    assert processes_of(state) == []
+
+
+async def test_stop_jobs_takes_them_along_and_a_second_stack_is_refused(state: Path) -> None:
+    async with up(state, "--stop-jobs") as command:
+        async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports") as second:
+            assert await second.end() == 4
+        assert "runs on" in second.output
+        assert len(second.output.splitlines()) == 1
+
+        for crawler in ("sleeper", "stubborn"):
+            status, started = await ask(state, "run", crawler, "--arg", "seconds=600", "--detach")
+            assert status == 0, started
+        await eventually(lambda: len(_job(state)) == 2)
+        assert await command.end(signal.SIGINT) == 0
+    assert processes_of(state) == []
+
+
+@pytest.mark.parametrize("option", ["--temporal-port", "--ui-port", "--scheduler-port"])
+async def test_a_port_in_use_is_named_before_anything_starts(state: Path, option: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports", option, port) as command:
+            assert await command.end() == 4
+    assert len(command.output.splitlines()) == 1
+    assert port in command.output
+    assert option in command.output
+    assert not (state / "stack.json").exists()
+    assert not (state / "crawler.db").exists()
+
+
+@pytest.mark.parametrize("content", [None, "crawlers = 3", "[crawlers.x"])
+async def test_a_broken_catalogue_is_one_line(state: Path, content: str | None) -> None:
+    catalogue = state.parent / "catalogue.toml"
+    if content is not None:
+        catalogue.write_text(content)
+    words = ("up", "--state", str(state), "--free-ports", "--catalogue", str(catalogue))
+    async with crawlctl(state.parent, *words) as command:
+        assert await command.end() in (2, 4)
+    assert len(command.output.splitlines()) == 1
+    assert "catalogue.toml" in command.output
+    assert not (state / "crawler.db").exists()
+
+
+async def _bad_input_leaves_no_run(state: Path) -> None:
+    for words, named in ((["no such crawler"], "crawler: "), (["sleeper", "--tasks", "10001"], "tasks: ")):
+        status, said = await ask(state, "run", *words, "--detach")
+        assert (status, len(said.splitlines())) == (2, 1), said
+        assert named in said
+    assert await ask(state, "list") == (0, [])
+
+
+def _job(state: Path) -> list[psutil.Process]:
+    return [process for process in processes_of(state) if any("tiny_jobs.py" in word for word in process.cmdline()[:3])]
+
+
+def _service(state: Path) -> list[str]:
+    """What runs of the stack itself: its parts know the scheduler's token, jobs and their runners do not."""
+    return [
+        " ".join(process.cmdline())
+        for process in processes_of(state)
+        if "CRAWLER_SCHEDULER__TOKEN" in process.environ()
+    ]

@@ -1,0 +1,100 @@
+"""Do the example crawlers do what they are there to show?"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.process
+
+
+def start(script: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, str(EXAMPLES / script), *arguments],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def first_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    process = start("bookshop_site.py")
+    try:
+        yield first_line(process)
+    finally:
+        process.kill()
+        process.communicate(timeout=20)
+
+
+def crawl(folder: Path, site: str, task: int = 0, tasks: int = 1) -> "subprocess.Popen[str]":
+    return start(
+        "bookshop_spider.py",
+        CRAWL_TASK=str(task),
+        CRAWL_TASKS=str(tasks),
+        CRAWL_FILES=str(folder),
+        CRAWL_ARGUMENTS=json.dumps({"site": site}),
+    )
+
+
+def result(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    try:
+        told, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, told
+
+
+def test_four_tasks_together_collect_every_book_once(tmp_path: Path, site: str) -> None:
+    folder = tmp_path / "run 100% #1"
+    folder.mkdir()
+    crawls = [crawl(folder, site, task, 4) for task in range(4)]
+    results = [result(process) for process in crawls]
+    assert [code for code, _ in results] == [0] * 4, results
+    assert all("15 items collected" in told for _, told in results)
+    items = [json.loads(line) for file in folder.glob("items-*.jsonl") for line in file.read_text().splitlines()]
+    assert len(items) == 60
+    assert {item["url"] for item in items} == {f"{site}/book/{number}" for number in range(1, 61)}
+    assert all(item["title"] and item["price"] > 0 for item in items)
+
+
+def test_a_task_without_a_share_succeeds(tmp_path: Path, site: str) -> None:
+    code, told = result(crawl(tmp_path, site, task=12, tasks=13))
+    assert code == 0
+    assert "0 items collected" in told
+
+
+@pytest.mark.parametrize("site_or_not", ["http://127.0.0.1:9", "{site}/book/1", "{site}/nowhere"])
+def test_a_crawl_that_collects_nothing_fails(tmp_path: Path, site: str, site_or_not: str) -> None:
+    code, told = result(crawl(tmp_path, site_or_not.replace("{site}", site)))
+    assert code == 1
+    assert "0 items collected" in told
+
+
+def test_the_address_of_the_site_must_be_given() -> None:
+    code, told = result(start("bookshop_spider.py", CRAWL_ARGUMENTS="{}"))
+    assert code == 2
+    assert "`site`" in told
+
+
+def test_the_tiny_jobs_sleep_fail_and_resist() -> None:
+    assert result(start("tiny_jobs.py", "sleeper", CRAWL_ARGUMENTS='{"seconds": "1"}')) == (0, "slept 1 s\n")
+    assert result(start("tiny_jobs.py", "failing"))[0] == 3
+    stubborn = start("tiny_jobs.py", "stubborn", CRAWL_ARGUMENTS='{"seconds": "3"}')
+    first_line(stubborn)
+    stubborn.send_signal(signal.SIGTERM)
+    code, told = result(stubborn)
+    assert code == 0
+    assert "asked to end, going on" in told

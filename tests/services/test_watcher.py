@@ -1,0 +1,99 @@
+"""The watcher: whoever changed is nudged, once until that is acknowledged, and again if Temporal was away."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.contract.steps import CloseLook, RunPlan
+from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.services.watcher import Watcher
+from tests.house import House
+
+
+@dataclass
+class Workflows:
+    """What would be signalled."""
+
+    nudges: list[Nudge] = field(default_factory=list)
+    away: int = 0
+    closed: bool = False
+
+    async def send(self, nudge: Nudge) -> None:
+        if self.closed:
+            raise NotFound("no such workflow")
+        if self.away:
+            self.away -= 1
+            raise TemporaryError("Temporal does not answer")
+        self.nudges.append(nudge)
+
+    async def nudged(self, times: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.nudges) < times:
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def watched(house: House, workflows: Workflows) -> AsyncIterator[None]:
+    watching = asyncio.create_task(Watcher(SqlNudges(house.database), house.bench.cluster, workflows.send).run())
+    await asyncio.sleep(0.3)  # changes before it watches are none of its business
+    try:
+        yield
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+def deploy(house: House) -> RunPlan:
+    plan = house.started("sleepy", tasks=2)
+    house.deploy_children(plan)
+    return plan
+
+
+def acknowledge(house: House, plan: RunPlan, number: int) -> None:
+    house.do(house.reconciliation.count_alive_tasks, CloseLook(run=plan.run, nudge=number))
+
+
+async def in_thread(call: Callable[..., object], *arguments: object) -> object:
+    return await asyncio.to_thread(call, *arguments)
+
+
+async def test_a_change_is_nudged_once_until_it_is_acknowledged(house: House) -> None:
+    workflows = Workflows()
+    async with watched(house, workflows):
+        plan = await asyncio.to_thread(deploy, house)
+        await workflows.nudged(1)
+        assert (workflows.nudges[0].run_id, workflows.nudges[0].number) == (plan.run.run_id, 1)
+        assert workflows.nudges[0].workflow_id == house.details(plan).run.workflow_id
+        await in_thread(house.bench.cluster.kill, plan.run.run_uid, [(0, 1), (1, 1)])
+        await asyncio.sleep(1.5)
+        assert len(workflows.nudges) == 1
+        await in_thread(acknowledge, house, plan, 1)
+        await workflows.nudged(2)
+    assert [nudge.number for nudge in workflows.nudges] == [1, 2]
+
+
+async def test_a_nudge_that_could_not_be_sent_is_sent_later(house: House) -> None:
+    workflows = Workflows(away=2)
+    async with watched(house, workflows):
+        plan = await asyncio.to_thread(deploy, house)
+        await workflows.nudged(1)
+    assert workflows.nudges[0].run_id == plan.run.run_id
+    assert workflows.away == 0
+
+
+async def test_a_closed_workflow_does_not_end_the_watch(house: House) -> None:
+    workflows = Workflows(closed=True)
+    async with watched(house, workflows):
+        lost = await asyncio.to_thread(deploy, house)
+        async with asyncio.timeout(20):
+            while (await asyncio.to_thread(house.details, lost)).run.nudge_sent == 0:
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        workflows.closed = False
+        plan = await asyncio.to_thread(deploy, house)
+        await workflows.nudged(1)
+    assert plan.run.run_id in {nudge.run_id for nudge in workflows.nudges}

@@ -1,0 +1,70 @@
+"""What is typed wrong gets one clear line that names it, and status 2."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler_lifecycle.cli import main
+from crawler_lifecycle.cli.common import Duration, KeyValue
+from crawler_lifecycle.cli.running import make_request
+from crawler_lifecycle.contract.states import Trigger
+
+Crawlctl = Callable[..., Result]
+
+
+@pytest.fixture
+def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
+    """Runs a command on an installation that has nothing."""
+    for name in ("CRAWLER_STATE", "CRAWLER_DATABASE__URL", "TEMPORAL_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *words: CliRunner().invoke(main, [*words, "--state", str(tmp_path / "state")])
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["run", "bookshop", "--arg", "site"], "name=value"),
+        (["run", "bookshop", "--max-duration", "soon"], "duration"),
+        (["run", "bookshop", "--tasks", "0"], "tasks: "),
+        (["run", "bookshop", "--tasks", "-4"], "tasks: "),
+        (["run", "bookshop", "--tasks", "four"], "--tasks"),
+        (["run", "bookshop", "--max-parallel", "0"], "max_parallel: "),
+        (["run", "bookshop", "--max-duration", "99999d"], "max_duration_seconds: "),
+        (["run", "bookshop", "--allowed-failures", "2"], "allowed_failures: "),
+        (["run", ""], "crawler: "),
+        (["run", "x" * 200], "crawler: "),
+        (["run", "book\x07shop"], "crawler: "),
+        (["list", "--status", "NEARLY"], "--status"),
+        (["list", "--limit", "0"], "--limit"),
+        (["logs", "1", "--task", "-1"], "--task"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_made(
+    crawlctl: Crawlctl, tmp_path: Path, words: list[str], named: str
+) -> None:
+    result = crawlctl(*words)
+    assert result.exit_code == 2, result.output
+    assert named in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_request_keeps_what_was_typed() -> None:
+    request = make_request("shop", (("a", "b=c"), ("q", "")), {"start_limit": 30, "max_duration": None, "tasks": 3})
+    assert request.arguments == {"a": "b=c", "q": ""}
+    assert (request.tasks, request.start_limit_seconds, request.max_duration_seconds) == (3, 30, None)
+    assert request.trigger is Trigger.MANUAL
+
+
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
+def test_durations_add_up(hours: int, minutes: int, seconds: int) -> None:
+    assert Duration().convert(f"{hours}h{minutes}m{seconds}s", None, None) == hours * 3600 + minutes * 60 + seconds
+
+
+@given(st.text(min_size=1).filter(lambda key: "=" not in key), st.text())
+def test_arguments_are_split_at_the_first_equals_sign_only(key: str, value: str) -> None:
+    assert KeyValue().convert(f"{key}={value}", None, None) == (key, value)

@@ -1,0 +1,112 @@
+"""What `list`, `show` and `db upgrade` say of a database, and how they fail."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.cli import main
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.ports import NewRun
+
+Crawlctl = Callable[..., Result]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("CRAWLER_STATE", "CRAWLER_DATABASE__URL", "TEMPORAL_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def crawlctl(state: Path) -> Crawlctl:
+    return lambda *words: CliRunner().invoke(main, [*words, "--state", str(state)])
+
+
+@pytest.fixture
+def run(state: Path, crawlctl: Crawlctl) -> RunRecord:
+    """A run of three tasks in a new database."""
+    assert crawlctl("db", "upgrade").exit_code == 0
+    request = RunRequest(crawler="bookshop", tasks=3, arguments={"site": "here"}, requested_by="Ada")
+    new = NewRun(request, Crawler(name="bookshop", command=["true"]), 3, "crawl-bookshop-1", str(uuid.uuid4()))
+    return SqlHistories(Database(f"sqlite:///{state / 'crawler.db'}")).create(new)
+
+
+def test_list_shows_a_run_on_a_line(crawlctl: Crawlctl, run: RunRecord) -> None:
+    header, line = crawlctl("list").output.splitlines()
+    assert header.split()[:3] == ["RUN", "CRAWLER", "STATUS"]
+    assert line.split()[:3] == [str(run.run_id), "bookshop", "INITIALIZING"]
+    assert "3 QUEUED" in line
+    assert "\x1b" not in line
+
+
+def test_list_filters_and_pages(crawlctl: Crawlctl, run: RunRecord) -> None:
+    listed = [json.loads(crawlctl("list", "--json", *options).output) for options in ([], ["--status", "failed"])]
+    assert [[each["run_id"] for each in page] for page in listed] == [[run.run_id], []]
+    assert json.loads(crawlctl("list", "--json", "--before", str(run.run_id)).output) == []
+
+
+@pytest.mark.parametrize("name", ["run_id", "run_uid"])
+def test_show_takes_either_name_of_a_run(crawlctl: Crawlctl, run: RunRecord, name: str) -> None:
+    shown = json.loads(crawlctl("show", str(getattr(run, name)), "--json").output)
+    assert shown["run"]["run_uid"] == run.run_uid
+    assert [task["task"] for task in shown["tasks"]] == [0, 1, 2]
+
+
+def test_show_tells_everything_that_people_need(crawlctl: Crawlctl, run: RunRecord) -> None:
+    text = crawlctl("show", str(run.run_id)).output
+    for word in (run.run_uid, "crawl-bookshop-1", "site=here", "Ada", "task 0 (main)", "Exports", "Log"):
+        assert word in text
+
+
+@pytest.mark.parametrize("name", ["999", str(uuid.uuid4()), "not-a-run", "-1", "١"])
+def test_a_run_that_is_not_there_is_status_3(crawlctl: Crawlctl, run: RunRecord, name: str) -> None:
+    result = crawlctl("show", "--", name) if name.startswith("-") else crawlctl("show", name)
+    assert result.exit_code in (2, 3) if name.startswith("-") else result.exit_code == 3
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "1"], ["watch", "1"], ["logs", "1"], ["export", "1"]])
+def test_without_a_database_every_reader_says_what_to_do(crawlctl: Crawlctl, state: Path, words: list[str]) -> None:
+    result = crawlctl(*words)
+    assert result.exit_code == 4
+    assert len(result.stderr.splitlines()) == 1
+    assert "crawlctl db upgrade" in result.stderr
+    assert not state.exists()
+
+
+def test_a_run_that_goes_on_is_not_exported(crawlctl: Crawlctl, run: RunRecord) -> None:
+    result = crawlctl("export", str(run.run_id))
+    assert result.exit_code == 1
+    assert "INITIALIZING" in result.stderr
+
+
+def test_list_imports_nothing_heavy(run: RunRecord, state: Path) -> None:
+    code = (
+        "import sys\n"
+        "from crawler_lifecycle.cli import main\n"
+        f"main(['list', '--json', '--state', {str(state)!r}], standalone_mode=False)\n"
+        "heavy = {'temporalio', 'fastapi', 'httpx', 'uvicorn', 'alembic', 'psutil'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)[0]["run_id"] == run.run_id
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in main.commands), ["db", "upgrade"]])
+def test_every_command_explains_itself(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"])
+    assert result.exit_code == 0
+    if command and command != ["db"]:
+        assert "--json" in result.output

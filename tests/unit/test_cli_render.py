@@ -1,0 +1,127 @@
+"""How a run looks as text."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crawler_lifecycle.cli import screen
+from crawler_lifecycle.cli.render import (
+    change_lines,
+    details_lines,
+    duration,
+    list_lines,
+    progress_lines,
+    stage,
+    waiting,
+)
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def a_task(number: int, status: TaskStatus, **more: Any) -> TaskRecord:
+    nothing = dict.fromkeys(TaskRecord.model_fields)
+    known = {"task": number, "attempt": 1, "status": status, "queued_at": NOW, "restarts": 0, "events": []}
+    return TaskRecord(**nothing | known | more)
+
+
+def a_run(status: RunStatus, *tasks: TaskStatus, exports: list[ExportRecord] | None = None, **more: Any) -> RunDetails:
+    nothing = dict.fromkeys(RunRecord.model_fields)
+    known = {
+        "run_id": 7, "run_uid": "u", "crawler": "shop", "trigger": Trigger.API, "cluster": "default", "status": status,
+        "intent": Intent.RUN, "tasks": {each: tasks.count(each) for each in tasks}, "created_at": NOW,
+        "installation": "i", "epoch": 1, "workflow_id": "w", "first_execution_run_id": "f", "nudge_sent": 0,
+        "nudge_acknowledged": 0, "request": RunRequest(crawler="shop"), "entry": Crawler(name="shop"),
+    }  # fmt: skip
+    rows = [a_task(number, each) for number, each in enumerate(tasks)]
+    return RunDetails(run=RunRecord(**nothing | known | more), tasks=rows, log=[], exports=exports or [])
+
+
+def an_export(state: ExportState) -> ExportRecord:
+    return ExportRecord(
+        event_id="e", kind="files_ready", state=state, location=None, problem=None, created_at=NOW, finished_at=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (a_run(RunStatus.INITIALIZING, TaskStatus.QUEUED), "1/4 initiation"),
+        (a_run(RunStatus.INITIALIZING, TaskStatus.PENDING), "2/4 deployment"),
+        (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING), "3/4 reconciliation"),
+        (a_run(RunStatus.STOPPING, TaskStatus.STOPPING), "3/4 reconciliation"),
+        (a_run(RunStatus.FAILED, TaskStatus.FAILED), "4/4 completion"),
+    ],
+)
+def test_the_stage_follows_from_the_record(details: RunDetails, expected: str) -> None:
+    assert stage(details) == expected
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (a_run(RunStatus.INITIALIZING, TaskStatus.PENDING), "the main job"),
+        (
+            a_run(RunStatus.INITIALIZING, TaskStatus.PENDING, waiting_cause="capacity", waiting_since=NOW),
+            "capacity (since 2026-03-01T12:00:00Z)",
+        ),
+        (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.SUCCEEDED), "1 of 2 tasks"),
+        (a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED), "nothing"),
+        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.PENDING)]), "export (files_ready)"),
+        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.FAILED)]), "nothing"),
+    ],
+)
+def test_what_is_waited_for(details: RunDetails, expected: str) -> None:
+    assert waiting(details) == expected
+
+
+def test_progress_is_of_bounded_height_and_tells_the_next_look() -> None:
+    details = a_run(RunStatus.PROCESSING, *[TaskStatus.RUNNING] * 500, started_at=NOW)
+    lines = list(progress_lines(details, NOW, most_tasks=10))
+    assert len(lines) < 20
+    assert any("next look in 1m00s (2026-03-01T12:01:00Z)" in line for line in lines)
+    assert "500 RUNNING" in lines[-1]
+
+
+def test_only_what_changed_is_printed_again() -> None:
+    before = a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.RUNNING, started_at=NOW)
+    after = before.model_copy(update={"tasks": [before.tasks[0], a_task(1, TaskStatus.SUCCEEDED)]})
+    assert list(change_lines(before, before)) == []
+    (line,) = change_lines(before, after)
+    assert "task 1" in click.unstyle(line)
+    assert "SUCCEEDED" in line
+
+
+def test_a_list_lines_up_whatever_the_colours() -> None:
+    runs = [a_run(status, TaskStatus.FAILED).run for status in (RunStatus.FAILED, RunStatus.INITIALIZING)]
+    header, *rows = [click.unstyle(line) for line in list_lines(runs, NOW)]
+    assert {row.index("1 FAILED") for row in rows} == {header.index("TASKS")}
+
+
+@given(st.sampled_from(RunStatus), st.lists(st.sampled_from(TaskStatus), max_size=5), st.booleans())
+def test_every_run_can_be_shown(status: RunStatus, tasks: list[TaskStatus], started: bool) -> None:
+    details = a_run(status, *tasks, started_at=NOW if started else None)
+    for lines in (details_lines(details, NOW), progress_lines(details, NOW, 3), change_lines(None, details)):
+        assert all("\n" not in line and "None" not in line for line in lines)
+
+
+@given(st.integers(0, 10**7))
+def test_a_duration_is_short(seconds: int) -> None:
+    assert len(duration(timedelta(seconds=seconds))) <= 8
+
+
+def test_the_screen_draws_over_what_it_drew(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    shown = screen.Screen()
+    shown.show(["a", "b"])
+    shown.show(["x" * 50])
+    assert capsys.readouterr().out == "\x1b[Ja\nb\n" + "\x1b[2F\x1b[J" + "x" * 19 + "…\n"
