@@ -13,6 +13,7 @@ from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.notices import FilePusher
@@ -24,8 +25,11 @@ from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.nudges import SqlNudges
 from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.domain.plan import RunLimits
+from crawler_lifecycle.ports import Supervisors
 from crawler_lifecycle.settings import Settings
 
 
@@ -89,12 +93,20 @@ class Parts:
     def claim_for(self) -> timedelta:
         return timedelta(seconds=self.settings.dispatcher.claim_seconds)
 
-    def activities(self, *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
+    def activities(self, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
         return steps_of(
             HistoryActivities(self.histories, self.tasks, self.deployer, self.limits, search_attributes),
             DeploymentActivities(self.histories, self.tasks, self.claims, self.cluster, self.deployer, self.claim_for),
             ReconciliationActivities(self.histories, self.tasks, self.cluster),
-            StoppingActivities(self.histories, self.tasks, self.cluster),
+            SupervisionActivities(
+                self.histories,
+                SqlSupervision(self.database),
+                self.cluster,
+                supervisors,
+                self.limits,
+                search_attributes,
+            ),
+            StoppingActivities(SqlStops(self.database), self.tasks, self.cluster),
             NoticeActivities(self.histories, self.pusher),
             ExportActivities(self.histories, SqlExports(self.database), self.exporter),
         )

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.looks import Look, TaskRow
 
@@ -55,13 +55,35 @@ class Histories(Protocol):
     ) -> None:
         """A look is over: acknowledge its nudge and, if the cluster was known, note the time."""
 
-    def stop(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
-        """In one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when, why, how.
-
-        The same stop (same `asked_at` and actor) is logged once. A run that is over stays as it is."""
-
     def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
         """The end. A run that is over keeps its first end. Refused while a task is alive."""
+
+
+class Stops(Protocol):
+    """What people want of a run that is under way, and how far that has come."""
+
+    def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
+        """From a door, in one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when,
+        why, by which door. The same stop (same `asked_at` and actor) is logged once. Conflict if the run is over."""
+
+    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
+        """The same from the supervisor. A run that is over stays as it is."""
+
+    def note(self, run: RunRef, phase: StopPhase, message: str) -> None:
+        """A phase of the stop is reached; noted once."""
+
+
+class Supervision(Protocol):
+    """Which workflow supervises a run."""
+
+    def take_over(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+        """The epoch goes up by one: what an earlier supervisor still writes is refused. Conflict if the run belongs to
+        another workflow id. A run that is over is left as it is."""
+
+    def reopen(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+        """A FAILED run goes on: intent RUN, PROCESSING if its main job succeeded and else INITIALIZING, and every task
+        that did not succeed is QUEUED with its next attempt. Twice by one execution is once. Conflict if the run is
+        not FAILED, or not that workflow's."""
 
 
 class Tasks(Protocol):
@@ -233,6 +255,13 @@ class Deployer(Protocol):
 # The outside
 
 
+class Supervisors(Protocol):
+    """The workflows of runs, as the engine has them."""
+
+    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
+        """Have this workflow run with this request; if it is open already, leave it to it."""
+
+
 class Pusher(Protocol):
     def send(self, notice: Notice) -> None: ...
 
@@ -247,10 +276,10 @@ class Archive:
 class Exporter(Protocol):
     def announce(self, event: ExportEvent) -> None: ...
 
-    def destination(self, run_uid: str) -> str:
-        """Where the archive of the run will be, before it is there."""
+    def destination(self, run_uid: str, end: int) -> str:
+        """Where the archive of the run's end of this number (from 1) will be, before it is there."""
 
-    def archive(self, run_uid: str, progress: "Progress") -> Archive | None:
+    def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
         """Stream what the run left behind to its destination; None if it left nothing."""
 
 

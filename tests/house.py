@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
@@ -87,7 +88,7 @@ class House:
         self.histories = HistoryActivities(store, tasks, self.deployer, RunLimits(most_tasks=50))
         self.deployment = DeploymentActivities(store, tasks, self.claims, cluster, self.deployer, timedelta(seconds=60))
         self.reconciliation = ReconciliationActivities(store, tasks, cluster)
-        self.stopping = StoppingActivities(store, tasks, cluster)
+        self.stopping = StoppingActivities(SqlStops(self.database), tasks, cluster)
         self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(store, SqlExports(self.database), exporter)
 

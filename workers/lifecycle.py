@@ -24,7 +24,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     settings = parts.settings.worker
     installation = parts.records.installation()  # refuses a database it does not know before taking any work
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
-    activities = parts.activities(search_attributes=await _knows_search_attributes(engine))
+    activities = parts.activities(engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(activities), settings, threads)
         async with worker:

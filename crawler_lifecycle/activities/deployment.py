@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunRef, ToRun
 from crawler_lifecycle.domain.looks import JobPhase, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -42,7 +43,8 @@ class DeploymentActivities:
         if not status.known:
             return status
         since = self.histories.mark_waiting(step.run, status.cause, status.message)
-        return status.model_copy(update={"since": since})
+        intent = self.histories.get(step.run.run_id).intent
+        return status.model_copy(update={"since": since, "intent": intent})
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
         claim = self.claims.claim_main(run, f"supervisor:{run.epoch}", self.claim_for)
@@ -54,17 +56,20 @@ class DeploymentActivities:
             return self._not_deployed(run, claim, SCHEDULER_UNAVAILABLE, error.message, refused=False)
         except (Refused, BadInput, Conflict) as error:
             return self._not_deployed(run, claim, DEPLOYMENT_REFUSED, error.message, refused=True)
-        self.claims.deployed(claim, deployment)
+        intent = self.claims.deployed(claim, deployment)
+        if intent is not Intent.RUN:  # the stop may have listed the jobs before this one was there
+            self.cluster.stop(run.run_uid, [(claim.task, claim.request.attempt)])
         self.histories.mark_waiting(run, None, None)
-        return DeploymentOutcome(job_id=deployment.job_uid)
+        return DeploymentOutcome(job_id=deployment.job_uid, intent=intent)
 
     def _as_it_stands(self, run: RunRef) -> DeploymentOutcome:
-        row = self._main_row(run)
+        row, intent = self._main_row(run), self.histories.get(run.run_id).intent
         if row.job_uid:
-            return DeploymentOutcome(job_id=row.job_uid)
+            return DeploymentOutcome(job_id=row.job_uid, intent=intent)
         if row.status.is_over:
-            return DeploymentOutcome(cause=row.reason, refused=True)
-        return DeploymentOutcome(cause="claimed_elsewhere", message="another deployment of this job is under way")
+            return DeploymentOutcome(cause=row.reason, refused=True, intent=intent)
+        message = "another deployment of this job is under way"
+        return DeploymentOutcome(cause="claimed_elsewhere", message=message, intent=intent)
 
     def _not_deployed(self, run: RunRef, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:
         self.claims.failed(claim, cause, message, refused=refused)

@@ -38,7 +38,7 @@ class ExportActivities:
         """Archives what the run left behind, and announces that it is there."""
         planned = self._event(step.run, ExportKind.FILES_READY, None)
         with self._on_record(step.run, planned):
-            archive = self.exporter.archive(step.run.run_uid, _heartbeat) or NOTHING
+            archive = self.exporter.archive(step.run.run_uid, planned.end, _heartbeat) or NOTHING
             self.exporter.announce(self._event(step.run, ExportKind.FILES_READY, archive))
         self.exports.settle(step.run, planned.event_id, ExportState.DONE, archive.location, None)
         return ExportedFiles(
@@ -58,7 +58,8 @@ class ExportActivities:
     def _event(self, ref: RunRef, kind: ExportKind, archive: Archive | None) -> ExportEvent:
         run: RunRecord = self.histories.get(ref.run_id)
         return ExportEvent(
-            event_id=event_id(run.run_uid, kind),
+            event_id=event_id(run.run_uid, kind, run.end_number),
+            end=run.end_number,
             kind=kind,
             run_id=run.run_id,
             run_uid=run.run_uid,
@@ -66,7 +67,7 @@ class ExportActivities:
             status=run.status,
             reason=run.reason,
             tasks=run.tasks,
-            supporting_files=self.exporter.destination(run.run_uid),
+            supporting_files=self.exporter.destination(run.run_uid, run.end_number),
             files=archive.files if archive else None,
             bytes=archive.bytes if archive else None,
             at=run.finished_at or datetime.now(UTC),

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import (
     Counted,
     CreateHistory,
@@ -16,12 +14,11 @@ from crawler_lifecycle.contract.steps import (
     RunMoment,
     RunOutcome,
     RunPlan,
-    RunRef,
     ToRun,
 )
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
-from crawler_lifecycle.domain.plan import RunLimits, planned
+from crawler_lifecycle.domain.plan import RunLimits, plan_of, planned
 from crawler_lifecycle.ports import Deployer, Histories, NewRun, Tasks
 
 WORKFLOW_PROPERTY = "workflow_id"
@@ -41,7 +38,7 @@ class HistoryActivities:
         entry = self.deployer.crawler(step.request.crawler)
         request = planned(step.request, entry, self.limits)
         run = self.histories.create(_new_run(request, entry, step))
-        return self._plan(run)
+        return plan_of(run, self.limits, search_attributes=self.search_attributes)
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
@@ -53,7 +50,7 @@ class HistoryActivities:
     def update_run_started(self, step: ToRun) -> RunMoment:
         """INITIALIZING to PROCESSING, never backwards."""
         run = self.histories.mark_started(step.run)
-        return RunMoment(status=run.status, at=run.started_at or run.created_at)
+        return RunMoment(status=run.status, at=run.started_at or run.begun_at)
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_status(self, step: EndRun) -> RunOutcome:
@@ -68,20 +65,6 @@ class HistoryActivities:
             status=closed.status,
             reason=closed.reason or reason,
             tasks=closed.tasks,
-        )
-
-    def _plan(self, run: RunRecord) -> RunPlan:
-        request = run.request
-        return RunPlan(
-            run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),
-            crawler=run.crawler,
-            trigger=run.trigger,
-            tasks=sum(run.tasks.get(status, 0) for status in TaskStatus),
-            created_at=run.created_at,
-            start_limit_seconds=request.start_limit_seconds,
-            max_duration_seconds=request.max_duration_seconds,
-            grace_seconds=request.grace_seconds or self.limits.grace_seconds,
-            search_attributes=self.search_attributes,
         )
 
 

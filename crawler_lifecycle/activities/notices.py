@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import Histories, Pusher
@@ -40,7 +41,7 @@ class NoticeActivities:
         run = self.histories.get(step.run.run_id)
         self.pusher.send(
             Notice(
-                notice_id=event_id(run.run_uid, kind, step.number),
+                notice_id=event_id(run.run_uid, kind, _number(kind, step, run)),
                 kind=kind,
                 run_id=run.run_id,
                 run_uid=run.run_uid,
@@ -52,3 +53,14 @@ class NoticeActivities:
             )
         )
         return Counted(count=1)
+
+
+def _number(kind: NoticeKind, step: Notify, run: RunRecord) -> str:
+    """A run that was reopened starts and ends more than once; every supervisor counts its own looks."""
+    match kind:
+        case NoticeKind.PROGRESS:
+            return f"{step.run.epoch}.{step.number}"
+        case NoticeKind.STARTED | NoticeKind.STOPPED:  # sent before the run is closed
+            return str(run.end_number + 1)
+        case NoticeKind.FINISHED:
+            return str(run.end_number)

@@ -1,6 +1,6 @@
 """A look: what the database believes, what the cluster shows, and making them agree."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,6 +22,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
+from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Histories, Tasks
@@ -45,7 +46,7 @@ class ReconciliationActivities:
         watched = {
             status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)
         }
-        return ActiveTasks(by_status=watched, nudge=run.nudge_sent)
+        return ActiveTasks(by_status=watched, nudge=run.nudge_sent, intent=run.intent)
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
@@ -61,6 +62,7 @@ class ReconciliationActivities:
             changes=page,
             evidence=to_ranges(change.task for change in page if _has_evidence(change)),
             more=len(changes) > len(page),
+            lingering=to_ranges(_lingering(look, rows, changes)),
             problem=look.problem or doubt,
         )
 
@@ -92,7 +94,15 @@ class ReconciliationActivities:
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
+            succeeded=counts.get(TaskStatus.SUCCEEDED, 0),
         )
+
+
+def _lingering(look: Look, rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterator[int]:
+    """Over is one thing, gone another: jobs that live although their task is over, or will be."""
+    alive = {row.task for row in rows if not row.status.is_over}
+    alive -= {change.task for change in changes if change.status.is_over}
+    return (task for (task, _), job in look.jobs.items() if not job.gone and task not in alive)
 
 
 def _has_evidence(change: TaskChange) -> bool:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, StopReport, StopTasks
+from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
-from crawler_lifecycle.ports import Cluster, Histories, Tasks
+from crawler_lifecycle.ports import Cluster, Stops, Tasks
 
 JOBS_IN_A_PAGE = 500
 TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
@@ -15,14 +15,20 @@ TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskSta
 
 @dataclass(frozen=True)
 class StoppingActivities:
-    histories: Histories
+    stops: Stops
     tasks: Tasks
     cluster: Cluster
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_cancellation_log_to_db(self, step: LogCancellation) -> Counted:
         """In one transaction: the intent, the status STOPPING, and who stopped it, when, why, by which door."""
-        self.histories.stop(step.run, step.stop, step.asked_at)
+        self.stops.log(step.run, step.stop, step.asked_at)
+        return Counted(count=1)
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def note_stop_phase(self, step: NotePhase) -> Counted:
+        """How far the stop has come, for the run's timeline."""
+        self.stops.note(step.run, step.phase, step.message)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)

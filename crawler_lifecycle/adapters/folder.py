@@ -26,12 +26,12 @@ class FolderExporter:
     def announce(self, event: ExportEvent) -> None:
         append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
 
-    def destination(self, run_uid: str) -> str:
-        return str(self._exports / archive_name(_checked(run_uid)))
+    def destination(self, run_uid: str, end: int) -> str:
+        return str(self._exports / archive_name(_checked(run_uid), end))
 
-    def archive(self, run_uid: str, progress: Progress) -> Archive | None:
+    def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
         """`bytes` are those of the files, before they are compressed."""
-        destination = Path(self.destination(run_uid))
+        destination = Path(self.destination(run_uid, end))
         folder = self._files / run_uid
         if folder.is_symlink():
             raise Refused(f"{folder} is a link: only a real folder is exported")

@@ -1,5 +1,6 @@
 """What do we ask of a scheduler service? (The same words in HTTP, in the run's record and in the cluster.)"""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -56,6 +57,9 @@ class DeploymentRequest(Message):
     crawler: Crawler
     arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
     deadline_seconds: Seconds | None = None
+    not_after: datetime | None = Field(
+        default=None, description="when the asker's claim runs out: from then on the job must not be made any more"
+    )
 
     @property
     def key(self) -> str:

@@ -6,7 +6,8 @@ from enum import StrEnum
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import RunPlan
 
 
@@ -14,7 +15,15 @@ class Stage(StrEnum):
     INITIATION = "initiation"
     DEPLOYMENT = "deployment"
     RECONCILIATION = "reconciliation"
+    STOPPING = "stopping"
     COMPLETION = "completion"
+
+
+class Asked(Message):
+    """A stop, and when it was asked for."""
+
+    stop: StopRequest
+    at: datetime
 
 
 class Carried(Message):
@@ -25,6 +34,11 @@ class Carried(Message):
     look_number: int = 1
     looks: int = 0
     nudged: bool = False
+    resumed: bool = Field(default=False, description="another supervisor was here before")
+    stopping: Asked | None = Field(default=None, description="the stop that is under way")
+    forced: bool = False
+    asked: list[Asked] = Field(default=[], description="stops that are not on record yet")
+    gave_up: str | None = Field(default=None, description="why the run itself ends, where nobody asked for it")
 
 
 class LifecycleInput(RunRequest):
@@ -40,6 +54,7 @@ class LifecycleState(Message):
     run_id: int | None = None
     run_uid: str | None = None
     waiting_for: str
+    intent: Intent = Intent.RUN
     next_look_at: datetime | None = None
     looks: int = 0
     alive: int | None = None

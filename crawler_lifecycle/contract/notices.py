@@ -6,6 +6,8 @@ Every notice and event has an id that is the same on every try, so that a receiv
 from datetime import datetime
 from enum import StrEnum
 
+from pydantic import Field
+
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 
@@ -41,6 +43,7 @@ class ExportEvent(Message):
 
     event_id: str
     kind: ExportKind
+    end: int = Field(default=1, description="counts the ends of a run that was reopened")
     run_id: int
     run_uid: str
     crawler: str

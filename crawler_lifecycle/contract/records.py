@@ -32,6 +32,9 @@ class RunRecord(RunSummary):
     epoch: int
     workflow_id: str
     first_execution_run_id: str
+    begun_at: datetime
+    end_number: int
+    export_state: ExportState | None
     request: RunRequest
     entry: Crawler
     waiting_cause: str | None

@@ -1,8 +1,12 @@
 """What may be asked of us: to start a run, to go on with one, to stop one."""
 
-from typing import Annotated, TypeVar
+import json
+from datetime import datetime
+from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from annotated_types import MaxLen
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.states import Trigger
@@ -51,15 +55,59 @@ class RunRequest(Request):
     cluster: ClusterName = Field(default="default", description="which of the installation's clusters")
     requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="who asked")
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to go on with")
+    reopen: bool = Field(default=False, description="with a run_id: give the tasks of a FAILED run another attempt")
+
+    @model_validator(mode="after")
+    def _goes_on_as_it_was_begun(self) -> Self:
+        if self.run_id is None and self.reopen:
+            raise PydanticCustomError("reopen", "only together with the run_id of a run that failed")
+        given = [
+            name
+            for name in OF_A_NEW_RUN
+            if getattr(self, name) != RunRequest.model_fields[name].get_default(call_default_factory=True)
+        ]
+        if self.run_id is not None and given:
+            raise PydanticCustomError(min(given), "not together with run_id: a run goes on as it was begun")
+        return self
+
+
+OF_A_NEW_RUN = RunRequest.model_fields.keys() - {"crawler", "trigger", "requested_by", "run_id", "reopen"}
 
 
 class StopRequest(Message):
-    """End a run. Every field is optional and unknown ones are ignored: a stop is a stop."""
+    """End a run. Every field is optional and unknown ones are ignored."""
 
-    force: bool = False
-    actor: str | None = None
-    reason: str | None = None
-    door: str = "temporal"
+    force: bool = Field(default=False, description="do not wait for the grace period")
+    actor: str | None = Field(default=None, max_length=256, description="who asks")
+    reason: str | None = Field(default=None, max_length=1024, description="why")
+    door: str = Field(default="temporal", max_length=64, description="by which way the stop came")
+    asked_at: datetime | None = Field(default=None, description="with the actor it tells one stop from another")
+
+
+def any_stop(payload: bytes) -> StopRequest:
+    """A stop that does not decode is still a stop: what can be understood of it is kept, the rest dropped."""
+    try:
+        given = json.loads(payload)
+    except ValueError:
+        given = None
+    kept: dict[str, object] = {}
+    for name, value in given.items() if isinstance(given, dict) else ():
+        field = StopRequest.model_fields.get(name)
+        longest = (
+            next((limit.max_length for limit in field.metadata if isinstance(limit, MaxLen)), None) if field else None
+        )
+        candidate = {name: value[:longest] if isinstance(value, str) else value}
+        if field and _is_valid(candidate):
+            kept |= candidate
+    return StopRequest.model_validate(kept)
+
+
+def _is_valid(stop: dict[str, object]) -> bool:
+    try:
+        StopRequest.model_validate(stop)
+    except ValidationError:
+        return False
+    return True
 
 
 def parse_request(payload: bytes | str) -> RunRequest:
@@ -76,6 +124,8 @@ def parse(model: type[M], payload: bytes | str) -> M:
 
 def as_bad_input(error: ValidationError) -> BadInput:
     first, *others = error.errors(include_url=False, include_context=False)
-    field = ".".join(str(part) for part in first["loc"] if part != "[key]") or "request"
+    field = ".".join(str(part) for part in first["loc"] if part != "[key]")
+    if not field:  # about the whole; rules of ours carry the field's name as their type
+        field = first["type"] if first["type"] in RunRequest.model_fields else "request"
     more = f" (and {len(others)} more)" if others else ""
     return BadInput(field[:200], first["msg"].removeprefix("Value error, ")[:300] + more)

@@ -54,6 +54,15 @@ class Intent(StrEnum):
     FORCE = "FORCE"
 
 
+class StopPhase(StrEnum):
+    """How far a stop has come; each is a line in the run's timeline."""
+
+    QUEUED_CANCELLED = "queued_cancelled"
+    JOBS_ASKED = "jobs_asked"
+    FORCED = "forced"
+    PROVED = "proved"
+
+
 class ExportState(StrEnum):
     PENDING = "pending"
     DONE = "done"

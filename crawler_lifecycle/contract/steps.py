@@ -6,7 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 
 
 class RunRef(Message):
@@ -32,6 +32,16 @@ class CreateHistory(Message):
     first_execution_run_id: str = Field(description="the same for every execution of one request")
 
 
+class TakeOver(Message):
+    """Go on with a run that exists."""
+
+    run_id: int
+    crawler: str
+    reopen: bool = False
+    workflow_id: str
+    temporal_run_id: str
+
+
 class RunPlan(Message):
     """The run as it was written down: its request with the crawler's defaults filled in."""
 
@@ -39,11 +49,22 @@ class RunPlan(Message):
     crawler: str
     trigger: Trigger
     tasks: int
-    created_at: datetime
+    begun_at: datetime
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
     search_attributes: bool = Field(default=False, description="whether the server knows ours; unknown ones are fatal")
+
+
+class TakenOver(Message):
+    """`plan` if this workflow supervises the run from now on; else why it does not."""
+
+    plan: RunPlan | None = None
+    status: RunStatus
+    intent: Intent = Intent.RUN
+    started_at: datetime | None = None
+    exported: bool = False
+    supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 
 class RegisterWorkflow(Message):
@@ -61,6 +82,7 @@ class DeploymentOutcome(Message):
     cause: str | None = None
     message: str | None = None
     refused: bool = False
+    intent: Intent = Intent.RUN
 
 
 class MainJobStatus(Message):
@@ -69,6 +91,7 @@ class MainJobStatus(Message):
     known: bool = True
     started: bool = False
     vanished: bool = False
+    intent: Intent = Intent.RUN
     cause: str | None = None
     since: datetime | None = None
     message: str | None = None
@@ -87,6 +110,7 @@ class ActiveTasks(Message):
 
     by_status: dict[TaskStatus, str]
     nudge: int = 0
+    intent: Intent = Intent.RUN
 
 
 class LookAt(Message):
@@ -118,6 +142,7 @@ class Differences(Message):
     changes: list[TaskChange] = []
     evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
     more: bool = Field(default=False, description="there are further differences for another look")
+    lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
     problem: str | None = None
 
 
@@ -174,6 +199,7 @@ class AliveTasks(Message):
     queued: int
     pending: int
     active: int
+    succeeded: int = 0
 
     @property
     def total(self) -> int:
@@ -217,7 +243,22 @@ class LogCancellation(Message):
     run: RunRef
     stop: StopRequest
     asked_at: datetime
-    intent_changes: bool = True
+
+
+class NotePhase(Message):
+    """A phase of a stop, for the run's timeline; the same phase is noted once."""
+
+    run: RunRef
+    phase: StopPhase
+    message: str
+
+
+class StopAnswer(Message):
+    """What a stop that waits for an answer is told: it is accepted, not yet proved."""
+
+    run_id: int | None = Field(default=None, description="none: the run has no history yet, and never gets a job")
+    forced: bool
+    again: bool = Field(description="the run was being stopped already")
 
 
 class StopTasks(Message):

@@ -7,17 +7,18 @@ import asyncio
 import re
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.records import RunDetails, RunSummary
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
+from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records, Stops
 
 if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.database import Database
@@ -39,6 +40,15 @@ class Started(Message):
     first_execution_run_id: str
     run_id: int
     run_uid: str
+
+
+class Stopping(Message):
+    """A stop that is on record, and how the run's workflow was told of it."""
+
+    run_id: int
+    run_uid: str
+    intent: Intent
+    told: str
 
 
 class Control:
@@ -138,6 +148,61 @@ class Control:
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
 
+    async def stop(self, run: int | str, stop: StopRequest) -> Stopping:
+        """The wish is on record before its workflow is told; a run that nobody supervises is resumed to be stopped."""
+        run_id = await asyncio.to_thread(self.run_id, run)
+        stop = stop.model_copy(update={"asked_at": datetime.now(UTC)})
+        record = await asyncio.to_thread(self.stops.ask, run_id, stop, stop.asked_at)
+        try:
+            told = await self.engine.stop(record.workflow_id, stop)
+        except NotFound:
+            await self._go_on(record)
+            told = "resume"
+        except TemporaryError as error:
+            told = f"later: {error.message}"  # its next look reads the wish from the database
+        return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=told)
+
+    async def resume(self, run: int | str, *, reopen: bool = False) -> RunDetails:
+        """Has the run's own workflow go on with it; nothing is started if that is open already."""
+        details = await asyncio.to_thread(self.show, run)
+        record = details.run
+        if reopen and record.status is not RunStatus.FAILED:
+            raise Conflict(f"run {record.run_id} is {record.status}: only a run that ended FAILED is reopened")
+        if record.status.is_over and not reopen:
+            more = (
+                "; `--reopen` gives its unfinished tasks another attempt" if record.status is RunStatus.FAILED else ""
+            )
+            raise Conflict(f"run {record.run_id} is over ({record.status}, {record.reason}){more}")
+        await self._go_on(record, reopen=reopen)
+        return await self._resumed(record)
+
+    async def _go_on(self, record: RunRecord, *, reopen: bool = False) -> None:
+        request = RunRequest(crawler=record.crawler, run_id=record.run_id, reopen=reopen)
+        await self.engine.go_on(record.workflow_id, request)
+
+    async def _resumed(self, before: RunRecord) -> RunDetails:
+        """Until somebody supervises the run: a new epoch, or a workflow that was open all the time."""
+        handle = (await self.engine.client()).get_workflow_handle(before.workflow_id)
+        ended = asyncio.create_task(self.engine.result(handle))
+        try:
+            async with asyncio.timeout(WORKER_PATIENCE):
+                while True:
+                    details = await asyncio.to_thread(self.show, before.run_id)
+                    if details.run.epoch > before.epoch or await self.engine.is_at_work(before.workflow_id):
+                        return details
+                    done, _ = await asyncio.wait([ended], timeout=LOOK_PAUSE)
+                    for task in done:
+                        task.result()
+                        return await asyncio.to_thread(self.show, before.run_id)
+        except TimeoutError as error:
+            raise TemporaryError(
+                f"workflow {before.workflow_id} is started, but no worker has taken over run {before.run_id} in "
+                f"{WORKER_PATIENCE:.0f} s; it goes on once one does (`crawlctl doctor` says what is missing)"
+            ) from error
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
     async def export(self, run: int | str) -> RunDetails:
         """Announces and archives a run that is over, again, under the same ids."""
         from crawler_lifecycle.contract.steps import RunRef, ToRun
@@ -185,6 +250,14 @@ class Control:
 
         check(self.database)
         return SqlRecords(self.database)
+
+    @cached_property
+    def stops(self) -> Stops:
+        from crawler_lifecycle.adapters.sql.migrate import check
+        from crawler_lifecycle.adapters.sql.stops import SqlStops
+
+        check(self.database)
+        return SqlStops(self.database)
 
     @cached_property
     def cluster(self) -> Cluster:

@@ -21,11 +21,14 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
+LIFECYCLE = "CrawlerLifecycleWorkflow"
+REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
 TEMPORARY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
 
@@ -66,6 +69,24 @@ class Engine:
         client = await self.client()
         async with _translated(self.address):
             await client.get_workflow_handle(nudge.workflow_id).signal("nudge", nudge.number, rpc_timeout=RPC_TIMEOUT)
+
+    async def stop(self, workflow_id: str, stop: StopRequest) -> str:
+        """By signal, or by cancel if that is refused; which of them. NotFound if the workflow is not open."""
+        handle = (await self.client()).get_workflow_handle(workflow_id)
+        try:
+            await handle.signal("stop", stop, rpc_timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED and error.status is not REFUSED:
+                async with _translated(self.address):
+                    raise
+            async with _translated(self.address):
+                await handle.cancel(rpc_timeout=RPC_TIMEOUT)
+            return "cancel"
+        return "signal"
+
+    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
+        """A run's own workflow, with this request; if it is open already, it is left to it."""
+        await self.start(LIFECYCLE, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
     async def result(self, handle: WorkflowHandle[Any, Any]) -> Any:
         """How the workflow ended; what it failed with is raised as ours."""

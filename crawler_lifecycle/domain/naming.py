@@ -14,10 +14,11 @@ def deployment_key(run_uid: str, task: int, attempt: int) -> str:
     return f"{run_uid}:{task}:{attempt}"
 
 
-def event_id(run_uid: str, kind: str, number: int = 1) -> str:
+def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
     """The id of a notice or an event; `number` tells repeated ones (progress, a second end) apart."""
     return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
 
 
-def archive_name(run_uid: str) -> str:
-    return f"{run_uid}.zip"
+def archive_name(run_uid: str, end: int) -> str:
+    """A run that was reopened ends more than once; each end keeps its archive."""
+    return f"{run_uid}.zip" if end <= 1 else f"{run_uid}-{end}.zip"

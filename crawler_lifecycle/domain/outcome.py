@@ -8,15 +8,17 @@ from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 def outcome(
     tasks: Mapping[TaskStatus, int], intent: Intent, allowed_failures: float, main_job: TaskStatus, reason: str | None
 ) -> tuple[RunStatus, str]:
-    """The run's last status and its one reason. `reason` is set where the run itself gave up."""
-    if intent is not Intent.RUN:
-        return RunStatus.FAILED, reason or ("stopped_forced" if intent is Intent.FORCE else "stopped")
-    if reason:
-        return RunStatus.FAILED, reason
+    """The run's last status and its one reason. `reason` is set where the run itself gave up.
+
+    A run whose tasks all succeeded before a stop reached them is complete: that is the truth."""
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     if succeeded == total:
         return RunStatus.COMPLETED, "all_succeeded"
+    if reason:
+        return RunStatus.FAILED, reason
+    if intent is not Intent.RUN:
+        return RunStatus.FAILED, "stopped_forced" if intent is Intent.FORCE else "stopped"
     if main_job is not TaskStatus.SUCCEEDED:
         return RunStatus.FAILED, "main_job_lost" if main_job is TaskStatus.LOST else "main_job_failed"
     failed = tasks.get(TaskStatus.FAILED, 0) + tasks.get(TaskStatus.LOST, 0)

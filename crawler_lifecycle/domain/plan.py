@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.steps import RunPlan, RunRef
 from crawler_lifecycle.errors import BadInput
 
 
@@ -15,6 +17,22 @@ class RunLimits:
     grace_seconds: int = 30
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
+
+
+def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool) -> RunPlan:
+    """What a supervisor has to know of a run that is written down."""
+    request = run.request
+    return RunPlan(
+        run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),
+        crawler=run.crawler,
+        trigger=run.trigger,
+        tasks=sum(run.tasks.values()),
+        begun_at=run.begun_at,
+        start_limit_seconds=request.start_limit_seconds,
+        max_duration_seconds=request.max_duration_seconds,
+        grace_seconds=request.grace_seconds or limits.grace_seconds,
+        search_attributes=search_attributes,
+    )
 
 
 def planned(request: RunRequest, entry: Crawler, limits: RunLimits) -> RunRequest:

@@ -1,236 +1,176 @@
 """THE flow: one durable workflow watches over one run, from the request to its end.
 
-Initiation, deployment, reconciliation, completion, top to bottom; every detail is one level down.
+Initiation, deployment, reconciliation, completion, top to bottom; a stop may come at any time. Every detail is
+one level down.
 """
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from itertools import count
+import asyncio
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
-from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleInput, LifecycleState, Stage
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps import (
-    Counted,
-    CreateHistory,
-    DeploymentOutcome,
-    EndRun,
-    Notify,
-    RegisterWorkflow,
-    RunOutcome,
-    RunPlan,
-    ToRun,
-)
-from crawler_lifecycle.domain.pacing import earliest_nudged_look, growing_pause, look_time, next_look
+from crawler_lifecycle.contract.requests import StopRequest, any_stop, parse
+from crawler_lifecycle.contract.steps import EndRun, RunOutcome, RunPlan, StopAnswer
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.workflows.deployment import NEVER_STARTED, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
+from crawler_lifecycle.workflows.initiation import begin
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
-from crawler_lifecycle.workflows.looks import look
-from crawler_lifecycle.workflows.options import DEPLOY, OPTIONAL, READ, WRITE
-from crawler_lifecycle.workflows.stopping import cancel_queued, end_jobs
-from crawler_lifecycle.workflows.visibility import list_under, show_details
+from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.reconciliation import reconcile
+from crawler_lifecycle.workflows.stopping import ourselves, stop
+from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.watch import Watch
 
-BEFORE_FIRST_STATUS = timedelta(seconds=6)
-FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(minutes=5)
-LOOKS_THAT_MISS_THE_MAIN_JOB = 2
-NEVER_STARTED = "never_started"
+MAX_DURATION = "max_duration"
+STOPPED = ("stopped", "stopped_forced")
 
 
 @workflow.defn(name="CrawlerLifecycleWorkflow")
 class CrawlerLifecycleWorkflow:
     @workflow.init
     def __init__(self, raw: RawValue = NOTHING) -> None:  # noqa: ARG002 (the SDK wants run's parameters)
-        self._state = LifecycleState(stage=Stage.INITIATION, waiting_for="the history to be written")
-        self._nudged = False
-        self._nudged_look_from = workflow.now()
+        self._watch = Watch()
+        self._over: RunOutcome | None = None
 
     @workflow.run
-    async def run(self, raw: RawValue = NOTHING) -> RunOutcome:
-        request = decoded(LifecycleInput, raw)
-        carried = request.carried or Carried(plan=await self._initiate(request))
-        self._nudged = self._nudged or carried.nudged
+    async def run(self, raw: RawValue = NOTHING) -> RunOutcome | None:
+        """A cancel from Temporal's own tools means stop: it reaches this coroutine, and never the supervision."""
+        supervision = asyncio.create_task(self._supervise(decoded(LifecycleInput, raw)))
+        cancelled = False
+        while not supervision.done():
+            try:
+                await asyncio.shield(supervision)
+            except asyncio.CancelledError:
+                cancelled = True
+                self._watch.ask(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
+        outcome = supervision.result()
+        if cancelled and outcome and outcome.reason in STOPPED:
+            raise asyncio.CancelledError(outcome.reason)
+        return outcome
+
+    async def _supervise(self, request: LifecycleInput) -> RunOutcome | None:
+        """None: the workflow that the run belongs to goes on with it."""
+        beginning = await begin(self._watch, request)
+        if beginning.carried is None:
+            return None
+        if beginning.over:
+            return await self._hand_over(beginning.carried.plan, exported=beginning.exported)
+        self._watch.go_on_from(beginning.carried)
+        gave_up = beginning.carried.gave_up or await self._course(beginning.carried)
+        stopped = await self._stopped(beginning.carried.plan, gave_up)
+        return await self._complete(beginning.carried.plan, gave_up, stopped=stopped)
+
+    async def _course(self, carried: Carried) -> str | None:
+        """Deployment and reconciliation, until they are over, somebody stops the run, or its time is up."""
+        stages = asyncio.create_task(self._stages(carried))
+        try:
+            await workflow.wait_condition(
+                lambda: stages.done() or self._watch.stopping is not None, timeout=_time_left(carried.plan)
+            )
+        except TimeoutError:
+            return await _cut_short(stages, MAX_DURATION)
+        return await _cut_short(stages, None)
+
+    async def _stages(self, carried: Carried) -> str | None:
         gave_up = None
         if carried.anchor is None:
-            gave_up = await self._deploy(carried.plan)
-        if gave_up is None:
-            await self._reconcile(carried)
-        return await self._complete(carried.plan, gave_up)
+            gave_up = await deploy(self._watch, carried.plan)
+        if gave_up is None and self._watch.stopping is None:
+            await reconcile(self._watch, carried)
+        return gave_up
+
+    async def _stopped(self, plan: RunPlan, gave_up: str | None) -> bool:
+        """Whether the run was stopped, once that is proved."""
+        if gave_up in (NEVER_STARTED, MAX_DURATION):
+            self._watch.ask(ourselves(gave_up, "limit"))
+        if self._watch.stopping is None:
+            return False
+        all_succeeded = await stop(self._watch, plan, gave_up)
+        return gave_up is None and not all_succeeded
+
+    async def _complete(self, plan: RunPlan, gave_up: str | None, *, stopped: bool) -> RunOutcome:
+        watch = self._watch
+        watch.tell(Stage.COMPLETION, "the end to be written down", plan)
+        if stopped:
+            await watch.notify(NoticeActivities.signal_pusher_stopped, plan)
+        outcome = await self._close(plan, gave_up)
+        if not stopped:
+            await watch.notify(NoticeActivities.signal_pusher_finished, plan)
+        await self._export(plan)
+        return outcome
+
+    async def _hand_over(self, plan: RunPlan, *, exported: bool) -> RunOutcome:
+        """The run is over already; its supervisor may have died before it told everybody."""
+        outcome = await self._close(plan, None)
+        if outcome.reason not in STOPPED:
+            await self._watch.notify(NoticeActivities.signal_pusher_finished, plan)
+        if not exported:
+            await self._export(plan)
+        return outcome
+
+    async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
+        outcome = await workflow.execute_activity_method(
+            HistoryActivities.update_run_status, EndRun(run=plan.run, reason=gave_up), **WRITE
+        )
+        self._over = outcome
+        list_under(plan, outcome.status)
+        return outcome
+
+    async def _export(self, plan: RunPlan) -> None:
+        self._watch.tell(Stage.COMPLETION, "the export", plan)
+        await export_if_possible(plan.run)
+        self._watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)
 
     # Doors
 
     @workflow.signal
     def nudge(self, number: int = 0) -> None:  # noqa: ARG002 (acknowledged by the look, from the database)
         """Something in the cluster has changed: have a look soon."""
-        self._nudged = True
+        self._watch.nudged = True
+
+    @workflow.signal(name="stop")
+    def stop_signalled(self, raw: RawValue = NOTHING) -> None:
+        """A stop that does not decode is still a stop."""
+        if self._over is None:
+            self._watch.ask(any_stop(raw.payload.data))
+
+    @workflow.update(name="stop")
+    def stop_asked(self, raw: RawValue = NOTHING) -> StopAnswer:
+        """Answers as soon as the stop is accepted; it is proved later."""
+        return self._watch.ask(parse(StopRequest, raw.payload.data or b"{}"))
+
+    @stop_asked.validator
+    def _may_stop(self, raw: RawValue = NOTHING) -> None:
+        if self._over is not None:
+            raise ApplicationError(f"run {self._over.run_id} is over ({self._over.status}): there is nothing to stop")
+        try:
+            parse(StopRequest, raw.payload.data or b"{}")
+        except BadInput as error:
+            raise ApplicationError(error.message, type="BadInput", non_retryable=True) from error
 
     @workflow.query
     def state(self) -> LifecycleState:
-        return self._state
+        return self._watch.state
 
-    # Stage 1
 
-    async def _initiate(self, request: LifecycleInput) -> RunPlan:
-        info = workflow.info()
-        plan = await workflow.execute_activity_method(
-            HistoryActivities.create_history_id,
-            CreateHistory(
-                request=RunRequest(**request.model_dump(exclude={"carried"})),
-                workflow_id=info.workflow_id,
-                first_execution_run_id=info.first_execution_run_id,
-            ),
-            **WRITE,
-        )
-        list_under(plan, RunStatus.INITIALIZING)
-        self._tell(Stage.INITIATION, "the workflow to be registered", plan)
-        await workflow.execute_activity_method(
-            HistoryActivities.add_workflow_id,
-            RegisterWorkflow(run=plan.run, workflow_id=info.workflow_id),
-            **WRITE,
-        )
-        return plan
+async def _cut_short(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
+    """The stages' own end if they have come to one. What they had under way is harmless: every write compares."""
+    if stages.done():
+        return stages.result()
+    stages.cancel()
+    await workflow.wait([stages])
+    if not stages.cancelled() and (error := stages.exception()) and not is_cancelled_exception(error):
+        raise error
+    return reason
 
-    # Stage 2
 
-    async def _deploy(self, plan: RunPlan) -> str | None:
-        """None once the main job runs or has run; else why the run ends without it."""
-        limit = plan.created_at + timedelta(seconds=plan.start_limit_seconds) if plan.start_limit_seconds else None
-        deployed = await self._main_job_deployed(plan, limit)
-        if deployed.refused:
-            await cancel_queued(plan.run, "deployment_refused")
-            return "deployment_refused"
-        if deployed.job_id and await self._main_job_started(plan, limit):
-            return None
-        self._tell(Stage.DEPLOYMENT, "the jobs to end: the run did not start in time", plan)
-        await end_jobs(plan, NEVER_STARTED)
-        return NEVER_STARTED
-
-    async def _main_job_deployed(self, plan: RunPlan, limit: datetime | None) -> DeploymentOutcome:
-        scheduled = plan.trigger is Trigger.SCHEDULED
-        deploy = DeploymentActivities.run_scheduled_crawler if scheduled else DeploymentActivities.run_onetime_crawler
-        for attempt in count(1):
-            self._tell(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
-            outcome = await workflow.execute_activity_method(deploy, ToRun(run=plan.run), **DEPLOY)
-            if outcome.job_id or outcome.refused:
-                break
-            self._tell(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
-            if not await self._pause(plan, attempt, limit):
-                break
-        return outcome
-
-    async def _main_job_started(self, plan: RunPlan, limit: datetime | None) -> bool:
-        self._tell(Stage.DEPLOYMENT, "the main job to start", plan)
-        await workflow.sleep(BEFORE_FIRST_STATUS)
-        missed = 0
-        for attempt in count(1):
-            status = await workflow.execute_activity_method(
-                DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
-            )
-            missed = missed + 1 if status.vanished else 0
-            if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB:
-                return True  # what became of a job that vanished is for the looks to judge
-            self._tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
-            if not await self._pause(plan, attempt, limit):
-                break
-        return False
-
-    async def _pause(self, plan: RunPlan, attempt: int, limit: datetime | None) -> bool:
-        """A growing pause, ended by a nudge or by the start limit. False once that is reached."""
-        if workflow.info().is_continue_as_new_suggested():
-            workflow.continue_as_new(self._again(Carried(plan=plan)))
-        until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
-        await self._nudged_or(min(until, limit) if limit else until)
-        return limit is None or workflow.now() < limit
-
-    # Stage 3
-
-    async def _reconcile(self, carried: Carried) -> None:
-        plan, number, looks = carried.plan, carried.look_number, carried.looks
-        anchor = carried.anchor or await self._start(plan)
-        while True:
-            due = look_time(anchor, number)
-            self._tell(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
-            await self._nudged_or(due)
-            started = workflow.now()
-            if started >= due:
-                number = next_look(anchor, number + 1, started)
-            self._tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
-            looked = await look(plan.run, look_time(anchor, number))
-            looks += 1
-            self._state = self._state.model_copy(update={"looks": looks, "alive": looked.alive})
-            self._nudged_look_from = earliest_nudged_look(started, workflow.now() - started)
-            self._nudged = self._nudged or looked.more
-            if looked.changed:
-                await self._notify(NoticeActivities.signal_pusher_progress, plan, looks)
-            if looked.alive == 0:
-                return
-            if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(
-                    self._again(Carried(plan=plan, anchor=anchor, look_number=number, looks=looks, nudged=self._nudged))
-                )
-
-    async def _start(self, plan: RunPlan) -> datetime:
-        await workflow.execute_activity_method(HistoryActivities.update_run_started, ToRun(run=plan.run), **WRITE)
-        list_under(plan, RunStatus.PROCESSING)
-        anchor = workflow.now()
-        await self._notify(NoticeActivities.signal_pusher_started, plan)
-        return anchor
-
-    # Stage 4
-
-    async def _complete(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
-        self._tell(Stage.COMPLETION, "the end to be written down", plan)
-        outcome = await workflow.execute_activity_method(
-            HistoryActivities.update_run_status, EndRun(run=plan.run, reason=gave_up), **WRITE
-        )
-        list_under(plan, outcome.status)
-        await self._notify(NoticeActivities.signal_pusher_finished, plan)
-        self._tell(Stage.COMPLETION, "the export", plan)
-        await export_if_possible(plan.run)
-        self._tell(Stage.COMPLETION, "nothing: the run is over", plan)
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return outcome
-
-    # Details
-
-    async def _nudged_or(self, due: datetime) -> None:
-        """Until it is due, or until a nudge that is not too soon after the last look."""
-        if not self._nudged and workflow.now() < due:
-            try:
-                await workflow.wait_condition(lambda: self._nudged, timeout=due - workflow.now())
-            except TimeoutError:
-                return
-        early = min(self._nudged_look_from, due) - workflow.now()
-        if early > timedelta():
-            await workflow.sleep(early)
-        self._nudged = False
-
-    async def _notify(
-        self, activity: Callable[[NoticeActivities, Notify], Counted], plan: RunPlan, number: int = 1
-    ) -> None:
-        """A notice that cannot be delivered holds up nothing."""
-        try:
-            await workflow.execute_activity_method(activity, Notify(run=plan.run, number=number), **OPTIONAL)
-        except ActivityError as error:
-            workflow.logger.warning("run %s: notice not delivered: %s", plan.run.run_id, error.cause)
-
-    def _again(self, carried: Carried) -> LifecycleInput:
-        return LifecycleInput(crawler=carried.plan.crawler, carried=carried)
-
-    def _tell(self, stage: Stage, waiting_for: str, plan: RunPlan, next_look_at: datetime | None = None) -> None:
-        self._state = self._state.model_copy(
-            update={
-                "stage": stage,
-                "waiting_for": waiting_for,
-                "run_id": plan.run.run_id,
-                "run_uid": plan.run.run_uid,
-                "next_look_at": next_look_at,
-            }
-        )
-        show_details(self._state)
+def _time_left(plan: RunPlan) -> timedelta | None:
+    if plan.max_duration_seconds is None:
+        return None
+    return max(timedelta(), plan.begun_at + timedelta(seconds=plan.max_duration_seconds) - workflow.now())

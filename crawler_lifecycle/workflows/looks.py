@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import (
     CloseLook,
     EvidenceRequest,
@@ -24,9 +25,17 @@ class Looked:
     """What came of a look. `more`: there was more to change than one look can carry."""
 
     alive: int
+    succeeded: int
     changed: bool
     more: bool
-    problem: str | None
+    known: bool
+    lingering: str
+    intent: Intent
+
+    @property
+    def is_proof(self) -> bool:
+        """That nothing of the run is left in the cluster."""
+        return self.known and not self.alive and not self.lingering
 
 
 async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
@@ -52,7 +61,15 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         ),
         **WRITE,
     )
-    return Looked(alive.total, bool(differences.changes), differences.more, differences.problem)
+    return Looked(
+        alive=alive.total,
+        succeeded=alive.succeeded,
+        changed=bool(differences.changes),
+        more=differences.more,
+        known=differences.known,
+        lingering=differences.lingering,
+        intent=active.intent,
+    )
 
 
 async def _keep_evidence(run: RunRef, tasks: str) -> None:
@@ -69,4 +86,6 @@ async def _keep_evidence(run: RunRef, tasks: str) -> None:
             )
             tasks = page.rest
     except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
         workflow.logger.warning("no evidence for tasks %s of run %s: %s", tasks, run.run_id, error.cause)

@@ -1,4 +1,8 @@
-"""Ending what a run has in the cluster, until the cluster shows that nothing runs any more."""
+"""Ending what a run has in the cluster, until the cluster proves that nothing of it runs any more.
+
+Every round does everything again: a job may have been deployed while the stop was asked for, a message may have
+been lost, somebody may have escalated. Nothing here gives up: an outage only makes it wait.
+"""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -6,45 +10,120 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.contract.lifecycle import Asked, Carried, Stage
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps import EndRun, LogCancellation, RunPlan, RunRef, StopReport, StopTasks
+from crawler_lifecycle.contract.states import RunStatus, StopPhase
+from crawler_lifecycle.contract.steps import (
+    EndRun,
+    LogCancellation,
+    NotePhase,
+    RunPlan,
+    RunRef,
+    StopReport,
+    StopTasks,
+)
 from crawler_lifecycle.domain.pacing import growing_pause
-from crawler_lifecycle.workflows.looks import look
+from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
+from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.watch import Watch
 
 FIRST_PAUSE = timedelta(seconds=1)
-LONGEST_PAUSE = timedelta(seconds=15)
+LONGEST_PAUSE = timedelta(minutes=5)
+OURSELVES = "crawler-lifecycle"
 
 
-async def cancel_queued(run: RunRef, reason: str) -> None:
-    await workflow.execute_activity_method(
+async def cancel_queued(run: RunRef, reason: str) -> int:
+    cancelled = await workflow.execute_activity_method(
         StoppingActivities.cancel_queued_tasks, EndRun(run=run, reason=reason), **WRITE
     )
+    return cancelled.count
 
 
-async def end_jobs(plan: RunPlan, reason: str) -> None:
-    """The run itself gives up: ask every job to end, insist after the grace period, and see that all are gone."""
+async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
+    """Until it is proved; whether all tasks had succeeded before it reached them.
+
+    `gave_up`: why the run itself ends, where nobody asked for it."""
+    list_under(plan, RunStatus.STOPPING)
+    await _record(watch, plan)
+    cancelled = await cancel_queued(plan.run, gave_up or "stopped")
+    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{cancelled} tasks were queued and never run")
+    rounds = 0
+    while not (looked := await _round(watch, plan, rounds)).is_proof:
+        rounds += 1
+        watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
+        pause = growing_pause(rounds, FIRST_PAUSE, LONGEST_PAUSE)
+        await watch.anything_or(_soonest(workflow.now() + pause, _force_at(watch, plan)))
+        await _record(watch, plan)
+    await _note(plan.run, StopPhase.PROVED, "nothing of the run is left in the cluster")
+    return looked.succeeded == plan.tasks
+
+
+async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
+    """Ask, insist if it is time, look."""
     run = plan.run
-    asked_at = workflow.now()
-    stop = StopRequest(actor="crawler-lifecycle", reason=reason, door="workflow")
-    await workflow.execute_activity_method(
-        StoppingActivities.add_cancellation_log_to_db, LogCancellation(run=run, stop=stop, asked_at=asked_at), **WRITE
-    )
-    await cancel_queued(run, reason)
-    await _in_pages(StoppingActivities.k8_stop_task, run)
-    await _until_gone(run, asked_at + timedelta(seconds=plan.grace_seconds))
+    watch.tell(Stage.STOPPING, "the jobs to end", plan, _force_at(watch, plan))
+    asked = await _in_pages(StoppingActivities.k8_stop_task, run)
+    if rounds == 0:
+        await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
+    if watch.forced:
+        await _force(run)
+    started = workflow.now()
+    looked = await look(run)
+    watch.looked(started, looked.alive, more=looked.more)
+    if looked.lingering:
+        await _in_pages(StoppingActivities.k8_stop_pod, run, looked.lingering)
+    return looked
 
 
-async def _until_gone(run: RunRef, force_at: datetime) -> None:
-    tries = 0
-    while (await look(run)).alive:
-        tries += 1
-        if workflow.now() >= force_at:
-            await _in_pages(StoppingActivities.k8_stop_pod, run)
-        await workflow.sleep(growing_pause(tries, FIRST_PAUSE, LONGEST_PAUSE))
+async def _force(run: RunRef) -> None:
+    forced = await _in_pages(StoppingActivities.k8_stop_pod, run)
+    if forced:
+        await _note(run, StopPhase.FORCED, f"{forced} jobs were ended without asking")
 
 
-async def _in_pages(activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef) -> None:
-    report = await workflow.execute_activity_method(activity, StopTasks(run=run), **STOP)
+async def _record(watch: Watch, plan: RunPlan) -> None:
+    """Who asked, when, why and how; and the grace period that is over, which asks in our own name."""
+    for asked in watch.take_asked():
+        await _log(plan.run, asked)
+    force_at = _force_at(watch, plan)
+    if force_at is not None and workflow.now() >= force_at:
+        reason = f"the grace period of {plan.grace_seconds} s is over"
+        watch.forced = True
+        await _log(plan.run, Asked(stop=ourselves(reason, "grace_period", force=True), at=workflow.now()))
+
+
+def ourselves(reason: str, door: str, *, force: bool = False) -> StopRequest:
+    return StopRequest(actor=OURSELVES, reason=reason, door=door, force=force)
+
+
+def _force_at(watch: Watch, plan: RunPlan) -> datetime | None:
+    """None: it is forced already."""
+    if watch.forced or watch.stopping is None:
+        return None
+    return watch.stopping.at + timedelta(seconds=plan.grace_seconds)
+
+
+def _soonest(due: datetime, force_at: datetime | None) -> datetime:
+    return due if force_at is None else min(due, force_at)
+
+
+async def _log(run: RunRef, asked: Asked) -> None:
+    step = LogCancellation(run=run, stop=asked.stop, asked_at=asked.at)
+    await workflow.execute_activity_method(StoppingActivities.add_cancellation_log_to_db, step, **WRITE)
+
+
+async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
+    step = NotePhase(run=run, phase=phase, message=message)
+    await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
+
+
+async def _in_pages(
+    activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef, tasks: str = ""
+) -> int:
+    report = await workflow.execute_activity_method(activity, StopTasks(run=run, tasks=tasks), **STOP)
+    asked = report.asked
     while report.rest:
         report = await workflow.execute_activity_method(activity, StopTasks(run=run, tasks=report.rest), **STOP)
+        asked += report.asked
+    return asked

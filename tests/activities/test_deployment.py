@@ -6,8 +6,8 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
-from tests.house import House
 from tests.clusters import until
+from tests.house import House
 
 
 def _jobs(house: House, plan: RunPlan) -> int:

@@ -13,8 +13,8 @@ from crawler_lifecycle.contract.steps import (
     StatusWrite,
     ToRun,
 )
-from tests.house import House
 from tests.clusters import until
+from tests.house import House
 
 
 def opened(house: House, plan: RunPlan) -> ActiveTasks:

@@ -6,8 +6,8 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import EndRun, LogCancellation, StopTasks
 from crawler_lifecycle.domain.looks import JobPhase
-from tests.house import House
 from tests.clusters import until
+from tests.house import House
 
 ASKED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

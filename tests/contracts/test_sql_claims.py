@@ -11,6 +11,7 @@ from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler, Deployment
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
@@ -59,7 +60,7 @@ def task(database: Database, run: RunRecord, number: int) -> TaskRecord:
 
 
 def stop(database: Database, run: RunRecord) -> None:
-    SqlHistories(database).stop(ref_to(run), StopRequest(), NOW)
+    SqlStops(database).log(ref_to(run), StopRequest(), NOW)
 
 
 def test_a_claim_says_all_that_a_deployment_needs(claims: SqlClaims, make_run: MakeRun) -> None:

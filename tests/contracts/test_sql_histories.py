@@ -13,6 +13,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
@@ -97,7 +98,7 @@ WRITES: dict[str, Callable[[Database, RunRef], object]] = {
     "mark_started": lambda db, run: SqlHistories(db).mark_started(run),
     "mark_waiting": lambda db, run: SqlHistories(db).mark_waiting(run, "quota", None),
     "mark_look": lambda db, run: SqlHistories(db).mark_look(run, 1, True, None, None),
-    "stop": lambda db, run: SqlHistories(db).stop(run, StopRequest(), ASKED),
+    "stop": lambda db, run: SqlStops(db).log(run, StopRequest(), ASKED),
     "close": lambda db, run: SqlHistories(db).close(run, RunStatus.FAILED, "stopped"),
     "sync": lambda db, run: SqlTasks(db).sync(run, []),
     "reconcile": lambda db, run: SqlTasks(db).reconcile(run, []),
@@ -137,7 +138,7 @@ def test_started_once_and_never_backwards(database: Database, make_run: MakeRun)
     assert (started.status, started.waiting_cause) == (RunStatus.PROCESSING, None)
     assert started.started_at
     assert histories.mark_started(run) == started
-    histories.stop(run, StopRequest(), ASKED)
+    SqlStops(database).log(run, StopRequest(), ASKED)
     assert histories.mark_started(run).status is RunStatus.STOPPING
     assert events(database, run) == ["created", "started", "stop"]
 
@@ -168,11 +169,11 @@ def test_looks_are_noted(database: Database, make_run: MakeRun) -> None:
 
 
 def test_a_stop_is_logged_once_and_only_escalates(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run()), SqlHistories(database)
+    run = ref_to(make_run())
     by_ann = StopRequest(actor="ann", reason="wrong arguments", door="cli")
-    assert [histories.stop(run, by_ann, ASKED) for _ in range(3)] == [Intent.STOP] * 3
-    assert histories.stop(run, StopRequest(force=True, actor="bob"), ASKED) is Intent.FORCE
-    assert histories.stop(run, by_ann, ASKED + timedelta(seconds=1)) is Intent.FORCE
+    assert [SqlStops(database).log(run, by_ann, ASKED) for _ in range(3)] == [Intent.STOP] * 3
+    assert SqlStops(database).log(run, StopRequest(force=True, actor="bob"), ASKED) is Intent.FORCE
+    assert SqlStops(database).log(run, by_ann, ASKED + timedelta(seconds=1)) is Intent.FORCE
     details = SqlRecords(database).details(run.run_id)
     assert (details.run.status, details.run.intent) == (RunStatus.STOPPING, Intent.FORCE)
     stops = [(line.event, line.actor, line.at) for line in details.log[1:]]
@@ -194,7 +195,7 @@ def test_a_run_ends_when_its_tasks_have_and_keeps_its_end(database: Database, ma
     assert (closed.status, closed.reason, closed.waiting_cause) == (RunStatus.COMPLETED, "all_succeeded", None)
     assert closed.finished_at
     assert histories.close(run, RunStatus.FAILED, "tasks_lost") == closed
-    assert histories.stop(run, StopRequest(force=True), ASKED) is Intent.RUN
+    assert SqlStops(database).log(run, StopRequest(force=True), ASKED) is Intent.RUN
     assert histories.mark_waiting(run, "quota", None) is None
     assert histories.get(run.run_id) == closed
     assert events(database, run) == ["created", "ended"]
@@ -206,11 +207,12 @@ def test_any_words_at_any_time_can_be_a_stop(
     database: Database, make_run: MakeRun, text: str, repeat: int, at: datetime
 ) -> None:
     run, at = ref_to(make_run()), at.replace(tzinfo=UTC)
-    stop = StopRequest(actor=text * repeat, reason=text * repeat, door=text * repeat)
+    said = text * repeat
+    stop = StopRequest(actor=said[:256], reason=said[:1024], door=said[:64])
     for _ in range(2):
-        SqlHistories(database).stop(run, stop, at)
+        SqlStops(database).log(run, stop, at)
     line = SqlRecords(database).details(run.run_id).log[-1]
-    words = (text * repeat).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    words = said.replace("\0", "\N{REPLACEMENT CHARACTER}")
     assert (line.actor, line.door, line.at) == (words[:256], words[:64], at)
-    assert line.message == (words[:4000] or "no reason given")
+    assert line.message == (words[:1024] or "no reason given")
     assert len(events(database, run)) == 2

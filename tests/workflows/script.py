@@ -1,6 +1,6 @@
 """A run as its workflow sees it: every activity by its name, answering as the test has written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
     AliveTasks,
@@ -29,6 +29,7 @@ from crawler_lifecycle.contract.steps import (
     LogCancellation,
     LookAt,
     MainJobStatus,
+    NotePhase,
     Notify,
     RegisterWorkflow,
     RunMoment,
@@ -38,6 +39,8 @@ from crawler_lifecycle.contract.steps import (
     StatusWrite,
     StopReport,
     StopTasks,
+    TakenOver,
+    TakeOver,
     TaskChange,
     TaskEvidence,
     ToRun,
@@ -66,9 +69,13 @@ class Script:
     known: Callable[[int], bool] = lambda look: True
     more: Callable[[int], bool] = lambda look: False
     failing: Sequence[str] = ()
+    lingering: Callable[[int], str] = lambda look: ""
+    intent: Callable[[int], Intent] = lambda look: Intent.RUN
+    taken: Callable[[TakeOver], TakenOver] = lambda step: TakenOver(status=RunStatus.COMPLETED)
     search_attributes: bool = False
+    succeeded: int = 0
     calls: list[tuple[str, BaseModel]] = field(default_factory=list)
-    on_call: Callable[[str], None] = lambda name: None
+    before: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     run: RunRef = field(default_factory=lambda: RunRef(run_id=7, run_uid=str(uuid4()), epoch=1))
     request: RunRequest | None = None
     looks: int = 0
@@ -84,144 +91,162 @@ class Script:
         methods = [getattr(self, name) for name in vars(type(self))]
         return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
 
-    def _noted(self, name: str, given: BaseModel) -> None:
+    async def _noted(self, name: str, given: BaseModel) -> None:
         self.calls.append((name, given))
-        self.on_call(name)
+        if name in self.before:
+            await self.before[name]()
         if name in self.failing:
             raise ApplicationError(f"{name} is told to fail", non_retryable=True)
 
     @activity.defn
     async def create_history_id(self, step: CreateHistory) -> RunPlan:
-        self._noted("create_history_id", step)
+        await self._noted("create_history_id", step)
         self.request = step.request
         return RunPlan(
             run=self.run,
             crawler=step.request.crawler,
             trigger=step.request.trigger,
             tasks=step.request.tasks or 1,
-            created_at=activity.info().scheduled_time,
+            begun_at=activity.info().scheduled_time,
             start_limit_seconds=step.request.start_limit_seconds,
+            max_duration_seconds=step.request.max_duration_seconds,
             grace_seconds=step.request.grace_seconds or 30,
             search_attributes=self.search_attributes,
         )
 
     @activity.defn
     async def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
-        self._noted("add_workflow_id", step)
+        await self._noted("add_workflow_id", step)
         return Counted(count=1)
 
     @activity.defn
     async def run_scheduled_crawler(self, step: ToRun) -> DeploymentOutcome:
-        self._noted("run_scheduled_crawler", step)
+        await self._noted("run_scheduled_crawler", step)
         return self.deployments()
 
     @activity.defn
     async def run_onetime_crawler(self, step: ToRun) -> DeploymentOutcome:
-        self._noted("run_onetime_crawler", step)
+        await self._noted("run_onetime_crawler", step)
         return self.deployments()
 
     @activity.defn
     async def get_main_job_status(self, step: ToRun) -> MainJobStatus:
-        self._noted("get_main_job_status", step)
+        await self._noted("get_main_job_status", step)
         return self.statuses()
 
     @activity.defn
     async def update_run_started(self, step: ToRun) -> RunMoment:
-        self._noted("update_run_started", step)
+        await self._noted("update_run_started", step)
         return RunMoment(status=RunStatus.PROCESSING, at=datetime.now(UTC))
 
     @activity.defn
     async def get_active_running_tasks(self, step: ToRun) -> ActiveTasks:
         self.looks += 1
-        self._noted("get_active_running_tasks", step)
-        return ActiveTasks(by_status={TaskStatus.RUNNING: "0"}, nudge=self.looks)
+        await self._noted("get_active_running_tasks", step)
+        return ActiveTasks(by_status={TaskStatus.RUNNING: "0"}, nudge=self.looks, intent=self.intent(self.looks))
 
     @activity.defn
     async def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
-        self._noted("get_history_statuses_to_sync", step)
+        await self._noted("get_history_statuses_to_sync", step)
         changes = self.changes(self.looks)
         return Differences(
             known=self.known(self.looks),
             more=self.more(self.looks),
+            lingering=self.lingering(self.looks),
             changes=changes,
             evidence=",".join(str(change.task) for change in changes if change.status.is_over),
         )
 
     @activity.defn
     async def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
-        self._noted("get_bulk_task_history_data", step)
+        await self._noted("get_bulk_task_history_data", step)
         first, _, rest = step.tasks.partition(",")
         return EvidencePage(items=[TaskEvidence(task=int(first), attempt=1)], rest=rest)
 
     @activity.defn
     async def reconcile_tasks(self, step: EvidenceWrite) -> Written:
-        self._noted("reconcile_tasks", step)
+        await self._noted("reconcile_tasks", step)
         return Written(written=len(step.items))
 
     @activity.defn
     async def sync_statuses(self, step: StatusWrite) -> Written:
-        self._noted("sync_statuses", step)
+        await self._noted("sync_statuses", step)
         return Written(written=len(step.changes))
 
     @activity.defn
     async def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
-        self._noted("count_alive_tasks", step)
-        return AliveTasks(queued=0, pending=0, active=self.alive(self.looks))
+        await self._noted("count_alive_tasks", step)
+        return AliveTasks(queued=0, pending=0, active=self.alive(self.looks), succeeded=self.succeeded)
 
     @activity.defn
     async def update_run_status(self, step: EndRun) -> RunOutcome:
-        self._noted("update_run_status", step)
-        status = RunStatus.FAILED if step.reason else RunStatus.COMPLETED
-        return RunOutcome(
-            run_id=7, run_uid=self.run.run_uid, status=status, reason=step.reason or "all_succeeded", tasks={}
-        )
+        await self._noted("update_run_status", step)
+        stopped = "k8_stop_task" in self.names and not self.succeeded
+        reason = step.reason or ("stopped" if stopped else "all_succeeded")
+        status = RunStatus.COMPLETED if reason == "all_succeeded" else RunStatus.FAILED
+        return RunOutcome(run_id=7, run_uid=self.run.run_uid, status=status, reason=reason, tasks={})
 
     @activity.defn
     async def add_cancellation_log_to_db(self, step: LogCancellation) -> Counted:
-        self._noted("add_cancellation_log_to_db", step)
+        await self._noted("add_cancellation_log_to_db", step)
         return Counted(count=1)
 
     @activity.defn
     async def cancel_queued_tasks(self, step: EndRun) -> Counted:
-        self._noted("cancel_queued_tasks", step)
+        await self._noted("cancel_queued_tasks", step)
         return Counted(count=0)
 
     @activity.defn
+    async def note_stop_phase(self, step: NotePhase) -> Counted:
+        await self._noted("note_stop_phase", step)
+        return Counted(count=1)
+
+    @activity.defn
+    async def take_over_run(self, step: TakeOver) -> TakenOver:
+        await self._noted("take_over_run", step)
+        return self.taken(step)
+
+    @activity.defn
+    async def hand_over_run(self, step: TakeOver) -> Counted:
+        await self._noted("hand_over_run", step)
+        return Counted(count=1)
+
+    @activity.defn
     async def k8_stop_task(self, step: StopTasks) -> StopReport:
-        self._noted("k8_stop_task", step)
+        await self._noted("k8_stop_task", step)
         return StopReport(asked=1, rest="" if step.tasks else "500-600")
 
     @activity.defn
     async def k8_stop_pod(self, step: StopTasks) -> StopReport:
-        self._noted("k8_stop_pod", step)
+        await self._noted("k8_stop_pod", step)
         return StopReport(asked=1)
 
     @activity.defn
     async def signal_pusher_started(self, step: Notify) -> Counted:
-        self._noted("signal_pusher_started", step)
+        await self._noted("signal_pusher_started", step)
         return Counted(count=1)
 
     @activity.defn
     async def signal_pusher_progress(self, step: Notify) -> Counted:
-        self._noted("signal_pusher_progress", step)
+        await self._noted("signal_pusher_progress", step)
         return Counted(count=1)
 
     @activity.defn
     async def signal_pusher_stopped(self, step: Notify) -> Counted:
-        self._noted("signal_pusher_stopped", step)
+        await self._noted("signal_pusher_stopped", step)
         return Counted(count=1)
 
     @activity.defn
     async def signal_pusher_finished(self, step: Notify) -> Counted:
-        self._noted("signal_pusher_finished", step)
+        await self._noted("signal_pusher_finished", step)
         return Counted(count=1)
 
     @activity.defn
     async def initiate_export_signal(self, step: ToRun) -> ExportSignal:
-        self._noted("initiate_export_signal", step)
+        await self._noted("initiate_export_signal", step)
         return ExportSignal(event_id="event", supporting_files="zip")
 
     @activity.defn
     async def export_supporting_files(self, step: ToRun) -> ExportedFiles:
-        self._noted("export_supporting_files", step)
+        await self._noted("export_supporting_files", step)
         return ExportedFiles(event_id="event-2")

@@ -102,7 +102,11 @@ async def test_a_run_that_never_starts_is_ended_cleanly(play: Play, never: str) 
     assert result["reason"] == "never_started"
     stop = script.names.index("add_cancellation_log_to_db")
     assert script.names[stop:] == [
-        "add_cancellation_log_to_db", "cancel_queued_tasks", "k8_stop_task", "k8_stop_task", *LOOK, *LOOK, *LOOK, *END,
+        "add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase",
+        "k8_stop_task", "k8_stop_task", "note_stop_phase", *LOOK,
+        "k8_stop_task", "k8_stop_task", *LOOK,
+        "k8_stop_task", "k8_stop_task", *LOOK,
+        "note_stop_phase", *END,
     ]  # fmt: skip
     assert "update_run_started" not in script.names
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,6 +30,7 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
     except Unreadable as error:
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if known is None:
+        _refuse_late(request)
         placing.enqueue(spec)  # first: a place without a job is cleared, a job without a place would wait for ever
         _make(folder, spec, layout)
         return Deployment(key=spec.key, job_name=spec.name, job_uid=spec.uid, created=True)
@@ -66,9 +68,15 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
     return spec
 
 
+def _refuse_late(request: DeploymentRequest) -> None:
+    """Whoever asked may have been stopped for long, and the run proved over since."""
+    if request.not_after is not None and request.not_after <= datetime.now(UTC):
+        raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
+
+
 def request_hash(request: DeploymentRequest) -> str:
-    """The same for the same request, also after new fields with defaults were added."""
-    values = request.model_dump(mode="json", exclude_defaults=True)
+    """The same for the same request on every try, also after new fields with defaults were added."""
+    values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after"})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

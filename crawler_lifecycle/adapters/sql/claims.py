@@ -173,10 +173,10 @@ def _claim(
     if not connection.execute(taken).rowcount:
         return []
     ours = select(of.task, of.attempt).where(these, of.claim_token == token).order_by(of.task)
-    return [_as_claim(run, task, attempt, token) for task, attempt in connection.execute(ours)]
+    return [_as_claim(run, task, attempt, token, until) for task, attempt in connection.execute(ours)]
 
 
-def _as_claim(run: Row[Any], task: int, attempt: int, token: str) -> Claim:
+def _as_claim(run: Row[Any], task: int, attempt: int, token: str, until: datetime) -> Claim:
     request = RunRequest.model_validate_json(run.request)
     entry = Crawler.model_validate_json(run.entry)
     deployment = DeploymentRequest(
@@ -190,5 +190,6 @@ def _as_claim(run: Row[Any], task: int, attempt: int, token: str) -> Claim:
         crawler=entry,
         arguments=request.arguments,
         deadline_seconds=request.max_duration_seconds or entry.max_duration_seconds,
+        not_after=until,
     )
     return Claim(run_id=run.id, task=task, token=token, request=deployment)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Column, Connection, insert, select, update
+from sqlalchemy import Column, Connection, Row, insert, select, update
 
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs
 from crawler_lifecycle.contract.states import Intent, RunStatus
@@ -36,6 +36,14 @@ def hold(connection: Connection, run_id: int) -> Intent:
     if intent is None:
         raise NotFound(f"there is no run {run_id}")
     return Intent(intent)
+
+
+def lock(connection: Connection, run_id: int) -> Row[Any]:
+    """The run, which nobody else writes to until we are done."""
+    held = update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch)
+    if not connection.execute(held).rowcount:
+        raise NotFound(f"there is no run {run_id}")
+    return connection.execute(select(histories).where(histories.c.id == run_id)).one()
 
 
 def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:

@@ -18,7 +18,6 @@ from crawler_lifecycle.adapters.sql.schema import (
     task_histories,
 )
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady
@@ -97,20 +96,6 @@ class SqlHistories:
             look.append((column.last_look_at, self._db.clock()))
         self._db.transact(lambda connection: fence(connection, run, *look))
 
-    def stop(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
-        def write(connection: Connection) -> Intent:
-            fence(connection, run)
-            row = run_row(connection, run.run_id)
-            if row.status.is_over:
-                return Intent(row.intent)
-            intent = Intent.FORCE if stop.force or row.intent is Intent.FORCE else Intent.STOP
-            values = {"intent": intent, "status": RunStatus.STOPPING}
-            connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-            log(connection, run, f"stop:{asked_at.isoformat()}:{stop.actor}", _stop_line(stop, asked_at))
-            return intent
-
-        return self._db.transact(write)
-
     def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
         now = self._db.clock()
 
@@ -135,7 +120,7 @@ class SqlHistories:
     def _insert(self, connection: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
         values = _history_values(connection, new)
-        connection.execute(insert(histories).values(created_at=now, **values))
+        connection.execute(insert(histories).values(created_at=now, begun_at=now, **values))
         run_id = connection.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
         run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
         fresh = {"history_id": run_id, "queued_at": now, **FRESH_TASK}
@@ -190,12 +175,6 @@ def _history_values(connection: Connection, new: NewRun) -> dict[str, Any]:
         "nudge_acknowledged": 0,
         "end_number": 0,
     }
-
-
-def _stop_line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:
-    event = "force stop" if stop.force else "stop"
-    message = stop.reason or "no reason given"
-    return {"at": asked_at, "event": event, "message": message, "actor": stop.actor, "door": stop.door}
 
 
 def _refuse_while_alive(connection: Connection, run_id: int) -> None:

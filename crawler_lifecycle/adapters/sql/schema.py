@@ -73,6 +73,7 @@ histories = Table(
     Column("export_state", words(ExportState)),
     Column("end_number", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    Column("begun_at", UtcDateTime, nullable=False),  # what its limits count from: created, or reopened
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
     PrimaryKeyConstraint("id", name="pk_histories"),

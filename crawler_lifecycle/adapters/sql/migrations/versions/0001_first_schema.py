@@ -68,6 +68,7 @@ def _histories() -> None:
         sa.Column("export_state", sa.String(16)),
         sa.Column("end_number", sa.Integer, nullable=False),
         sa.Column("created_at", Time, nullable=False),
+        sa.Column("begun_at", Time, nullable=False),
         sa.Column("started_at", Time),
         sa.Column("finished_at", Time),
         sa.PrimaryKeyConstraint("id", name="pk_histories"),

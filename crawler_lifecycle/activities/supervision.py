@@ -1,0 +1,61 @@
+"""Going on with a run that exists: who supervises it, and from where."""
+
+import asyncio
+from dataclasses import dataclass
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.steps import Counted, TakenOver, TakeOver
+from crawler_lifecycle.domain.plan import RunLimits, plan_of
+from crawler_lifecycle.errors import BadInput, Conflict
+from crawler_lifecycle.ports import Cluster, Histories, Supervision, Supervisors
+
+
+@dataclass(frozen=True)
+class SupervisionActivities:
+    histories: Histories
+    supervision: Supervision
+    cluster: Cluster
+    supervisors: Supervisors
+    limits: RunLimits
+    search_attributes: bool = False
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def take_over_run(self, step: TakeOver) -> TakenOver:
+        """Makes this workflow the run's supervisor, if the run is its own."""
+        run = self.histories.get(step.run_id)
+        if run.crawler != step.crawler:
+            raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
+        if run.workflow_id != step.workflow_id:
+            return TakenOver(status=run.status, supervised_by=run.workflow_id)
+        if step.reopen:
+            self._refuse_while_jobs_live(run)
+            run = self.supervision.reopen(run.run_id, step.workflow_id, step.temporal_run_id)
+        else:
+            run = self.supervision.take_over(run.run_id, step.workflow_id, step.temporal_run_id)
+        return TakenOver(
+            plan=plan_of(run, self.limits, search_attributes=self.search_attributes),
+            status=run.status,
+            intent=run.intent,
+            started_at=run.started_at,
+            exported=run.export_state is ExportState.DONE,
+        )
+
+    @activity.defn
+    async def hand_over_run(self, step: TakeOver) -> Counted:
+        """Has the workflow that the run belongs to go on with it."""
+        run = await asyncio.to_thread(self.histories.get, step.run_id)
+        request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
+        await self.supervisors.go_on(run.workflow_id, request)
+        return Counted(count=1)
+
+    def _refuse_while_jobs_live(self, run: RunRecord) -> None:
+        """A next attempt is only for tasks whose last one provably has no job."""
+        look = self.cluster.look(run.run_uid)
+        if not look.complete:
+            raise Conflict(f"run {run.run_id} cannot be reopened while the cluster cannot be seen: {look.problem}")
+        if living := sorted(task for (task, _), job in look.jobs.items() if not job.gone):
+            raise Conflict(f"run {run.run_id} cannot be reopened: task {living[0]} still has a job that runs")

@@ -1,0 +1,67 @@
+"""Who wants a run to end, and how far has that come?"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import fence, lock, log
+from crawler_lifecycle.adapters.sql.reading import run_record, run_row
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.errors import Conflict
+
+
+class SqlStops:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
+        def write(connection: Connection) -> RunRecord:
+            row = lock(connection, run_id)
+            if row.status.is_over:
+                raise Conflict(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
+            _write(connection, run_id, stop, asked_at)
+            return run_record(connection, run_id)
+
+        return self._db.transact(write)
+
+    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
+        def write(connection: Connection) -> Intent:
+            fence(connection, run)
+            return _write(connection, run.run_id, stop, asked_at)
+
+        return self._db.transact(write)
+
+    def note(self, run: RunRef, phase: StopPhase, message: str) -> None:
+        now = self._db.clock()
+
+        def write(connection: Connection) -> None:
+            fence(connection, run)
+            end = run_row(connection, run.run_id).end_number
+            log(connection, run, f"{phase}:{end}", {"at": now, "event": phase, "message": message})
+
+        self._db.transact(write)
+
+
+def _write(connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> Intent:
+    """The run's row is locked. What has been wanted once is not taken back."""
+    row = run_row(connection, run_id)
+    if row.status.is_over:
+        return Intent(row.intent)
+    intent = Intent.FORCE if stop.force or row.intent is Intent.FORCE else Intent.STOP
+    values = {"intent": intent, "status": RunStatus.STOPPING}
+    connection.execute(update(histories).where(histories.c.id == run_id).values(values))
+    run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
+    log(connection, run, f"stop:{asked_at.isoformat()}:{stop.actor}", _line(stop, asked_at))
+    return intent
+
+
+def _line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:
+    event = "force stop" if stop.force else "stop"
+    message = stop.reason or "no reason given"
+    return {"at": asked_at, "event": event, "message": message, "actor": stop.actor, "door": stop.door}

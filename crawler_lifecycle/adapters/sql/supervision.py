@@ -1,0 +1,87 @@
+"""Which workflow supervises a run, and how does a run that failed get another chance?"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import lock, log
+from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
+from crawler_lifecycle.adapters.sql.reading import run_record
+from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.errors import Conflict
+
+of = task_histories.c
+NEVER_RUN = dict.fromkeys(
+    (
+        "cause", "cause_since", "reason", "exit_code", "job_name", "job_uid", "claim_token", "claim_expires_at",
+        "deployed_at", "started_at", "finished_at", "message", "node", "log_tail",
+    )
+)  # fmt: skip
+
+
+class SqlSupervision:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def take_over(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+        def write(connection: Connection, row: Row[Any]) -> None:
+            if not row.status.is_over:
+                _supervise(connection, row, workflow_id, temporal_run_id, "resumed", self._db.clock())
+
+        return self._by_its_own(run_id, workflow_id, temporal_run_id, write)
+
+    def reopen(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+        def write(connection: Connection, row: Row[Any]) -> None:
+            if row.status is not RunStatus.FAILED:
+                raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
+            now = self._db.clock()
+            _supervise(connection, row, workflow_id, temporal_run_id, "reopened", now)
+            _try_again(connection, row, now)
+
+        return self._by_its_own(run_id, workflow_id, temporal_run_id, write)
+
+    def _by_its_own(
+        self, run_id: int, workflow_id: str, temporal_run_id: str, write: Callable[[Connection, Row[Any]], None]
+    ) -> RunRecord:
+        def transaction(connection: Connection) -> RunRecord:
+            row = lock(connection, run_id)
+            if row.workflow_id != workflow_id:
+                raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {workflow_id}")
+            if row.supervisor_run_id != temporal_run_id:
+                write(connection, row)
+            return run_record(connection, run_id)
+
+        return self._db.transact(transaction)
+
+
+def _supervise(
+    connection: Connection, row: Row[Any], workflow_id: str, temporal_run_id: str, event: str, now: datetime
+) -> None:
+    epoch = row.epoch + 1
+    values = {"epoch": epoch, "supervisor_workflow_id": workflow_id, "supervisor_run_id": temporal_run_id}
+    # whoever was nudged is gone: the next change must be able to nudge us
+    answered = {"nudge_acknowledged": row.nudge_sent}
+    connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **answered))
+    run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)
+    message = f"by execution {temporal_run_id} of its workflow"
+    log(connection, run, f"{event}:{epoch}", {"at": now, "event": event, "message": message})
+
+
+def _try_again(connection: Connection, row: Row[Any], now: datetime) -> None:
+    main = select(of.status).where(of.history_id == row.id, of.task == MAIN_TASK)
+    started = connection.scalar(main) is TaskStatus.SUCCEEDED
+    fresh = {"status": RunStatus.PROCESSING if started else RunStatus.INITIALIZING, "intent": Intent.RUN}
+    open_again = {"begun_at": now, "started_at": now if started else None, "finished_at": None}
+    values = {**fresh, **open_again, "reason": None, "export_state": None, **NOT_WAITING}
+    connection.execute(update(histories).where(histories.c.id == row.id).values(values))
+    failed = update(task_histories).where(of.history_id == row.id, of.status != TaskStatus.SUCCEEDED)
+    next_attempt = {"attempt": of.attempt + 1, "version": of.version + 1, "status": TaskStatus.QUEUED}
+    cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NEVER_RUN}
+    connection.execute(failed.values(**next_attempt, **cleared))

@@ -1,0 +1,81 @@
+"""Stage 2: the main job is deployed and starts, or the run says why not and since when."""
+
+from datetime import datetime, timedelta
+from itertools import count
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.deployment import DeploymentActivities
+from crawler_lifecycle.contract.lifecycle import Carried, Stage
+from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.contract.steps import DeploymentOutcome, RunPlan, ToRun
+from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.workflows.options import DEPLOY, READ
+from crawler_lifecycle.workflows.stopping import cancel_queued
+from crawler_lifecycle.workflows.watch import Watch
+
+BEFORE_FIRST_STATUS = timedelta(seconds=6)
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=5)
+LOOKS_THAT_MISS_THE_MAIN_JOB = 2
+NEVER_STARTED = "never_started"
+DEPLOYMENT_REFUSED = "deployment_refused"
+
+
+async def deploy(watch: Watch, plan: RunPlan) -> str | None:
+    """None once the main job runs or has run, or the run is to end; else the run's own reason to end."""
+    deployed = await _deployed(watch, plan)
+    if deployed is None:
+        return NEVER_STARTED
+    if watch.know_intent(deployed.intent):
+        return None
+    if deployed.refused:
+        await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
+        return DEPLOYMENT_REFUSED
+    return await _started(watch, plan)
+
+
+async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
+    activities = DeploymentActivities
+    scheduled = plan.trigger is Trigger.SCHEDULED
+    deploying = activities.run_scheduled_crawler if scheduled else activities.run_onetime_crawler
+    for attempt in count(1):
+        watch.tell(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
+        outcome = await workflow.execute_activity_method(deploying, ToRun(run=plan.run), **DEPLOY)
+        if outcome.job_id or outcome.refused or watch.know_intent(outcome.intent):
+            return outcome
+        watch.tell(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
+        if not await _pause(watch, plan, attempt):
+            break
+    return None
+
+
+async def _started(watch: Watch, plan: RunPlan) -> str | None:
+    watch.tell(Stage.DEPLOYMENT, "the main job to start", plan)
+    await workflow.sleep(BEFORE_FIRST_STATUS)
+    missed = 0
+    for attempt in count(1):
+        status = await workflow.execute_activity_method(
+            DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
+        )
+        missed = missed + 1 if status.vanished else 0
+        # what became of a job that vanished is for the looks to judge
+        if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
+            return None
+        watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
+        if not await _pause(watch, plan, attempt):
+            break
+    return NEVER_STARTED
+
+
+async def _pause(watch: Watch, plan: RunPlan, attempt: int) -> bool:
+    """A growing pause, ended by a nudge or by the start limit. False once that is reached."""
+    watch.continue_if_long(Carried(plan=plan))
+    limit = _start_limit(plan)
+    until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
+    await watch.nudged_or(min(until, limit) if limit else until)
+    return limit is None or workflow.now() < limit
+
+
+def _start_limit(plan: RunPlan) -> datetime | None:
+    return plan.begun_at + timedelta(seconds=plan.start_limit_seconds) if plan.start_limit_seconds else None

@@ -1,0 +1,77 @@
+"""Stage 1: the run is written down, or found again where it stands."""
+
+from dataclasses import dataclass
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.histories import HistoryActivities
+from crawler_lifecycle.activities.supervision import SupervisionActivities
+from crawler_lifecycle.contract.lifecycle import Carried, LifecycleInput, Stage
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.steps import CreateHistory, RegisterWorkflow, RunPlan, TakenOver, TakeOver
+from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.watch import Watch
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """`carried` to go on from. `over`: the run has ended already. `elsewhere`: another workflow goes on with it."""
+
+    carried: Carried | None = None
+    over: bool = False
+    exported: bool = False
+    elsewhere: str | None = None
+
+
+async def begin(watch: Watch, request: LifecycleInput) -> Beginning:
+    if request.carried:
+        return Beginning(request.carried)
+    if request.run_id is None:
+        return Beginning(Carried(plan=await _create(watch, request)))
+    return await _take_over(watch, request, request.run_id)
+
+
+async def _create(watch: Watch, request: LifecycleInput) -> RunPlan:
+    info = workflow.info()
+    plan = await workflow.execute_activity_method(
+        HistoryActivities.create_history_id,
+        CreateHistory(
+            request=RunRequest(**request.model_dump(exclude={"carried"}, exclude_unset=True)),
+            workflow_id=info.workflow_id,
+            first_execution_run_id=info.first_execution_run_id,
+        ),
+        **WRITE,
+    )
+    list_under(plan, RunStatus.INITIALIZING)
+    watch.tell(Stage.INITIATION, "the workflow to be registered", plan)
+    await workflow.execute_activity_method(
+        HistoryActivities.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id=info.workflow_id), **WRITE
+    )
+    return plan
+
+
+async def _take_over(watch: Watch, request: LifecycleInput, run_id: int) -> Beginning:
+    info = workflow.info()
+    step = TakeOver(
+        run_id=run_id,
+        crawler=request.crawler,
+        reopen=request.reopen,
+        workflow_id=info.workflow_id,
+        temporal_run_id=info.first_execution_run_id,
+    )
+    taken = await workflow.execute_activity_method(SupervisionActivities.take_over_run, step, **WRITE)
+    if taken.plan is None:
+        await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
+        return Beginning(elsewhere=taken.supervised_by)
+    list_under(taken.plan, taken.status)
+    watch.know_intent(taken.intent)
+    return Beginning(_where_it_stands(watch, taken, taken.plan), over=taken.status.is_over, exported=taken.exported)
+
+
+def _where_it_stands(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:
+    """Not started yet: deployment finds the job if there is one. Started: look at once."""
+    started = taken.status is RunStatus.PROCESSING
+    watch.nudged = started
+    return Carried(plan=plan, anchor=taken.started_at if started else None, resumed=True)

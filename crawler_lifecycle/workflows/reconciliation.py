@@ -1,0 +1,48 @@
+"""Stage 3: looks, paced by Fibonacci and woken by nudges, until no task is alive."""
+
+from datetime import datetime
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.histories import HistoryActivities
+from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.contract.lifecycle import Carried, Stage
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.steps import RunPlan, ToRun
+from crawler_lifecycle.domain.pacing import look_time, next_look
+from crawler_lifecycle.workflows.looks import look
+from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.watch import Watch
+
+
+async def reconcile(watch: Watch, carried: Carried) -> None:
+    """Until no task is alive, or the run is to end."""
+    plan, number = carried.plan, carried.look_number
+    anchor = carried.anchor or await _start(watch, plan)
+    if carried.resumed and carried.anchor:
+        await watch.notify(NoticeActivities.signal_pusher_started, plan)  # its sender may have died before it
+        number = next_look(anchor, number, workflow.now())
+    while True:
+        due = look_time(anchor, number)
+        watch.tell(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
+        await watch.nudged_or(due)
+        started = workflow.now()
+        if started >= due:
+            number = next_look(anchor, number + 1, started)
+        watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
+        looked = await look(plan.run, look_time(anchor, number))
+        looks = watch.looked(started, looked.alive, more=looked.more)
+        if looked.changed:
+            await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
+        if looked.alive == 0 or watch.know_intent(looked.intent):
+            return
+        watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
+
+
+async def _start(watch: Watch, plan: RunPlan) -> datetime:
+    await workflow.execute_activity_method(HistoryActivities.update_run_started, ToRun(run=plan.run), **WRITE)
+    list_under(plan, RunStatus.PROCESSING)
+    anchor = workflow.now()
+    await watch.notify(NoticeActivities.signal_pusher_started, plan)
+    return anchor

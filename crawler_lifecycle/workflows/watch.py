@@ -1,0 +1,129 @@
+"""What one execution knows and is waiting for: its run, the nudges, what people want of it, what it tells."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.contract.lifecycle import Asked, Carried, LifecycleInput, LifecycleState, Stage
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.contract.steps import Counted, Notify, RunPlan, StopAnswer
+from crawler_lifecycle.domain.pacing import earliest_nudged_look
+from crawler_lifecycle.workflows.options import OPTIONAL
+from crawler_lifecycle.workflows.visibility import show_details
+
+Notice = Callable[[NoticeActivities, Notify], Counted]
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.state = LifecycleState(stage=Stage.INITIATION, waiting_for="the history to be written")
+        self.nudged = False
+        self.asked: list[Asked] = []  # stops that are not on record yet
+        self.stopping: Asked | None = None  # the first of all, from when on the grace period counts
+        self.forced = False
+        self._nudged_look_from = workflow.now()
+
+    # What people want
+
+    def ask(self, stop: StopRequest) -> StopAnswer:
+        """Handlers only take a note; the flow does the rest."""
+        again = self.stopping is not None
+        self.asked.append(Asked(stop=stop, at=stop.asked_at or workflow.now()))
+        self.stopping = self.stopping or Asked(stop=stop, at=workflow.now())
+        self.forced = self.forced or stop.force
+        return StopAnswer(run_id=self.state.run_id, forced=self.forced, again=again)
+
+    def know_intent(self, intent: Intent) -> bool:
+        """What a door wrote into the database counts, even if its signal never came. True if the run is to end."""
+        if intent is not Intent.RUN and self.stopping is None:
+            self.stopping = Asked(stop=StopRequest(door="database"), at=workflow.now())
+        self.forced = self.forced or intent is Intent.FORCE
+        return self.stopping is not None
+
+    def take_asked(self) -> list[Asked]:
+        taken, self.asked = self.asked, []
+        return taken
+
+    # Waiting
+
+    async def nudged_or(self, due: datetime) -> None:
+        """Until it is due, or until a nudge that is not too soon after the last look."""
+        if not self.nudged and workflow.now() < due:
+            try:
+                await workflow.wait_condition(
+                    lambda: self.nudged or self.stopping is not None, timeout=due - workflow.now()
+                )
+            except TimeoutError:
+                return
+        early = min(self._nudged_look_from, due) - workflow.now()
+        if early > timedelta():
+            await workflow.sleep(early)
+        self.nudged = False
+
+    async def anything_or(self, due: datetime) -> None:
+        """Until it is due, or until a nudge or a further stop comes."""
+        if due > workflow.now():
+            try:
+                await workflow.wait_condition(lambda: self.nudged or bool(self.asked), timeout=due - workflow.now())
+            except TimeoutError:
+                return
+        self.nudged = False
+
+    def looked(self, started: datetime, alive: int, *, more: bool) -> int:
+        """A look is over; how many there were."""
+        self._nudged_look_from = earliest_nudged_look(started, workflow.now() - started)
+        self.nudged = self.nudged or more
+        self.state = self.state.model_copy(update={"looks": self.state.looks + 1, "alive": alive})
+        return self.state.looks
+
+    # Telling
+
+    def tell(self, stage: Stage, waiting_for: str, plan: RunPlan, next_look_at: datetime | None = None) -> None:
+        intent = Intent.RUN if self.stopping is None else Intent.FORCE if self.forced else Intent.STOP
+        self.state = self.state.model_copy(
+            update={
+                "stage": stage,
+                "waiting_for": waiting_for,
+                "intent": intent,
+                "run_id": plan.run.run_id,
+                "run_uid": plan.run.run_uid,
+                "next_look_at": next_look_at,
+            }
+        )
+        show_details(self.state)
+
+    async def notify(self, notice: Notice, plan: RunPlan, number: int = 1) -> None:
+        """A notice that cannot be delivered holds up nothing."""
+        try:
+            await workflow.execute_activity_method(notice, Notify(run=plan.run, number=number), **OPTIONAL)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            workflow.logger.warning("run %s: notice not delivered: %s", plan.run.run_id, error.cause)
+
+    # Continuing as new
+
+    def go_on_from(self, carried: Carried) -> None:
+        self.nudged = self.nudged or carried.nudged
+        self.asked = [*carried.asked, *self.asked]
+        self.stopping = carried.stopping or self.stopping
+        self.forced = self.forced or carried.forced
+        self.state = self.state.model_copy(update={"looks": carried.looks})
+
+    def continue_if_long(self, carried: Carried) -> None:
+        """No execution grows without end: this one ends here if its history is long, and another goes on."""
+        if not workflow.info().is_continue_as_new_suggested():
+            return
+        known = {
+            "looks": self.state.looks,
+            "nudged": self.nudged,
+            "asked": self.asked,
+            "stopping": self.stopping,
+            "forced": self.forced,
+        }
+        again = LifecycleInput(crawler=carried.plan.crawler, carried=carried.model_copy(update=known))
+        workflow.continue_as_new(again)

@@ -1,0 +1,114 @@
+"""Going on with a run that exists, from wherever it stands."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
+from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
+from tests.workflows.conftest import Play
+from tests.workflows.script import Script
+from tests.workflows.test_stages import END, LOOK
+from tests.workflows.test_stopping import CLOSING, assert_in_order, until_asked
+
+RESUME = RunRequest(crawler="books", run_id=7)
+
+
+def resumed(status: RunStatus, intent: Intent = Intent.RUN, *, exported: bool = False) -> Script:
+    script = Script()
+
+    def taken(step: TakeOver) -> TakenOver:
+        begun = datetime.now(UTC) - timedelta(minutes=4)
+        run = script.run.model_copy(update={"epoch": 2})
+        plan = RunPlan(run=run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=begun)
+        started = None if status is RunStatus.INITIALIZING else begun
+        return TakenOver(plan=plan, status=status, intent=intent, started_at=started, exported=exported)
+
+    script.taken = taken
+    script.alive = until_asked(script) if intent is not Intent.RUN else lambda look: 0
+    return script
+
+
+async def test_what_was_never_started_is_deployed(play: Play) -> None:
+    script = resumed(RunStatus.INITIALIZING)
+    async with play(script) as stage:
+        assert (await (await stage.start(RESUME)).result())["status"] == "COMPLETED"
+    assert script.names == [
+        "take_over_run", "run_onetime_crawler", "get_main_job_status", "update_run_started", "signal_pusher_started",
+        *LOOK, *END,
+    ]  # fmt: skip
+    assert {given.run.epoch for name, given in script.calls if hasattr(given, "run")} == {2}
+
+
+async def test_what_had_started_is_looked_at_at_once(play: Play) -> None:
+    script = resumed(RunStatus.PROCESSING)
+    async with play(script) as stage:
+        assert (await (await stage.start(RESUME)).result())["status"] == "COMPLETED"
+    assert script.names == ["take_over_run", "signal_pusher_started", *LOOK, *END]
+
+
+async def test_looks_keep_their_times_over_a_resume(play: Play) -> None:
+    script = resumed(RunStatus.PROCESSING)
+    script.alive = lambda look: 1 if look < 4 else 0
+    async with play(script) as stage:
+        handle = await stage.start(RESUME)
+        await handle.result()
+        begun = script.inputs("take_over_run") and (await handle.describe()).start_time - timedelta(minutes=4)
+    due = [round((step.next_look_at - begun) / timedelta(minutes=1)) for step in script.inputs("count_alive_tasks")]
+    assert due == [6, 11, 19, 34]
+
+
+@pytest.mark.parametrize("intent", [Intent.STOP, Intent.FORCE])
+async def test_a_stop_that_was_under_way_is_finished(play: Play, intent: Intent) -> None:
+    script = resumed(RunStatus.STOPPING, intent)
+    async with play(script) as stage:
+        assert (await (await stage.start(RESUME)).result())["reason"] == "stopped"
+    assert_in_order(script.names, ["take_over_run", "cancel_queued_tasks", "k8_stop_task", *CLOSING])
+    assert ("k8_stop_pod" in script.names) == (intent is Intent.FORCE)
+
+
+@pytest.mark.parametrize("exported", [True, False])
+async def test_a_run_that_is_over_is_only_handed_over(play: Play, exported: bool) -> None:
+    script = resumed(RunStatus.COMPLETED, exported=exported)
+    async with play(script) as stage:
+        assert (await (await stage.start(RESUME)).result())["status"] == "COMPLETED"
+    expected = ["take_over_run", "update_run_status", "signal_pusher_finished"]
+    assert script.names == (expected if exported else [*expected, *END[-2:]])
+
+
+async def test_another_workflows_run_is_left_to_it(play: Play) -> None:
+    script = Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-books-1"))
+    async with play(script) as stage:
+        assert await (await stage.start(RESUME)).result() is None
+    assert script.names == ["take_over_run", "hand_over_run"]
+
+
+async def test_reopening_is_passed_on(play: Play) -> None:
+    script = resumed(RunStatus.PROCESSING)
+    async with play(script) as stage:
+        await (await stage.start(RunRequest(crawler="books", run_id=7, reopen=True))).result()
+    assert script.inputs("take_over_run")[0].reopen
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"crawler": "books", "reopen": True}, "reopen: only together with the run_id"),
+        ({"crawler": "books", "run_id": 7, "tasks": 4}, "tasks: not together with run_id"),
+        ({"crawler": "books", "run_id": 7, "arguments": {"a": "b"}}, "arguments: not together with run_id"),
+        ({"crawler": "books", "run_id": 0}, "run_id: Input should be greater than or equal to 1"),
+        ({"crawler": "books", "run_id": "7"}, "run_id: Input should be a valid integer"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(play: Play, request_: dict[str, object], said: str) -> None:
+    script = Script()
+    async with play(script) as stage:
+        handle = await stage.start(request_)
+        with pytest.raises(WorkflowFailureError) as failure:
+            await handle.result()
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.message.startswith(said)
+    assert script.calls == []

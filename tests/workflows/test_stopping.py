@@ -1,0 +1,320 @@
+"""A stop in every stage: asked for, recorded, insisted on, proved; nothing runs afterwards."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import RawValue
+from temporalio.exceptions import CancelledError
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.contract.steps import MainJobStatus
+from tests.workflows.conftest import Play, played
+from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn
+
+BOOKS = RunRequest(crawler="books", grace_seconds=30)
+WAITS = MainJobStatus(cause="unschedulable")
+CLOSING = ["signal_pusher_stopped", "update_run_status", "initiate_export_signal", "export_supporting_files"]
+
+
+def until_asked(script: Script) -> Callable[[int], int]:
+    """Jobs that end when they are asked to."""
+    return lambda look: 0 if "k8_stop_task" in script.names else 1
+
+
+def until_forced(script: Script) -> Callable[[int], int]:
+    return lambda look: 0 if "k8_stop_pod" in script.names else 1
+
+
+class Held:
+    """Holds the script at an activity, so that a stop comes in the middle of it."""
+
+    def __init__(self, script: Script, activity: str) -> None:
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+        script.before[activity] = self._hold
+
+    async def _hold(self) -> None:
+        self.reached.set()
+        await self.go_on.wait()
+
+
+STAGES = [
+    "create_history_id", "add_workflow_id", "run_onetime_crawler", "get_main_job_status", "update_run_started",
+    "signal_pusher_started", "get_active_running_tasks", "get_history_statuses_to_sync", "count_alive_tasks",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("activity", STAGES)
+@pytest.mark.parametrize("door", ["signal", "update", "cancel"])
+async def test_a_stop_in_the_middle_of_every_step(play: Play, activity: str, door: str) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    held = Held(script, activity)
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await asked(handle, door)
+        held.go_on.set()
+        outcome = await ended(handle, door)
+    assert outcome is None or (outcome["status"], outcome["reason"]) == ("FAILED", "stopped")
+    assert script.names.count("create_history_id") == 1
+    assert_in_order(script.names, ["add_cancellation_log_to_db", "cancel_queued_tasks", "k8_stop_task", *CLOSING])
+    assert script.names[-4:] == CLOSING
+    assert [step.phase for step in script.inputs("note_stop_phase")] == ["queued_cancelled", "jobs_asked", "proved"]
+    assert "signal_pusher_finished" not in script.names
+    later = script.names[script.names.index("cancel_queued_tasks") :]
+    assert not {"run_onetime_crawler", "update_run_started"} & set(later)
+
+
+async def asked(handle: WorkflowHandle[Any, Any], door: str) -> None:
+    stop = {"actor": "ann", "reason": "too slow"}
+    if door == "signal":
+        await handle.signal("stop", stop)
+    elif door == "update":
+        answer = await handle.execute_update("stop", stop)
+        assert (answer["forced"], answer["again"]) == (False, False)
+    else:
+        await handle.cancel()
+
+
+async def ended(handle: WorkflowHandle[Any, Any], door: str) -> dict[str, Any] | None:
+    if door != "cancel":
+        outcome: dict[str, Any] = await handle.result()
+        return outcome
+    with pytest.raises(WorkflowFailureError) as failure:
+        await handle.result()
+    assert isinstance(failure.value.cause, CancelledError)
+    return None
+
+
+def assert_in_order(names: list[str], expected: list[str]) -> None:
+    left = iter(names)
+    assert all(name in left for name in expected), f"{expected} are not in this order in {names}"
+
+
+async def test_a_stop_that_comes_with_the_start(play: Play) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"actor": "ann"}])
+        assert (await handle.result())["reason"] == "stopped"
+    assert "run_onetime_crawler" not in script.names
+    assert script.inputs("add_cancellation_log_to_db")[0].stop.actor == "ann"
+
+
+@pytest.mark.parametrize("waiting", ["deployment", "main job", "next look"])
+async def test_a_stop_while_the_run_waits_for_long(play: Play, skipping: WorkflowEnvironment, waiting: str) -> None:
+    script = Script(
+        deployments=in_turn(UNAVAILABLE) if waiting == "deployment" else Script().deployments,
+        statuses=in_turn(WAITS if waiting == "main job" else STARTED),
+    )
+    script.alive = until_asked(script)
+    last = {
+        "deployment": "run_onetime_crawler",
+        "main job": "get_main_job_status",
+        "next look": "signal_pusher_started",
+    }
+    async with play(script) as stage, asyncio.timeout(30):
+        with skipping.with_time_skipping_disabled():
+            handle = await stage.start(BOOKS)
+        while last[waiting] not in script.names:
+            await asyncio.sleep(0.02)
+        await handle.signal("stop", {"actor": "ann"})
+        assert (await handle.result())["reason"] == "stopped"
+
+
+async def test_jobs_that_do_not_listen_are_forced_after_the_grace_period(play: Play) -> None:
+    script = Script()
+    script.alive = until_forced(script)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop")
+        await handle.result()
+        history = await handle.fetch_history()
+    stops = [step.stop for step in script.inputs("add_cancellation_log_to_db")]
+    assert [(stop.force, stop.actor, stop.door) for stop in stops[1:]] == [(True, "crawler-lifecycle", "grace_period")]
+    phases = [step.phase for step in script.inputs("note_stop_phase")]
+    assert phases == ["queued_cancelled", "jobs_asked", "forced", "proved"]
+    times = {
+        event.activity_task_scheduled_event_attributes.activity_type.name: event.event_time.ToSeconds()
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    }
+    assert 30 <= times["k8_stop_pod"] - times["cancel_queued_tasks"] < 40
+
+
+async def test_force_does_not_wait(play: Play) -> None:
+    script = Script()
+    script.alive = until_forced(script)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"force": True}])
+        await handle.result()
+    assert script.looks == 1
+    assert len(script.inputs("add_cancellation_log_to_db")) == 1
+
+
+async def test_force_after_a_stop_escalates(play: Play, skipping: WorkflowEnvironment) -> None:
+    script = Script()
+    script.alive = until_forced(script)
+    async with play(script) as stage, asyncio.timeout(30):
+        with skipping.with_time_skipping_disabled():
+            handle = await stage.start(RunRequest(crawler="books", grace_seconds=3600), start_signal="stop")
+        while "count_alive_tasks" not in script.names:
+            await asyncio.sleep(0.02)
+        answer = await handle.execute_update("stop", {"force": True, "actor": "bob"})
+        assert (answer["forced"], answer["again"]) == (True, True)
+        await handle.result()
+    assert [step.stop.actor for step in script.inputs("add_cancellation_log_to_db")] == [None, "bob"]
+
+
+async def test_every_stop_is_on_record_and_one_is_enough(play: Play) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    held = Held(script, "cancel_queued_tasks")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"actor": "ann"}])
+        await held.reached.wait()
+        for actor in ("bob", "ann"):
+            await handle.signal("stop", {"actor": actor, "asked_at": "2026-01-01T00:00:00Z"})
+        held.go_on.set()
+        await handle.result()
+    assert {step.stop.actor for step in script.inputs("add_cancellation_log_to_db")} >= {"ann"}
+    assert script.names.count("cancel_queued_tasks") == 1
+    assert script.names.count("signal_pusher_stopped") == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff\x00", b"[1, 2]", b'"stop!"', b'{"force": "perhaps", "actor": 7, "colour": "red"}', b"{" * 1000, b""],
+)
+async def test_a_stop_that_does_not_decode_is_a_stop(play: Play, data: bytes) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    garbage = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[garbage])
+        assert (await handle.result())["reason"] == "stopped"
+
+
+async def test_a_megabyte_of_words_is_cut_by_the_signal_and_refused_by_the_update(play: Play) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    held = Held(script, "run_onetime_crawler")
+    endless = {"actor": "a" * 1_000_000, "reason": "b" * 500_000}
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("stop", endless)
+        assert str(refused.value.cause).startswith("BadInput: actor: String should have at most 256 characters")
+        await handle.signal("stop", endless)
+        held.go_on.set()
+        await handle.result()
+    (logged,) = script.inputs("add_cancellation_log_to_db")
+    assert (len(logged.stop.actor), len(logged.stop.reason)) == (256, 1024)
+
+
+async def test_a_stop_for_a_run_that_is_over_changes_nothing(play: Play) -> None:
+    script = Script()
+    held = Held(script, "initiate_export_signal")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await handle.signal("stop")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("stop", {})
+        assert "run 7 is over (COMPLETED)" in str(refused.value.cause)
+        held.go_on.set()
+        assert (await handle.result())["status"] == "COMPLETED"
+    assert "add_cancellation_log_to_db" not in script.names
+
+
+async def test_jobs_that_all_succeeded_before_the_stop_reached_them_make_a_complete_run(play: Play) -> None:
+    script = Script(succeeded=1)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop")
+        assert (await handle.result())["status"] == "COMPLETED"
+    assert "signal_pusher_stopped" not in script.names
+    assert "signal_pusher_finished" in script.names
+
+
+async def test_a_cancel_that_came_too_late_closes_the_workflow_as_completed(play: Play) -> None:
+    script = Script(succeeded=1)
+    held = Held(script, "update_run_status")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await handle.cancel()
+        held.go_on.set()
+        assert (await handle.result())["status"] == "COMPLETED"
+
+
+async def test_a_stop_that_only_the_database_knows_of(play: Play) -> None:
+    """The door wrote the intent; its signal never came."""
+    script = Script(intent=lambda look: Intent.STOP if look >= 2 else Intent.RUN)
+    script.alive = until_asked(script)
+    async with play(script) as stage:
+        assert (await (await stage.start(BOOKS)).result())["reason"] == "stopped"
+    assert "add_cancellation_log_to_db" not in script.names
+
+
+async def test_over_is_not_gone(play: Play) -> None:
+    """The row says over, processes still live: the stop is not proved until they are gone."""
+    script = Script(lingering=lambda look: "0" if look < 4 else "", alive=lambda look: 0)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop")
+        await handle.result()
+    assert script.looks == 4
+    assert [step.tasks for step in script.inputs("k8_stop_pod")] == ["0", "0", "0"]
+
+
+async def test_what_is_unknown_proves_nothing(play: Play) -> None:
+    script = Script(alive=lambda look: 0, known=lambda look: look >= 5)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop")
+        await handle.result()
+    assert script.looks == 5
+
+
+async def test_the_maximum_duration_ends_the_run_with_its_reason(play: Play) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    async with play(script) as stage:
+        handle = await stage.start(RunRequest(crawler="books", max_duration_seconds=600))
+        result = await handle.result()
+    assert (result["status"], result["reason"]) == ("FAILED", "max_duration")
+    assert "signal_pusher_finished" in script.names
+    (logged,) = script.inputs("add_cancellation_log_to_db")
+    assert (logged.stop.actor, logged.stop.reason, logged.stop.door) == ("crawler-lifecycle", "max_duration", "limit")
+
+
+async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment) -> None:
+    script = Script(alive=lambda look: 1 if look < 30 else 0)
+    async with played(short_histories, script) as stage, asyncio.timeout(60):
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"actor": "ann"}])
+        assert (await handle.result())["reason"] == "stopped"
+        listed = short_histories.client.list_workflows(f'WorkflowId="{handle.id}"')
+        assert len([execution async for execution in listed]) > 1
+    assert script.names.count("create_history_id") == 1
+    by = [step.stop.door for step in script.inputs("add_cancellation_log_to_db")]
+    assert by == ["temporal", "grace_period"]
+    assert script.names.count("signal_pusher_stopped") == 1
+
+
+@pytest.mark.parametrize("pause", [0.2, 0.35, 0.5, 0.65, 0.8])
+async def test_a_stop_while_the_run_continues_as_new_is_not_lost(
+    short_histories: WorkflowEnvironment, pause: float
+) -> None:
+    """Looks without end, so that the run continues as new often; the stop comes at any moment of it."""
+    script = Script()
+    script.alive = until_asked(script)
+    async with played(short_histories, script) as stage, asyncio.timeout(60):
+        handle = await stage.start(BOOKS)
+        await asyncio.sleep(pause)
+        await stage.client.get_workflow_handle(handle.id).signal("stop", {"actor": "ann"})
+        assert (await handle.result())["reason"] == "stopped"
+    assert [step.stop.actor for step in script.inputs("add_cancellation_log_to_db")] == ["ann"]
