@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STATE  ?= .state
+STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
 
@@ -16,8 +16,8 @@ help: ## this list
 run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
 	@$(BIN)/crawlctl demo
 
-up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state stays in $(STATE)
-	@exec $(BIN)/crawlctl up --state $(STATE)
+up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder: where)
+	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
 test: $(VENV)/.installed-dev mariadb ## the tests
 	@$(BIN)/pytest -n 2 --dist loadgroup -q

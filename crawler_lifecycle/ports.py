@@ -133,7 +133,9 @@ class Claims(Protocol):
     """Deployments: who may have which job made. A claim is a conditional UPDATE of a row."""
 
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
-        """Task 0, if it is QUEUED, claimed by this token, or its claim ran out. None: it has its job, or is over."""
+        """Task 0, if it is QUEUED, claimed by this token, or its claim ran out.
+
+        None: it has its job, or is over, or the run is to stop."""
 
     def backlogs(self, token: str) -> list[Backlog]:
         """Runs that are PROCESSING with intent RUN and have child tasks to deploy, oldest first."""

@@ -134,6 +134,7 @@ class LocalBench:
         for path in [*self.layout.waiting.glob("*"), *self.layout.running.glob("*")]:
             path.unlink(missing_ok=True)
         folders = [JobFolder(path) for path in self.layout.jobs.glob("*/crawl-*")]
+        folders = [folder for folder in folders if folder.has_started or folder.has_runner]
         open_ones = {uid: folder for folder in folders if not folder.has_ended and (uid := _uid(folder))}
         for folder in open_ones.values():
             folder.write(Stop(at=time.time(), kill=True))  # for those that are just starting

@@ -41,28 +41,16 @@ RELAXED = (
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[int]:
     """The port of a server that lives as long as the test session (one for each of several test processes)."""
-    programs = [shutil.which(name, path=PROGRAM_FOLDERS) for name in ("mariadb-install-db", "mariadbd")]
-    if not all(programs):
+    if not mariadb_is_installed():
         missing("no mariadbd on this machine (Debian's package is mariadb-server)")
-    make, serve = map(str, programs)
-    with tempfile.TemporaryDirectory(prefix="maria-") as folder:
-        account = ["--user=root"] if os.geteuid() == 0 else []
-        common = ["--no-defaults", f"--datadir={folder}/data", *account]
-        made = subprocess.run(
-            [make, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert made.returncode == 0, made.stdout + made.stderr
-        with _served([serve, *common, *RELAXED], Path(folder)) as port:
-            yield port
+    with running_mariadb(*RELAXED) as port:
+        yield port
 
 
 @pytest.fixture(scope="session")
 def mariadb_url(mariadb_server: int) -> str:
     """A database on that server, with the schema."""
-    url = _create_database(mariadb_server, "crawler")
+    url = create_database(mariadb_server, "crawler")
     upgrade(url)
     return url
 
@@ -93,7 +81,7 @@ def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path / 'state' / 'bare.db'}"
         return
     port, name = request.getfixturevalue("mariadb_server"), f"bare_{uuid4().hex}"
-    yield _create_database(port, name)
+    yield create_database(port, name)
     _run(port, f"DROP DATABASE {name}")
 
 
@@ -131,6 +119,32 @@ def missing(what: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(what)
     pytest.skip(what)
+
+
+def mariadb_is_installed() -> bool:
+    return all(_mariadb_programs())
+
+
+@contextmanager
+def running_mariadb(*options: str) -> Iterator[int]:
+    """The port of a private server with these options, gone with all its data afterwards."""
+    make, serve = map(str, _mariadb_programs())
+    with tempfile.TemporaryDirectory(prefix="maria-") as folder:
+        account = ["--user=root"] if os.geteuid() == 0 else []
+        common = ["--no-defaults", f"--datadir={folder}/data", *account]
+        made = subprocess.run(
+            [make, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert made.returncode == 0, made.stdout + made.stderr
+        with _served([serve, *common, *options], Path(folder)) as port:
+            yield port
+
+
+def _mariadb_programs() -> list[str | None]:
+    return [shutil.which(name, path=PROGRAM_FOLDERS) for name in ("mariadb-install-db", "mariadbd")]
 
 
 @contextmanager
@@ -186,7 +200,7 @@ def _run(port: int, statement: str) -> None:
         cursor.execute(statement)
 
 
-def _create_database(port: int, name: str) -> str:
+def create_database(port: int, name: str) -> str:
     _run(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     return f"mysql://root@127.0.0.1:{port}/{name}"
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 CRAWLCTL = [sys.executable, "-P", "-m", "crawler_lifecycle.cli"]
-START_PATIENCE = 60.0
+START_PATIENCE = 100.0
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -53,15 +53,16 @@ class Crawlctl:
 
 @asynccontextmanager
 async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
-    process = await asyncio.create_subprocess_exec(
-        *CRAWLCTL,
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=environment(folder),
-        cwd=folder,
-    )
+    with (folder / "stderr.log").open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *CRAWLCTL,
+            *words,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors if "--json" in words else asyncio.subprocess.STDOUT,
+            env=environment(folder),
+            cwd=folder,
+        )
     try:
         yield Crawlctl(process)
     finally:
@@ -78,19 +79,22 @@ async def up(state: Path, *words: str) -> AsyncIterator[Crawlctl]:
 
 
 async def ask(state: Path, *words: str) -> tuple[int, Any]:
-    """A command's status and its JSON."""
+    """A command's status and its JSON, or what it said was wrong."""
+    errors = state.parent / "stderr.log"
+    before = errors.stat().st_size if errors.exists() else 0
     async with crawlctl(state.parent, *words, "--state", str(state), "--json") as command:
         status = await command.end()
-    return status, json.loads(command.output) if status in (0, 5) else command.output
+    return status, json.loads(command.output) if status in (0, 5) else errors.read_text()[before:]
 
 
-def processes_of(folder: Path) -> list[psutil.Process]:
-    """All that mention this folder in their command or their environment, but for zombies."""
+def processes_of(folder: Path, which: Callable[[psutil.Process], bool] = lambda _: True) -> list[psutil.Process]:
+    """All that mention this folder in their command or their environment, but for the dead."""
     found = []
     for process in psutil.process_iter():
         try:
             mentions = [*process.cmdline(), *process.environ().values()]
-            if process.status() != psutil.STATUS_ZOMBIE and any(str(folder) in each for each in mentions):
+            is_there = process.status() != psutil.STATUS_ZOMBIE and any(str(folder) in each for each in mentions)
+            if is_there and which(process):
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue

@@ -18,6 +18,7 @@ from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 log = logging.getLogger("workers.lifecycle")
+LONGEST_UNTOLD = timedelta(seconds=3)  # a heartbeat held back for longer could come too late on a busy machine
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
@@ -43,6 +44,7 @@ def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, t
         max_cached_workflows=settings.cached_workflows,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
+        max_heartbeat_throttle_interval=LONGEST_UNTOLD,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
     )

@@ -12,8 +12,9 @@ from crawler_lifecycle.services.watcher import Watcher
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     process.serve_metrics(parts)
     engine = Engine(os.environ, parts.settings.worker.task_queue)
+    watcher = Watcher(parts.nudges, parts.cluster, engine.nudge)  # refuses a database it does not know
     await engine.client()
-    watching = asyncio.create_task(Watcher(parts.nudges, parts.cluster, engine.nudge).run())
+    watching = asyncio.create_task(watcher.run())
     stopping = asyncio.create_task(stopped.wait())
     await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
     watching.cancel()

@@ -1,8 +1,8 @@
 """How is a finished run exported without any other service: events in a file, archives in a folder?"""
 
+import fcntl
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +14,6 @@ from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.domain.naming import archive_name
 from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress
-
-ABANDONED_SECONDS = 24 * 3600
 
 
 class FolderExporter:
@@ -50,19 +48,31 @@ class FolderExporter:
 
     @contextmanager
     def _draft(self, run_uid: str) -> Iterator[Path]:
-        """A name of its own, so that two at once do no harm: the last one to finish replaces the same by the same."""
+        """A name of its own, so that two at once do no harm: the last one to finish replaces the same by the same.
+
+        Its lock tells it from what one that was killed has left.
+        """
         self._exports.mkdir(parents=True, exist_ok=True)
         for old in self._exports.glob(f".{run_uid}.*.part"):
-            if time.time() - old.stat().st_mtime > ABANDONED_SECONDS:
-                old.unlink(missing_ok=True)
+            _remove_if_abandoned(old)
         descriptor, name = tempfile.mkstemp(dir=self._exports, prefix=f".{run_uid}.", suffix=".part")
-        os.close(descriptor)
         draft = Path(name)
-        draft.chmod(0o644)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            draft.chmod(0o644)
             yield draft
         finally:
             draft.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def _remove_if_abandoned(draft: Path) -> None:
+    try:
+        with draft.open("rb+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()
+    except (FileNotFoundError, BlockingIOError):
+        return  # finished just now, or still being written
 
 
 def _checked(run_uid: str) -> str:

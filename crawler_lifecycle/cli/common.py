@@ -94,3 +94,11 @@ def say(line: str) -> None:
         click.echo(line)
     except OSError:
         return
+
+
+def tell_stderr(line: str) -> None:
+    """With --json, stdout is for programs."""
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        return

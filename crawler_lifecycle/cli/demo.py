@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import INTERRUPTED, NOT_COMPLETED, OK, json_option, print_json, say
+from crawler_lifecycle.cli.common import INTERRUPTED, NOT_COMPLETED, OK, json_option, print_json, say, tell_stderr
 from crawler_lifecycle.cli.up import EXAMPLES
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
@@ -47,7 +47,7 @@ def demo(results: Path, as_json: bool) -> None:
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
-            stack = Stack(plan, _quiet if as_json else say, passing=True)
+            stack = Stack(plan, tell_stderr if as_json else say, passing=True)
             code = asyncio.run(_demo(stack, results, as_json=as_json))
     raise click.exceptions.Exit(code)
 
@@ -74,7 +74,7 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
     from crawler_lifecycle.contract.requests import RunRequest
     from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 
-    tell = _quiet if as_json else say
+    tell = tell_stderr if as_json else say
     tell(f"Starting Temporal, the scheduler service, dispatcher, watcher and worker in {stack.plan.state} ...")
     async with stack.running() as control:
         site = await _start_site(stack)
@@ -163,7 +163,3 @@ def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
         "  .venv/bin/crawlctl --help",
     ):
         say(line)
-
-
-def _quiet(_: str) -> None:
-    """With --json, stdout is for programs."""

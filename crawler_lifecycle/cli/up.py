@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, say, state_option
+from crawler_lifecycle.cli.common import json_option, print_json, say, state_option, tell_stderr
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
     ports = replace(ports, **{name: port for name, port in chosen.items() if port})
     with owned(folder):
         ports.refuse_taken()
-        tell = _tell_stderr if as_json else say
+        tell = tell_stderr if as_json else say
         stack = Stack(make_plan(folder, ports, _catalogue(catalogue)), tell)
         asyncio.run(_serve(stack, tell, stop_jobs=stop_jobs, as_json=as_json))
 
@@ -129,8 +129,3 @@ def _tell_jobs(control: "Control", tell: "Say", *, stop_jobs: bool) -> None:
     else:
         tell("The stack has ended; no job is left running.")
     return None
-
-
-def _tell_stderr(line: str) -> None:
-    """With --json, stdout is for programs."""
-    click.echo(line, err=True)

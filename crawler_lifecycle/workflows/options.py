@@ -2,6 +2,8 @@
 
 A step that the run cannot do without is tried for ever, visibly: no outage of any length ends a run. One that
 may fail without harm has a bound, and whoever calls it goes on without it.
+
+A worker that dies is missed after the heartbeat time-out (see `activities.boundary`), long before the step's own.
 """
 
 from datetime import timedelta
@@ -13,17 +15,21 @@ PATIENT = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=15)
 )
 
-READ = ActivityConfig(start_to_close_timeout=timedelta(seconds=60), retry_policy=PATIENT)
-WRITE = ActivityConfig(start_to_close_timeout=timedelta(seconds=60), retry_policy=PATIENT)
-DEPLOY = ActivityConfig(start_to_close_timeout=timedelta(seconds=90), retry_policy=PATIENT)
-STOP = ActivityConfig(start_to_close_timeout=timedelta(seconds=120), retry_policy=PATIENT)
+WORKER_LOST = timedelta(seconds=10)
 
-OPTIONAL = ActivityConfig(
-    start_to_close_timeout=timedelta(seconds=30), schedule_to_close_timeout=timedelta(minutes=2), retry_policy=PATIENT
-)
-ANNOUNCE = ActivityConfig(
-    start_to_close_timeout=timedelta(seconds=60), schedule_to_close_timeout=timedelta(hours=1), retry_policy=PATIENT
-)
+
+def _step(seconds: int) -> ActivityConfig:
+    return ActivityConfig(
+        start_to_close_timeout=timedelta(seconds=seconds), heartbeat_timeout=WORKER_LOST, retry_policy=PATIENT
+    )
+
+
+READ = _step(60)
+WRITE = _step(60)
+DEPLOY = _step(90)
+STOP = _step(120)
+OPTIONAL = ActivityConfig(**_step(30), schedule_to_close_timeout=timedelta(minutes=2))
+ANNOUNCE = ActivityConfig(**_step(60), schedule_to_close_timeout=timedelta(hours=1))
 LONG = ActivityConfig(
     start_to_close_timeout=timedelta(hours=12),
     schedule_to_close_timeout=timedelta(hours=24),

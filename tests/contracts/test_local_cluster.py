@@ -31,7 +31,6 @@ from tests.clusters import LocalBench, until
 
 SLEEP = "echo up > up; exec sleep 1000"
 STUBBORN = "trap '' TERM; echo up > up; while :; do sleep 0.1; done"
-ONCE = "echo x >> count; cat fifo > /dev/null"
 
 
 def job_of(local: LocalBench, request: DeploymentRequest) -> tuple[JobPhase, str | None]:
@@ -82,6 +81,15 @@ def test_a_stop_reaches_detached_processes_and_says_it_once(local: LocalBench) -
     local.until_ended(request)
     assert sorted(told.read_text().split()) == ["child", "parent"]
     assert local.processes(request) == []
+
+
+def test_a_program_that_has_just_begun_is_seen_with_its_mark() -> None:
+    for _ in range(30):
+        uid = str(uuid4())
+        with subprocess.Popen(["sleep", "1000"], env={"PATH": os.environ["PATH"], processes.MARK: uid}) as begun:
+            found = [process.pid for process in processes.of_job(processes.survey(), uid, None)]
+            begun.kill()
+        assert found == [begun.pid]
 
 
 # What a job is given
@@ -308,23 +316,20 @@ def test_a_request_is_the_same_when_a_version_adds_a_field_with_a_default(local:
 
 
 def test_jobs_beyond_the_capacity_wait_and_start_in_order(local: LocalBench) -> None:
-    local.cluster = local.client(capacity=2)
+    local.cluster = local.client(capacity=1)
     run_uid = str(uuid4())
     script = "echo $CRAWL_TASK >> order; while [ ! -e go ]; do sleep 0.02; done"
     requests = [local.request(script, run_uid=run_uid, task=task) for task in range(6)]
     for request in requests:
         local.cluster.deploy(request)
-    for request in requests[:2]:
-        local.until_phase(request, JobPhase.RUNNING)
-    assert [job_of(local, request) for request in requests[2:]] == [(JobPhase.WAITING, "capacity")] * 4
-    assert "2 of 2 places taken, 4 waiting" in local.cluster.check()
+    local.until_phase(requests[0], JobPhase.RUNNING)
+    assert [job_of(local, request) for request in requests[1:]] == [(JobPhase.WAITING, "capacity")] * 5
+    assert "1 of 1 places taken, 5 waiting" in local.cluster.check()
     (local.files(requests[0]) / "go").touch()
     for request in requests:
         assert local.until_ended(request).exit_code == 0
     order = (local.files(requests[0]) / "order").read_text().split()
-    assert set(order[:2]) == {"0", "1"}
-    assert set(order) == {"0", "1", "2", "3", "4", "5"}
-    assert max(order.index("2"), order.index("3")) < order.index("5")
+    assert order == ["0", "1", "2", "3", "4", "5"]
 
 
 def test_never_more_than_the_capacity_run_at_once(local: LocalBench) -> None:
@@ -394,6 +399,36 @@ def test_a_whole_tree_that_is_killed_has_vanished(local: LocalBench) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     assert local.until_ended(request).phase is JobPhase.VANISHED
+
+
+def test_a_runner_killed_at_any_moment_of_the_start_leaves_a_truth(local: LocalBench) -> None:
+    for number in range(12):
+        request = local.request("echo x >> count; exec sleep 1000")
+        name = local.cluster.deploy(request).job_name
+        runner = until(lambda n=name: _child_about(n), "the runner to be seen")  # type: ignore[misc]
+        moment = time.monotonic() + number * 0.01
+        while time.monotonic() < moment:
+            pass
+        runner.kill()
+        until(lambda r=request: not local.folder_of(r).has_runner, "the lock to be free")  # type: ignore[misc]
+        phase, _ = job_of(local, request)
+        alive = local.processes(request)
+        assert bool(alive) == (phase is JobPhase.RUNNING), phase
+        if phase is JobPhase.WAITING:
+            local.cluster.place_waiting()
+            until(lambda r=request: count(local, r), "the second runner to start it")  # type: ignore[misc]
+        local.cluster.kill(request.run_uid, [(0, 1)])
+        assert local.until_ended(request).stop_asked
+        assert local.processes(request) == []
+        assert count(local, request) <= 1
+
+
+def _child_about(name: str) -> psutil.Process | None:
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if name in child.cmdline():
+                return child
+    return None
 
 
 def test_a_vanished_job_is_told_by_whoever_places_jobs(local: LocalBench) -> None:
@@ -498,12 +533,12 @@ def test_a_waiting_job_that_is_stopped_never_starts(local: LocalBench) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_stop_at_any_moment_of_the_start_ends_the_job_once_and_for_all(local: LocalBench, end: str) -> None:
-    for number in range(20):
+    for number in range(12):
         request = local.request("exec sleep 1000")
         started = threading.Thread(target=local.cluster.deploy, args=(request,))
         started.start()
         until(lambda r=request: local.layout.run(r.run_uid).exists(), "the claim")  # type: ignore[misc]
-        moment = time.monotonic() + number * 0.006
+        moment = time.monotonic() + number * 0.01
         while time.monotonic() < moment:
             pass
         getattr(local.cluster, end)(request.run_uid, [(0, 1)])
@@ -546,6 +581,32 @@ def test_a_damaged_record_makes_its_job_unclear_and_no_other(
         for refused in (lambda: local.cluster.deploy(broken), lambda: local.cluster.stop(broken.run_uid, [(0, 1)])):
             with pytest.raises(TemporaryError):
                 refused()
+
+
+def test_an_end_that_cannot_be_written_yet_is_not_lost(local: LocalBench) -> None:
+    request = local.request("echo up > up; while [ ! -e go ]; do sleep 0.02; done; exit 6")
+    local.cluster.deploy(request)
+    local.until_file(request, "up")
+    obstacle = local.folder_of(request).path / "exit.json"
+    obstacle.mkdir()
+    (local.files(request) / "go").touch()
+    until(lambda: not local.processes(request), "the job to end")
+    assert job_of(local, request)[0] is JobPhase.UNCLEAR
+    assert local.folder_of(request).has_runner
+    obstacle.rmdir()
+    assert local.until_ended(request).exit_code == 6
+
+
+def test_a_wish_that_cannot_be_written_still_kills(local: LocalBench) -> None:
+    request = local.request(STUBBORN)
+    local.cluster.deploy(request)
+    local.until_file(request, "up")
+    obstacle = local.folder_of(request).path / "stop.json"
+    obstacle.mkdir()
+    with pytest.raises(TemporaryError):
+        local.cluster.kill(request.run_uid, [(0, 1)])
+    assert local.until_ended(request).exit_code == 137
+    assert local.processes(request) == []
 
 
 def test_a_half_made_job_is_no_job(local: LocalBench) -> None:

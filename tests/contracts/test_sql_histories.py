@@ -23,6 +23,7 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from crawler_lifecycle.ports import NewRun
 from tests.databases import MakeRun, ref_to
 
+TIMES = st.datetimes(datetime.fromisoformat("1971-01-01"), timezones=st.just(UTC))
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
 
 
@@ -202,12 +203,11 @@ def test_a_run_ends_when_its_tasks_have_and_keeps_its_end(database: Database, ma
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=st.text(max_size=50), repeat=st.sampled_from([1, 500]), at=st.datetimes(datetime(1971, 1, 1)))
+@given(text=st.text(max_size=50), repeat=st.sampled_from([1, 500]), at=TIMES)
 def test_any_words_at_any_time_can_be_a_stop(
     database: Database, make_run: MakeRun, text: str, repeat: int, at: datetime
 ) -> None:
-    run, at = ref_to(make_run()), at.replace(tzinfo=UTC)
-    said = text * repeat
+    run, said = ref_to(make_run()), text * repeat
     stop = StopRequest(actor=said[:256], reason=said[:1024], door=said[:64])
     for _ in range(2):
         SqlStops(database).log(run, stop, at)

@@ -41,9 +41,9 @@ def test_every_constraint_has_a_name(database: Database) -> None:
     with database.read() as connection:
         look = inspect(connection)
         for table in set(look.get_table_names()) - {VERSIONS.name}:
-            assert all(key["name"].startswith("uq_") for key in look.get_unique_constraints(table))
-            assert all(key["name"].startswith("fk_") for key in look.get_foreign_keys(table))
-            assert all(key["name"].startswith("ck_") for key in look.get_check_constraints(table))
+            assert all(str(key["name"]).startswith("uq_") for key in look.get_unique_constraints(table))
+            assert all(str(key["name"]).startswith("fk_") for key in look.get_foreign_keys(table))
+            assert all(str(key["name"]).startswith("ck_") for key in look.get_check_constraints(table))
 
 
 def test_the_program_knows_its_newest_migration() -> None:
@@ -124,11 +124,9 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         upgrade(f"sqlite:///{path}")
 
 
-def _definitions(connection: Connection) -> dict[str, str]:
+def _definitions(connection: Connection) -> dict[str, list[str]]:
     if connection.dialect.name == "sqlite":
         rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
-    else:
-        names = inspect(connection).get_table_names()
-        rows = [connection.execute(text(f"SHOW CREATE TABLE {name}")).one() for name in names]
-    definitions = {name: sql.partition(" AUTO_INCREMENT=")[0] for name, sql in rows}
-    return {name: sql for name, sql in definitions.items() if VERSIONS.name not in name and "sqlite_" not in name}
+        return {name: [sql] for name, sql in rows if name not in (VERSIONS.name, "sqlite_sequence")}
+    shown = [connection.execute(text(f"SHOW CREATE TABLE {name}")).one() for name in metadata.tables]
+    return {name: sorted(line.rstrip(",") for line in sql.splitlines()) for name, sql in shown}

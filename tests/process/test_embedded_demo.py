@@ -7,11 +7,12 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.embedded import crawlctl, eventually, processes_of
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
@@ -22,13 +23,13 @@ def home(tmp_path: Path) -> Iterator[Path]:
             process.kill()
 
 
-def leftovers(home: Path) -> list[str]:
-    return [" ".join(process.cmdline()) for process in processes_of(home / "crawl-demo")]
+def leftovers(home: Path) -> list[psutil.Process]:
+    return processes_of(home / "crawl-demo")
 
 
 async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
     async with crawlctl(home, "demo", "--json") as command:
-        assert await command.end() == 0, command.output
+        assert await command.end() == 0, (home / "stderr.log").read_text()
     told = json.loads(command.output)
     assert (told["run"]["run"]["status"], told["items"]) == ("COMPLETED", 60)
     assert [task["status"] for task in told["run"]["tasks"]] == ["SUCCEEDED"] * 4
@@ -52,7 +53,8 @@ async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
 async def test_nothing_is_left_of_a_demo_that_is_interrupted(home: Path, moment: str, number: signal.Signals) -> None:
     async with crawlctl(home, "demo") as command:
         await command.wait_for(moment)
-        assert leftovers(home) != []
+        if moment != "Starting Temporal":
+            assert leftovers(home) != []
         status = await command.end(number)
     assert status == (130 if number is signal.SIGINT else 128 + number), command.output
     assert "nothing of it is left" in command.output

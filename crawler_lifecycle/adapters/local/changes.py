@@ -1,13 +1,16 @@
-"""Which runs have jobs that changed just now?"""
+"""Which runs have jobs that changed, just now or while nobody watched?
+
+A touched file stays until its change has been handed on, so that a watcher that was away is told what it missed.
+"""
 
 import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from watchfiles import watch
+from watchfiles import Change, watch
 
-from crawler_lifecycle.adapters.local.layout import Layout, checked
+from crawler_lifecycle.adapters.local.layout import Layout, checked, names
 from crawler_lifecycle.errors import BadInput
 
 LONGEST_SILENCE_MS = 1000
@@ -34,19 +37,23 @@ def _watch_once(layout: Layout) -> Iterator[set[str]]:
     watched = folder.stat().st_ino
     for changes in watch(
         folder,
-        watch_filter=None,
+        watch_filter=lambda change, _: change is not Change.deleted,
         debounce=COLLECT_MS,
         rust_timeout=LONGEST_SILENCE_MS,
         yield_on_timeout=True,
         recursive=False,
     ):
-        yield {run_uid for _, path in changes if (run_uid := _run_uid(path))}
+        # both: a file that is touched again just before it is removed is told by its event
+        touched = {Path(path).name for _, path in changes} | set(names(folder))
+        yield {name for name in touched if _is_run(name)}
+        for name in touched:
+            (folder / name).unlink(missing_ok=True)
         if not folder.exists() or folder.stat().st_ino != watched:
             return
 
 
-def _run_uid(path: str) -> str | None:
+def _is_run(name: str) -> bool:
     try:
-        return checked(Path(path).name)
+        return checked(name) == name
     except BadInput:
-        return None
+        return False

@@ -129,15 +129,15 @@ class _Waiting:
 
 
 def _running(found: Found, started: Started) -> JobLook:
-    stop = found.folder.stop()
+    stop_asked = found.folder.stop_asked
     return JobLook(
         found.task,
         found.attempt,
         started.uid,
         found.name,
-        JobPhase.ENDING if stop else JobPhase.RUNNING,
+        JobPhase.ENDING if stop_asked else JobPhase.RUNNING,
         started_at=moment(started.at),
-        stop_asked=stop is not None,
+        stop_asked=stop_asked,
     )
 
 

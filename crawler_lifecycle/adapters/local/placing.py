@@ -48,10 +48,12 @@ class Placing:
         """Start waiting jobs while there are places. Only inside `exclusive`."""
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
         free = self.capacity - self._taken()
+        if free <= 0:
+            return  # without listing what may be a long queue
         for place in _places(self.layout.waiting):
+            free -= self._start(place)
             if free <= 0:
                 return
-            free -= self._start(place)
 
     def _taken(self) -> int:
         """How many places are taken; those of jobs that are over are cleared."""

@@ -15,6 +15,9 @@ import psutil
 MARK = "CRAWL_JOB_UID"
 CLOCK_SLACK = 2.0  # seconds by which the creation time of one process may seem to move
 ROUND = 0.2
+YOUNG = 5.0
+MOMENT = 0.01
+MOMENTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,19 @@ class Seen:
     created: float
     session: int | None
     mark: str | None
+    is_blank: bool  # it shows no environment, as a program does for a moment when it has just begun
 
 
 def survey() -> list[Seen]:
     """Every living process but this one. A zombie is dead."""
-    return [seen for pid in psutil.pids() if pid != os.getpid() and (seen := _see(pid))]
+    seen = _see_all(pid for pid in psutil.pids() if pid != os.getpid())
+    for _ in range(MOMENTS):
+        blank = [one.process.pid for one in seen if one.is_blank]
+        if not blank:
+            break
+        time.sleep(MOMENT)
+        seen = [one for one in seen if not one.is_blank] + _see_all(blank)
+    return seen
 
 
 def of_job(survey: Iterable[Seen], uid: str, first: First | None) -> list[psutil.Process]:
@@ -74,12 +85,23 @@ def created(pid: int) -> float:
         return time.time()
 
 
+def _see_all(pids: Iterable[int]) -> list[Seen]:
+    return [seen for pid in pids if (seen := _see(pid))]
+
+
 def _see(pid: int) -> Seen | None:
     try:
         process = psutil.Process(pid)
         if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
             return None
-        return Seen(process, process.create_time(), _session(pid), _mark(process))
+        environment = _environment(process)
+        return Seen(
+            process=process,
+            created=process.create_time(),
+            session=_session(pid),
+            mark=environment.get(MARK),
+            is_blank=not environment and _is_young_program(process),
+        )
     except psutil.NoSuchProcess:
         return None
 
@@ -91,11 +113,18 @@ def _session(pid: int) -> int | None:
         return None
 
 
-def _mark(process: psutil.Process) -> str | None:
+def _environment(process: psutil.Process) -> dict[str, str]:
     try:
-        return process.environ().get(MARK)
+        return process.environ()
     except (psutil.AccessDenied, OSError):
-        return None
+        return {}
+
+
+def _is_young_program(process: psutil.Process) -> bool:
+    try:
+        return time.time() - process.create_time() < YOUNG and bool(process.exe())
+    except (psutil.AccessDenied, OSError):
+        return False
 
 
 def _session_is_ours(everyone: Iterable[Seen], first: First) -> bool:

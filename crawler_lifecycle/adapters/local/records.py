@@ -111,6 +111,10 @@ class JobFolder:
         return (self.path / "started.json").exists()
 
     @property
+    def stop_asked(self) -> bool:
+        return (self.path / "stop.json").exists()
+
+    @property
     def has_ended(self) -> bool:
         return (self.path / "exit.json").exists()
 

@@ -18,7 +18,7 @@ import psutil
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started, Unreadable
 
 PATIENCE_WITH_LEFTOVERS = 30.0
 PAUSE_ON_A_FULL_DISK = 1.0
@@ -43,7 +43,7 @@ class Runner:
         self.deadline_passed = False
 
     def run(self) -> None:
-        if self.job.stop():
+        if self.job.stop_asked:
             self._write_end(code=None, reason="stopped_before_start", message="stopped before it was started")
             return
         self._write_start()
@@ -56,7 +56,7 @@ class Runner:
         # on a full disk the job goes on, and this runner with it
         with suppress(OSError):
             self._write_start()
-        with suppress(OSError):
+        with suppress(OSError, Unreadable):
             self._heed_stop()
         self._watch_deadline()
         self._wait(process)
@@ -100,7 +100,7 @@ class Runner:
         code = process.wait()
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        stop_asked = self.job.stop() is not None
+        stop_asked = self.job.stop_asked
         left_over = processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
         code = code if code >= 0 else 128 - code
         reason = "deadline_exceeded" if self.deadline_passed else _reason(code)
@@ -146,7 +146,7 @@ class Runner:
                 reason=reason,
                 message=message,
                 started_at=self.started_at,
-                stop_asked=self.job.stop() is not None if stop_asked is None else stop_asked,
+                stop_asked=self.job.stop_asked if stop_asked is None else stop_asked,
                 left_over=left_over,
             )
         )
@@ -158,8 +158,7 @@ class Runner:
             try:
                 self.job.write(ended)
                 return
-            except OSError as error:
-                sys.stderr.write(f"the end cannot be written down yet: {error}\n")
+            except OSError:  # and the log of this runner is on the same disk
                 time.sleep(PAUSE_ON_A_FULL_DISK)
 
 

@@ -14,7 +14,7 @@ import psutil
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
-from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Stop
+from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Stop, Unreadable
 
 PATIENCE_WITH_KILLED = 2.0
 
@@ -33,13 +33,19 @@ class Stopping:
                 processes.send(found, signal.SIGTERM)
 
     def kill(self, folders: Iterable[JobFolder]) -> None:
-        started = self._note(folders, kill=True)
+        folders = list(folders)
+        try:
+            self._end(self._note(folders, kill=True))
+        except (OSError, Unreadable):
+            self._end(folders)  # a full disk must not keep alive what fills it
+            raise
 
+    def _end(self, folders: list[JobFolder]) -> None:
         def living() -> list[psutil.Process]:
             survey = processes.survey()
-            return [process for folder in started for process in _processes(folder, survey)]
+            return [process for folder in folders for process in _processes(folder, survey)]
 
-        if started:
+        if folders:
             processes.kill_until_none(living, PATIENCE_WITH_KILLED)
 
     def _note(self, folders: Iterable[JobFolder], *, kill: bool) -> list[JobFolder]:

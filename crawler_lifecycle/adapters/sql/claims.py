@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, or_, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import fence, hold
+from crawler_lifecycle.adapters.sql.fence import fence, hold, share
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
@@ -64,9 +64,10 @@ class SqlClaims:
         now = self._db.clock()
 
         def write(connection: Connection) -> list[Claim]:
-            if most < 1 or not _hold_if_running(connection, run_id):
-                return []
+            hold(connection, run_id)
             row = run_row(connection, run_id)
+            if row.status is not RunStatus.PROCESSING or row.intent is not Intent.RUN:
+                return []
             numbers = _next_children(connection, row, most, now, token)
             return _claim(connection, row, numbers, _claimable(now, token), token, now + expires_in)
 
@@ -78,7 +79,7 @@ class SqlClaims:
         pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **UNCLAIMED, **NO_CAUSE)
 
         def write(connection: Connection) -> Intent:
-            intent = hold(connection, claim.run_id)
+            intent = share(connection, claim.run_id)
             connection.execute(pending)
             return intent
 
@@ -94,7 +95,7 @@ class SqlClaims:
             held = held.ordered_values(*_caused(cause, now), (of.message, message), (of.version, of.version + 1))
 
         def write(connection: Connection) -> None:
-            hold(connection, claim.run_id)
+            share(connection, claim.run_id)
             connection.execute(held)
 
         self._db.transact(write)
@@ -104,7 +105,7 @@ class SqlClaims:
         unexplained = queued.where(or_(of.cause.is_(None), of.cause != cause))
 
         def write(connection: Connection) -> None:
-            hold(connection, run_id)
+            share(connection, run_id)
             changes = (*_caused(cause, self._db.clock()), (of.version, of.version + 1))
             connection.execute(unexplained.ordered_values(*changes))
 
@@ -139,13 +140,6 @@ def _held_by(claim: Claim) -> ColumnElement[bool]:
 def _caused(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:
     """MySQL assigns one after the other: `cause_since` looks at the old cause."""
     return (of.cause_since, case((of.cause == cause, of.cause_since), else_=now)), (of.cause, cause)
-
-
-def _hold_if_running(connection: Connection, run_id: int) -> bool:
-    """Nobody stops the run, and nobody else claims its tasks, until we are done."""
-    running = and_(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
-    held = update(histories).where(histories.c.id == run_id, running).values(epoch=histories.c.epoch)
-    return connection.execute(held).rowcount == 1
 
 
 def _next_children(connection: Connection, run: Row[Any], most: int, now: datetime, token: str) -> Sequence[int]:

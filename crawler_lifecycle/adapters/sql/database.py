@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, explain
+from crawler_lifecycle.adapters.sql.turns import Turns
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
@@ -35,9 +36,10 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 10, clock: Callable[[], datetime] = utcnow) -> None:
         address = parse_url(url)
         self.clock = clock
-        self.where = address.database or ":memory:" if is_sqlite(address) else address.render_as_string()
+        self.where = address.database or ":memory:" if is_sqlite(address) else address.set(query={}).render_as_string()
         self.engine = _sqlite(address, pool_size) if is_sqlite(address) else _mysql(address, pool_size)
         self._writing = self.engine.execution_options(**WRITING)
+        self._turn: AbstractContextManager[None] = Turns() if is_sqlite(address) else nullcontext()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -47,7 +49,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """One transaction that writes: committed at the end, rolled back by any error."""
-        with self._explained(), self._writing.begin() as connection:
+        with self._turn, self._explained(), self._writing.begin() as connection:
             yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:

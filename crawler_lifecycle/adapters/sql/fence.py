@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Row, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs
 from crawler_lifecycle.contract.states import Intent, RunStatus
@@ -18,18 +18,23 @@ def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None
     """Writes these values if the run is still this supervisor's; nobody else writes to it until we are done.
 
     MySQL assigns one after the other: what is computed from an old value comes before its new one."""
-    ours = (histories.c.id == run.run_id, histories.c.run_uid == run.run_uid, histories.c.epoch == run.epoch)
-    held = update(histories).where(*ours).ordered_values((histories.c.epoch, run.epoch), *assignments)
-    if connection.execute(held).rowcount:
+    this_run = (histories.c.id == run.run_id, _unindexed(histories.c.run_uid) == run.run_uid)
+    held = update(histories).where(*this_run, histories.c.epoch == run.epoch)
+    if connection.execute(held.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
         return
-    epoch = connection.scalar(select(histories.c.epoch).where(*ours[:2]))
+    epoch = connection.scalar(select(histories.c.epoch).where(*this_run))
     if epoch is None:
         raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
     raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
 
 
-def hold(connection: Connection, run_id: int) -> Intent:
-    """For writers that are no supervisors: no intent changes and nobody else's claim is made until we are done.
+def hold(connection: Connection, run_id: int) -> None:
+    """For claims, which know no epoch: nobody else writes to the run until we are done."""
+    connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
+
+
+def share(connection: Connection, run_id: int) -> Intent:
+    """For those that hold a claim: the run's intent, which does not change until we are done.
 
     SQLite ignores the lock and needs none: its writers follow each other anyway."""
     intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id).with_for_update(read=True))
@@ -44,6 +49,11 @@ def lock(connection: Connection, run_id: int) -> Row[Any]:
     if not connection.execute(held).rowcount:
         raise NotFound(f"there is no run {run_id}")
     return connection.execute(select(histories).where(histories.c.id == run_id)).one()
+
+
+def _unindexed(column: Column[str]) -> ColumnElement[str]:
+    """A run is locked by its primary key alone: two that lock it by way of different indexes deadlock."""
+    return func.lower(column)
 
 
 def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:

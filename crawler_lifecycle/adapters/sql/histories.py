@@ -61,11 +61,9 @@ class SqlHistories:
 
         def write(connection: Connection) -> RunRecord:
             fence(connection, run)
-            started = update(histories).where(
-                histories.c.id == run.run_id, histories.c.status == RunStatus.INITIALIZING
-            )
-            values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
-            if connection.execute(started.values(values)).rowcount:
+            if run_row(connection, run.run_id).status is RunStatus.INITIALIZING:
+                values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
+                connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
                 log(connection, run, "started", {"at": now, "event": "started", "message": "the main job runs"})
             return run_record(connection, run.run_id)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, and_, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
-from crawler_lifecycle.adapters.sql.pages import pages, rows_of
+from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.ports import Nudge
 
@@ -28,20 +28,20 @@ class SqlNudges:
         found: set[str] = set()
         with self._db.read() as connection:
             for uids in pages(sorted(set(run_uids))):
-                among = rows_of(connection, [run.run_uid], [(uid,) for uid in uids])
-                query = select(run.run_uid).where(run.run_uid == among.c.run_uid, run.status.in_(LIVE))
-                found.update(connection.scalars(query))
+                found.update(connection.scalars(select(run.run_uid).where(run.run_uid.in_(uids), run.status.in_(LIVE))))
         return found
 
 
 def _claim(uids: Sequence[str], connection: Connection) -> list[Nudge]:
-    among = rows_of(connection, [run.run_uid], [(uid,) for uid in uids])
-    idle = select(run.id, run.run_uid, run.supervisor_workflow_id, run.nudge_sent).where(
-        run.run_uid == among.c.run_uid, run.status.in_(LIVE), run.nudge_sent <= run.nudge_acknowledged
-    )
-    # the lock keeps other watchers from these rows; SQLite, which ignores it, lets one writer in at a time
-    rows = connection.execute(idle.order_by(run.id).with_for_update()).all()
-    if rows:
-        ids = [row.id for row in rows]
-        connection.execute(update(histories).where(run.id.in_(ids)).values(nudge_sent=run.nudge_sent + 1))
-    return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
+    ids = connection.scalars(select(run.id).where(run.run_uid.in_(uids), _idle())).all()
+    # the lock, by primary key alone as everywhere, keeps other watchers away; SQLite lets one writer in at a time
+    connection.execute(select(run.id).where(run.id.in_(ids)).order_by(run.id).with_for_update())
+    rows = connection.execute(select(histories).where(run.id.in_(ids), _idle())).all()
+    claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
+    one_more = update(histories).where(run.id.in_([nudge.run_id for nudge in claimed]))
+    connection.execute(one_more.values(nudge_sent=run.nudge_sent + 1))
+    return claimed
+
+
+def _idle() -> ColumnElement[bool]:
+    return and_(run.status.in_(LIVE), run.nudge_sent <= run.nudge_acknowledged)

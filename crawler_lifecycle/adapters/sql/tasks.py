@@ -58,7 +58,7 @@ class SqlTasks:
             for numbers in pages(sorted(set(tasks))):
                 wanted = rows_of(connection, KEY, [(run_id, number) for number in numbers])
                 query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
-                found.extend(TaskRow(**row._mapping) for row in connection.execute(query))
+                found.extend(TaskRow(*row) for row in connection.execute(query))
         return found
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:

@@ -4,12 +4,14 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 
 import psutil
 
 from crawler_lifecycle.control.stack_file import Process
 
 CLOCK_TOLERANCE = 0.5
+PAUSE = 0.05
 
 
 def describe(name: str, pid: int) -> Process | None:
@@ -44,21 +46,24 @@ def members(group: int) -> list[psutil.Process]:
 
 def end(processes: Iterable[psutil.Process], grace: float) -> None:
     """Asked first, made to after the grace period."""
-    alive = [process for process in processes if _signal(process, signal.SIGTERM)]
-    deadline = time.monotonic() + grace
-    _, alive = psutil.wait_procs(alive, timeout=max(0.0, deadline - time.monotonic()))
-    for process in alive:
-        _signal(process, signal.SIGKILL)
-    psutil.wait_procs(alive, timeout=grace)
+    alive = list(processes)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in alive:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        alive = _wait(alive, grace)
 
 
-def _signal(process: psutil.Process, number: signal.Signals) -> bool:
-    try:
-        process.send_signal(number)
-    except psutil.NoSuchProcess:
-        return False
-    return True
+def _wait(processes: list[psutil.Process], patience: float) -> list[psutil.Process]:
+    """Those that still run. psutil's own wait would count the dead that nobody buries as alive."""
+    deadline = time.monotonic() + patience
+    while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+        time.sleep(PAUSE)
+    return alive
 
 
 def _runs(process: psutil.Process) -> bool:
-    return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False

@@ -77,8 +77,8 @@ def _histories() -> None:
         sqlite_autoincrement=True,
         **MYSQL,
     )
-    op.create_index("ix_histories_status", "histories", ["status", "intent"])
     op.create_index("ix_histories_crawler", "histories", ["crawler"])
+    op.create_index("ix_histories_status", "histories", ["status", "intent"])
 
 
 def _history_properties() -> None:

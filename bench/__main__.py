@@ -1,0 +1,56 @@
+"""`python -m bench [NAME ...]`: measures all, or those named, and prints a Markdown table for each."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import psutil
+
+from bench import command, lifecycles, local_look, long_run, looks, worker_start
+from bench.table import QUICK, Scale, Table, written_into
+
+BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
+    "long-run": long_run.measure,
+    "looks": looks.measure,
+    "local-look": local_look.measure,
+    "lifecycles": lifecycles.measure,
+    "list": command.measure,
+    "worker-start": worker_start.measure,
+}
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--quick", is_flag=True, help="Small sizes: does every benchmark work?")
+@click.option("--write", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
+              help="Put the tables between the markers of this document.")  # fmt: skip
+def main(names: tuple[str, ...], quick: bool, write: Path | None) -> None:
+    """Measures the figures of docs/benchmarks.md: all, or those of these names."""
+    if unknown := set(names) - set(BENCHMARKS):
+        raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))  # servers are ended as after Ctrl-C
+    for name in names or BENCHMARKS:
+        circumstances, began = _circumstances(), time.monotonic()
+        click.echo(f"{name} ...", err=True)
+        table = BENCHMARKS[name](QUICK if quick else Scale())
+        click.echo(f"{name}: {time.monotonic() - began:.0f} s", err=True)
+        text = f"{table.markdown}\n\n{circumstances}"
+        click.echo(f"\n## {name}\n\n{text}\n")
+        if write:
+            write.write_text(written_into(write.read_text(), name, text))
+
+
+def _circumstances() -> str:
+    """The load says how much else the machine had to do."""
+    memory = psutil.virtual_memory().total / 2**30
+    when = f"{datetime.now(UTC):%Y-%m-%d}"
+    return f"{when}: {os.cpu_count()} cores, {memory:.0f} GiB, load {os.getloadavg()[0]:.1f} before."
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""How long does one wait for a cold `crawlctl list`?"""
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from bench.measuring import BARE_PYTHON, forget_settings, side_by_side
+from bench.table import Scale, Table
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.ports import NewRun
+
+RUNS, TASKS = 100, 4
+CRAWLCTL = str(Path(sys.executable).with_name("crawlctl"))
+
+
+def measure(scale: Scale) -> Table:
+    forget_settings()
+    with TemporaryDirectory(prefix="bench-list-") as folder:
+        _fill(f"sqlite:///{folder}/crawler.db")
+        commands = {
+            "`python -c pass`": BARE_PYTHON,
+            "`crawlctl --help`": [CRAWLCTL, "--help"],
+            "`crawlctl list`": [CRAWLCTL, "list", "--state", folder],
+        }
+        taken = side_by_side(commands, scale.repeats)
+    bare = taken["`python -c pass`"].seconds
+    rows = [(name, each.seconds, each.seconds / bare, each.cpu_seconds) for name, each in taken.items()]
+    return Table(("command", "median s", "times bare Python", "CPU s"), rows)
+
+
+def _fill(url: str) -> None:
+    upgrade(url)
+    database = Database(url)
+    entry = Crawler(name="books", command=["true"])
+    for _ in range(RUNS):
+        new = NewRun(RunRequest(crawler="books"), entry, TASKS, f"crawl-{uuid4()}", str(uuid4()))
+        SqlHistories(database).create(new)
+    database.close()

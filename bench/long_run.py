@@ -1,0 +1,64 @@
+"""What does one run of eight hours cost Temporal and the worker?
+
+The workflow is the real one, on a real server that skips the time between looks; the activities answer from a
+script, so that the figures are those of the engine alone.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import psutil
+from temporalio.api.enums.v1 import EventType
+from temporalio.testing import WorkflowEnvironment
+
+from bench.measuring import cpu_seconds
+from bench.table import Scale, Table
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from tests.servers import start_skipping
+from tests.workflows.conftest import played
+from tests.workflows.script import Script
+
+LOOKS_IN_EIGHT_HOURS = 36
+PATIENCE = 60.0
+OF_SKIPPED_TIME = EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIME_SKIPPING_TRANSITIONED
+CHANGE = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.SUCCEEDED)
+
+Changes = Callable[[int], list[TaskChange]]
+SHAPES: dict[str, Changes] = {
+    "nothing differs until the end": lambda look: [CHANGE] if look == LOOKS_IN_EIGHT_HOURS else [],
+    "something differs at every look": lambda _: [CHANGE],
+}
+
+
+def measure(scale: Scale) -> Table:
+    columns = ("eight hours in which", "looks", "history events", "server CPU s", "worker CPU s")
+    return Table(columns, asyncio.run(_rows(max(1, scale.repeats // 2))))
+
+
+async def _rows(repeats: int) -> list[tuple[object, ...]]:
+    us = psutil.Process()
+    before = set(us.children())
+    async with await start_skipping() as environment:
+        (server,) = set(us.children()) - before
+        await _run(environment, lambda _: [])  # the first run loads what all others share
+        rows: list[tuple[object, ...]] = []
+        for what, changes in SHAPES.items():
+            began = cpu_seconds(server), cpu_seconds(us)
+            events = [await _run(environment, changes) for _ in range(repeats)]
+            ended = cpu_seconds(server), cpu_seconds(us)
+            cpu = [(after - before) / repeats for before, after in zip(began, ended, strict=True)]
+            rows.append((what, LOOKS_IN_EIGHT_HOURS, max(events), *cpu))
+    return rows
+
+
+async def _run(environment: WorkflowEnvironment, changes: Changes) -> int:
+    """How many events its history has, without those that only skipped time leaves."""
+    script = Script(alive=lambda look: int(look < LOOKS_IN_EIGHT_HOURS), changes=changes, search_attributes=True)
+    async with played(environment, script) as stage, asyncio.timeout(PATIENCE):
+        handle = await stage.start(RunRequest(crawler="books"))
+        await handle.result()
+        assert script.looks == LOOKS_IN_EIGHT_HOURS
+        history = await handle.fetch_history()
+    return sum(event.event_type != OF_SKIPPED_TIME for event in history.events)

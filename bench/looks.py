@@ -1,0 +1,145 @@
+"""What does a look ask of the database, and how long does that take?
+
+The activities of a look in their order, over a real database. The cluster's answer is made in memory and
+nothing goes through Temporal: what is left is the database and the comparing.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import cast
+from uuid import uuid4
+
+from bench.measuring import Ledger
+from bench.table import Scale, Table
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps import (
+    CloseLook,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    RunRef,
+    StatusWrite,
+    TaskChange,
+    TaskEvidence,
+    ToRun,
+)
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.ports import Cluster, NewRun
+from tests.databases import create_database, mariadb_is_installed, ref_to, running_mariadb
+
+AS_INSTALLED = ("--skip-log-bin", "--skip-name-resolve")  # every commit reaches the disk
+REPEATS = 3
+LOG_TAIL = "2026-11-20 08:00:00 INFO crawled (200) https://books.example/catalogue/page\n" * 30
+STEPS = ("active", "differ", "evidence", "reconcile", "sync", "count")
+
+
+class Shown:
+    """A cluster of which every task is seen in this phase."""
+
+    def __init__(self, tasks: int, phase: JobPhase) -> None:
+        code = 0 if phase is JobPhase.SUCCEEDED else None
+        jobs = [JobLook(task, 1, f"uid-{task}", f"job-{task}", phase, exit_code=code) for task in range(tasks)]
+        self._look = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
+
+    def look(self, _run_uid: str) -> Look:
+        return self._look
+
+    def evidence(self, _run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        return [
+            TaskEvidence(task=task, attempt=attempt, node="node-1", log_tail=LOG_TAIL, events=["started", "ended"])
+            for task, attempt in jobs
+        ]
+
+
+def measure(scale: Scale) -> Table:
+    columns = ("database", "tasks", "of which ended", "looks", "statements", "ms", *(f"ms {step}" for step in STEPS))
+    with TemporaryDirectory(prefix="bench-looks-") as folder:
+        rows = list(_rows("SQLite", f"sqlite:///{folder}/crawler.db", scale))
+    if mariadb_is_installed():
+        with running_mariadb(*AS_INSTALLED) as port:
+            rows += _rows("MariaDB", create_database(port, "crawler"), scale)
+    return Table(columns, rows)
+
+
+def _rows(name: str, url: str, scale: Scale) -> Iterator[tuple[object, ...]]:
+    with _database(url) as database:
+        for tasks in scale.tasks:
+            quiet = [_looks(database, _run_of(database, tasks), Shown(tasks, JobPhase.RUNNING)) for _ in range(REPEATS)]
+            over = [
+                _looks(database, _run_of(database, tasks), Shown(tasks, JobPhase.SUCCEEDED)) for _ in range(REPEATS)
+            ]
+            yield name, tasks, "none", *_medians(quiet)
+            yield name, tasks, "all", *_medians(over)
+
+
+@contextmanager
+def _database(url: str) -> Iterator[Database]:
+    upgrade(url)
+    database = Database(url)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _run_of(database: Database, tasks: int) -> RunRef:
+    """A new run whose tasks are all RUNNING."""
+    entry = Crawler(name="books", command=["true"])
+    new = NewRun(RunRequest(crawler="books"), entry, tasks, f"crawl-{uuid4()}", str(uuid4()))
+    histories = SqlHistories(database)
+    run = ref_to(histories.create(new))
+    histories.mark_started(run)
+    running = [
+        TaskChange(task=task, attempt=1, version=1, status=TaskStatus.RUNNING, job_uid=f"uid-{task}")
+        for task in range(tasks)
+    ]
+    SqlTasks(database).sync(run, running)
+    return run
+
+
+def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
+    """As many looks as it takes until the database agrees with the cluster."""
+    cluster = cast("Cluster", shown)  # a look asks for nothing else of it
+    steps = ReconciliationActivities(SqlHistories(database), SqlTasks(database), cluster)
+    ledger, looks, more = Ledger(database), 0, True
+    while more:
+        more, looks = _look(steps, run, ledger), looks + 1
+    return looks, ledger
+
+
+def _look(steps: ReconciliationActivities, run: RunRef, ledger: Ledger) -> bool:
+    """The order of `workflows/looks.py`; whether there is more for another look."""
+    with ledger.spent_on("active"):
+        active = steps.get_active_running_tasks(ToRun(run=run))
+    with ledger.spent_on("differ"):
+        differences = steps.get_history_statuses_to_sync(LookAt(run=run, active=active))
+    rest = differences.evidence
+    while rest:
+        with ledger.spent_on("evidence"):
+            page = steps.get_bulk_task_history_data(EvidenceRequest(run=run, tasks=rest))
+        with ledger.spent_on("reconcile"):
+            steps.reconcile_tasks(EvidenceWrite(run=run, items=page.items))
+        rest = page.rest
+    if differences.changes:
+        with ledger.spent_on("sync"):
+            written = steps.sync_statuses(StatusWrite(run=run, changes=differences.changes))
+        assert not written.stale, written
+    with ledger.spent_on("count"):
+        steps.count_alive_tasks(CloseLook(run=run))
+    return differences.more
+
+
+def _medians(measured: Sequence[tuple[int, Ledger]]) -> tuple[object, ...]:
+    ledgers = [ledger for _, ledger in measured]
+    steps = [statistics.median(ledger.milliseconds[step] for ledger in ledgers) for step in STEPS]
+    total = statistics.median(sum(ledger.milliseconds.values()) for ledger in ledgers)
+    return measured[0][0], ledgers[0].statements, total, *steps

@@ -1,0 +1,91 @@
+"""What do we read the clock, the CPU and the database's statements with?"""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+from sqlalchemy import event
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.control.installation import OURS, TEMPORAL
+
+BARE_PYTHON = [sys.executable, "-c", "pass"]
+PATIENCE = 60.0
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """By one process from its start to its end. CPU time suffers less from what else the machine does."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def side_by_side(commands: Mapping[str, Sequence[str]], repeats: int) -> dict[str, Taken]:
+    """The medians of each command, run in turn, so that a busy moment of the machine strikes all alike."""
+    for command in commands.values():
+        _take(command)  # the first start compiles what it imports
+    taken = [{name: _take(command) for name, command in commands.items()} for _ in range(repeats)]
+    return {
+        name: Taken(
+            statistics.median(each[name].seconds for each in taken),
+            statistics.median(each[name].cpu_seconds for each in taken),
+        )
+        for name in commands
+    }
+
+
+def _take(command: Sequence[str]) -> Taken:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = seconds_of(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Taken(seconds, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+
+
+def cpu_seconds(process: psutil.Process, *, children: bool = False) -> float:
+    """Of the process, or of its children that have ended."""
+    times = process.cpu_times()
+    return float(times.children_user + times.children_system if children else times.user + times.system)
+
+
+@dataclass
+class Ledger:
+    """Milliseconds and statements, by what they were spent on."""
+
+    database: Database
+    milliseconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    statements: int = 0
+
+    @contextmanager
+    def spent_on(self, what: str) -> Iterator[None]:
+        event.listen(self.database.engine, "before_cursor_execute", self._count)
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.milliseconds[what] += (time.perf_counter() - began) * 1000
+            event.remove(self.database.engine, "before_cursor_execute", self._count)
+
+    def _count(self, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        self.statements += not statement.startswith("BEGIN")
+
+
+def forget_settings() -> None:
+    """What is measured is the embedded profile, whatever installation this shell is set up for."""
+    for name in [name for name in os.environ if name.startswith((OURS, TEMPORAL))]:
+        del os.environ[name]

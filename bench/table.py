@@ -1,0 +1,47 @@
+"""What does a benchmark give, and how does it get into the document?"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured: enough to trust the figures, or just enough to see that a benchmark works."""
+
+    tasks: tuple[int, ...] = (10, 1_000, 10_000)
+    runs: int = 60  # lifecycles at once
+    repeats: int = 10
+
+
+QUICK = Scale(tasks=(10, 200), runs=4, repeats=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+    @property
+    def markdown(self) -> str:
+        numeric = [isinstance(value, int | float) for value in self.rows[-1]]
+        rule = ["---:" if right else "---" for right in numeric]
+        lines = [self.columns, rule, *([_cell(value) for value in row] for row in self.rows)]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    """Three digits are all that such a figure can mean."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def written_into(document: str, name: str, text: str) -> str:
+    """The document with this text between the markers of that name."""
+    begin, end = f"<!-- bench:{name} -->", f"<!-- end:{name} -->"
+    between = re.compile(f"({re.escape(begin)}\n).*?({re.escape(end)})", re.DOTALL)
+    new, found = between.subn(lambda marks: f"{marks[1]}{text}\n{marks[2]}", document)
+    if found != 1:
+        raise ValueError(f"expected the markers {begin} and {end} once, found them {found} times")
+    return new

@@ -1,0 +1,289 @@
+"""For crash tests: crawlers whose jobs write down themselves what they did, and the comparison with the database.
+
+A job runs until the test tells it, by a file, with which code to end. Each job notes its
+beginning and its end in a file that the product knows nothing of. Those of the crawler `big` leave a big file behind.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import time
+import zipfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from uuid import UUID
+
+import psutil
+from temporalio.api.enums.v1 import PendingActivityState
+
+from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.control.control import WORKFLOW, Control, Started, is_handed_over
+from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
+
+BIG_FILE = 150_000_000
+PATIENCE = 75.0
+SCRIPT = """
+gate="$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"
+note() { echo "$CRAWL_TASK $CRAWL_ATTEMPT $1" >> "$TRUTH/$CRAWL_RUN_UID"; }
+note began
+[ -z "$SIZE" ] || dd if=/dev/zero of=big bs=1 count=0 "seek=$SIZE" 2> /dev/null
+tries=0
+until [ -e "$gate" ]; do
+  tries=$((tries + 1)); [ $tries -lt 900 ] || exit 99
+  sleep 0.2
+done
+read -r code < "$gate"
+note "$code"
+exit "$code"
+"""
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job wrote down of itself."""
+
+    began: int = 0
+    ends: tuple[int, ...] = ()
+
+
+@dataclass
+class Site:
+    """A stack, the folder where its jobs write the truth, and the runs that were asked for."""
+
+    state: Path
+    truth: Path
+    command: Crawlctl
+    control: Control
+    asked: list[int] = field(default_factory=list)
+
+    async def start(self, crawler: str = "gated", **request: object) -> Started:
+        started = await self.control.start(RunRequest.model_validate({"crawler": crawler, **request}))
+        self.asked.append(started.run_id)
+        return started
+
+    async def submit(self, workflow_id: str, crawler: str = "gated", **request: object) -> str:
+        """Only given to Temporal; nobody waits for the run to exist. Answers the first execution run id."""
+        asked = RunRequest.model_validate({"crawler": crawler, **request})
+        handle = await self.control.engine.start(WORKFLOW, asked, workflow_id, "a crash test")
+        return str(handle.first_execution_run_id)
+
+    async def submitted(self, workflow_id: str, first_execution_run_id: str) -> Started:
+        started = await self.control.wait_started(workflow_id, first_execution_run_id)
+        self.asked.append(started.run_id)
+        return started
+
+    def release(self, run: Started, *tasks: int, codes: Mapping[int, int] | None = None) -> None:
+        """Lets these tasks of the run end, with these codes (default: 0)."""
+        for task in tasks:
+            gate = self.truth / f"{run.run_uid}.{task}"
+            draft = gate.with_suffix(".draft")
+            draft.write_text(f"{(codes or {}).get(task, 0)}\n")
+            draft.rename(gate)
+
+    def details(self, run: Started) -> RunDetails:
+        return self.control.show(run.run_id)
+
+    def statuses(self, run: Started) -> list[TaskStatus]:
+        return [task.status for task in self.details(run).tasks]
+
+    async def until_running(self, run: Started, tasks: int) -> None:
+        """All tasks run, and the run knows it."""
+        await eventually(lambda: self.statuses(run) == [TaskStatus.RUNNING] * tasks, PATIENCE)
+        await eventually(lambda: len(self.jobs(run)) == tasks, PATIENCE)
+
+    async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
+        def over() -> RunDetails | None:
+            details = self.details(run)
+            return details if details.run.status.is_over and is_handed_over(details) else None
+
+        found: RunDetails = await eventually(over, patience)
+        return found
+
+    def jobs(self, run: Started) -> dict[tuple[int, int], Job]:
+        """By task and attempt, as the jobs themselves tell it."""
+        path = self.truth / run.run_uid
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        keys = {(int(task), int(attempt)) for task, attempt, _ in lines}
+        told = {key: [word for task, attempt, word in lines if (int(task), int(attempt)) == key] for key in keys}
+        return {
+            key: Job(words.count("began"), tuple(int(word) for word in words if word != "began"))
+            for key, words in told.items()
+        }
+
+    # The local cluster's folders
+
+    def job_folder(self, run: Started, task: int) -> Path:
+        return self.state / "cluster" / "jobs" / run.run_uid / f"crawl-{UUID(run.run_uid).hex}-{task}-1"
+
+    def runner(self, run: Started, task: int) -> int:
+        pid: int = json.loads((self.job_folder(run, task) / "started.json").read_text())["runner_pid"]
+        return pid
+
+    def forget_changes(self, run: Started) -> None:
+        """As if a watcher had been told, and had died before it did anything."""
+        (self.state / "cluster" / "changed" / run.run_uid).unlink(missing_ok=True)
+
+    # Temporal
+
+    async def under_way(self, workflow_id: str, activity: str) -> None:
+        """Until a worker has this activity in hand."""
+        client = await self.control.engine.client()
+
+        async def started() -> bool:
+            description = await client.get_workflow_handle(workflow_id).describe()
+            return any(
+                pending.activity_type.name == activity
+                and pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+                for pending in description.raw_description.pending_activities
+            )
+
+        await eventually_async(started)
+
+    async def attempts(self, workflow_id: str) -> dict[str, list[int]]:
+        """Which attempt of each activity brought its end, in the workflow's history."""
+        client = await self.control.engine.client()
+        names: dict[int, str] = {}
+        attempts: dict[str, list[int]] = {}
+        async for event in client.get_workflow_handle(workflow_id).fetch_history_events():
+            if event.HasField("activity_task_scheduled_event_attributes"):
+                names[event.event_id] = event.activity_task_scheduled_event_attributes.activity_type.name
+            if event.HasField("activity_task_started_event_attributes"):
+                started = event.activity_task_started_event_attributes
+                attempts.setdefault(names[started.scheduled_event_id], []).append(started.attempt)
+        return attempts
+
+    # Faults
+
+    def pid(self, part: str) -> int:
+        return stack_processes(self.state)[part]
+
+    def kill(self, part: str) -> int:
+        pid = self.pid(part)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    async def until_replaced(self, part: str, killed: int) -> None:
+        """The one that was killed is gone, and the stack has started another."""
+        await eventually(lambda: not psutil.pid_exists(killed), PATIENCE)
+        await eventually(lambda: self.pid(part) != killed and psutil.pid_exists(self.pid(part)), PATIENCE)
+
+    # What must hold at the end of a run, whatever happened
+
+    async def assert_true(self, run: Started, codes: Mapping[int, int | None]) -> RunDetails:
+        """The run ended with these codes (None: nobody knows), and everything that is told of it agrees."""
+        details = await self.until_over(run)
+        self._assert_statuses(run, details, codes)
+        self._assert_records(run, details)
+        self._assert_exports(run, details)
+        await eventually(lambda: not self.processes(run))
+        assert details.run.run_id in self.asked
+        return details
+
+    def assert_one_history_per_request(self) -> None:
+        listed = [run.run_id for run in self.control.list(limit=1000)]
+        assert sorted(listed) == sorted(self.asked)
+
+    def processes(self, run: Started) -> list[psutil.Process]:
+        return processes_of(Path(run.run_uid)) + processes_of(Path(UUID(run.run_uid).hex))
+
+    def _assert_statuses(self, run: Started, details: RunDetails, codes: Mapping[int, int | None]) -> None:
+        expected = {task: _status(code) for task, code in codes.items()}
+        assert {task.task: task.status for task in details.tasks} == expected
+        known = {task: code for task, code in codes.items() if code is not None}
+        assert {task.task: task.exit_code for task in details.tasks if task.task in known} == known
+        assert {task.attempt for task in details.tasks} == {1}
+        completed = all(code == 0 for code in codes.values())
+        assert details.run.status is (RunStatus.COMPLETED if completed else RunStatus.FAILED)
+        jobs = self.jobs(run)
+        assert set(jobs) == {(task, 1) for task in codes}
+        assert {task: job.began for (task, _), job in jobs.items()} == dict.fromkeys(codes, 1)
+        assert {task: job.ends for (task, _), job in jobs.items() if task in known} == {
+            task: (code,) for task, code in known.items()
+        }
+
+    def _assert_records(self, run: Started, details: RunDetails) -> None:
+        """One job for each task and attempt; what its runner wrote down is what the database says."""
+        folder = self.state / "cluster" / "jobs" / run.run_uid
+        jobs = {(task.job_name, task.exit_code, task.reason) for task in details.tasks if task.exit_code is not None}
+        ended = {path.parent.name: json.loads(path.read_text()) for path in folder.glob("*/exit.json")}
+        assert {(name, each["code"], each["reason"]) for name, each in ended.items()} == jobs
+        assert {path.name for path in folder.iterdir()} == {task.job_name for task in details.tasks}
+
+    def _assert_exports(self, run: Started, details: RunDetails) -> None:
+        assert [(each.kind, each.state) for each in sorted(details.exports, key=lambda each: each.kind)] == [
+            ("files_ready", ExportState.DONE),
+            ("run_ended", ExportState.DONE),
+        ]
+        events = self._lines("events.jsonl", run)
+        assert {line["event_id"] for line in events} == {each.event_id for each in details.exports}
+        assert Counter(line["kind"] for line in events) == {"run_ended": 1, "files_ready": 1}
+        assert {line["status"] for line in events} == {details.run.status}
+        notices = Counter(line["kind"] for line in self._lines("notices.jsonl", run))
+        assert (notices["started"], notices["finished"], notices["stopped"]) == (1, 1, 0)
+        location = next(str(each.location) for each in details.exports if each.kind == "files_ready")
+        with zipfile.ZipFile(location) as archive:
+            logs = {name for name in archive.namelist() if name.startswith("files/logs/")}
+        assert logs == {f"files/logs/{task.task}-1.log" for task in details.tasks}
+
+    def _lines(self, name: str, run: Started) -> list[dict[str, str]]:
+        lines = map(json.loads, (self.state / "exports" / name).read_text().splitlines())
+        return [line for line in lines if line["run_uid"] == run.run_uid]
+
+
+def _status(code: int | None) -> TaskStatus:
+    if code is None:
+        return TaskStatus.LOST
+    return TaskStatus.FAILED if code else TaskStatus.SUCCEEDED
+
+
+@asynccontextmanager
+async def site(folder: Path) -> AsyncIterator[Site]:
+    """A stack of its own in this folder, that goes on with what is there; ended in order."""
+    state, truth = folder / "state", folder / "truth"
+    truth.mkdir(exist_ok=True)
+    catalogue = folder / "catalogue.toml"
+    catalogue.write_text(_catalogue(truth))
+    async with up(state, "--catalogue", str(catalogue)) as command:
+        yield Site(state, truth, command, Control.open(state))
+        if command.process.returncode is None:
+            assert await command.end(signal.SIGTERM) == 0
+
+
+def _catalogue(truth: Path) -> str:
+    return "\n".join(
+        f'[crawlers.{name}]\ncommand = ["/bin/sh", "-c", {json.dumps(SCRIPT)}]\n'
+        f"environment = {{ TRUTH = {json.dumps(str(truth))}, SIZE = '{size}' }}\n"
+        for name, size in {"gated": "", "big": BIG_FILE}.items()
+    )
+
+
+def end_all_of(folder: Path) -> None:
+    """Whatever a failed test has left behind."""
+    for process in processes_of(folder):
+        if process.pid != os.getpid():
+            process.kill()
+
+
+@contextmanager
+def held(lock: Path) -> Iterator[None]:
+    """Whoever else wants this lock has to wait: a disk, or a cluster, that has become slow."""
+    with lock.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+async def eventually_async(holds: Callable[[], Awaitable[A]], patience: float = PATIENCE) -> A:
+    deadline = time.monotonic() + patience
+    while not (found := await holds()):
+        assert time.monotonic() < deadline, f"{holds} did not come true in {patience} s"
+        await asyncio.sleep(0.05)
+    return found

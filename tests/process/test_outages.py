@@ -1,0 +1,150 @@
+"""The engine, the watcher, or everything at once is away for a while: the runs go on, and end with the truth."""
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.control.control import Started
+from tests.embedded import eventually, processes_of, stack_processes
+from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240), pytest.mark.xdist_group("outages")]
+SOON = timedelta(seconds=10)
+DRAIN_SECONDS = 20.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("outages")
+    try:
+        async with site(folder) as running:
+            yield running
+            running.assert_one_history_per_request()
+        assert processes_of(folder) == []
+    finally:
+        end_all_of(folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def overlooked(stack: Site) -> Started:
+    """A run of two tasks, one of which ended while the watcher was stopped, which was then killed.
+
+    The run's next look is a minute away: the other tests go on meanwhile.
+    """
+    run = await stack.start(tasks=2)
+    await stack.until_running(run, 2)
+    watcher = stack.pid("watcher")
+    os.kill(watcher, signal.SIGSTOP)
+    runner = stack.runner(run, 1)
+    stack.release(run, 1, codes={1: 5})
+    await eventually(lambda: not psutil.pid_exists(runner))
+    assert stack.statuses(run) == [TaskStatus.RUNNING] * 2
+    stack.forget_changes(run)
+    stack.kill("watcher")
+    await stack.until_replaced("watcher", watcher)
+    return run
+
+
+async def test_temporal_dies_and_all_runs_go_on(stack: Site, overlooked: Started) -> None:
+    reconciling = await stack.start(tasks=2)
+    await stack.until_running(reconciling, 2)
+    deploying = await stack.start()
+    killed = stack.kill("temporal")
+    stack.release(reconciling, 0, 1, codes={1: 4})
+    stack.release(deploying, 0)
+    await stack.until_replaced("temporal", killed)
+    await stack.assert_true(reconciling, {0: 0, 1: 4})
+    await stack.assert_true(deploying, {0: 0})
+
+
+async def test_sigterm_lets_the_worker_finish_what_is_under_way(stack: Site) -> None:
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    worker = stack.pid("lifecycle")
+    log = stack.state / "logs" / "lifecycle.log"
+    with held(stack.state / "exports" / "events.jsonl"):
+        stack.release(run, 0)
+        await stack.under_way(run.workflow_id, "initiate_export_signal")
+        os.kill(worker, signal.SIGTERM)
+        told_at = time.monotonic()
+        await eventually(lambda: "finishes what is under way" in log.read_text())
+        assert psutil.pid_exists(worker), "it must wait for the announcement"
+    await eventually(lambda: not psutil.pid_exists(worker))
+    assert time.monotonic() - told_at < DRAIN_SECONDS
+    await stack.command.wait_for("lifecycle ended with status 0")
+    await stack.assert_true(run, {0: 0})
+    assert (await stack.attempts(run.workflow_id))["initiate_export_signal"] == [1]
+
+
+async def test_what_the_watcher_missed_is_found_by_the_next_look(stack: Site, overlooked: Started) -> None:
+    """And what it sees is in the database long before the next one."""
+    assert stack.statuses(overlooked) == [TaskStatus.RUNNING] * 2
+    due = _next_look(stack, overlooked)
+    await eventually(lambda: stack.statuses(overlooked)[1] is TaskStatus.FAILED, 2 * PATIENCE)
+    assert datetime.now(UTC) >= due, "nothing but the look could find it"
+
+    assert _next_look(stack, overlooked) - datetime.now(UTC) > 6 * SOON
+    runner = stack.runner(overlooked, 0)
+    stack.release(overlooked, 0)
+    await eventually(lambda: not psutil.pid_exists(runner))
+    await eventually(lambda: stack.statuses(overlooked)[0] is TaskStatus.SUCCEEDED, SOON.total_seconds())
+    await stack.assert_true(overlooked, {0: 0, 1: 5})
+
+
+def _next_look(stack: Site, run: Started) -> datetime:
+    due = stack.details(run).run.next_look_at
+    assert due is not None
+    return due
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    end_all_of(tmp_path)
+
+
+async def test_everything_dies_and_the_next_stack_goes_on(folder: Path) -> None:
+    """The jobs outlive it: some end, with and without their runners, while nobody is there to see it."""
+    async with site(folder) as first:
+        unseen, lost, going_on = [await first.start(tasks=tasks) for tasks in (3, 2, 1)]
+        for run, tasks in ((unseen, 3), (lost, 2), (going_on, 1)):
+            await first.until_running(run, tasks)
+        deploying = await first.start(tasks=2)
+        await eventually(lambda: first.jobs(deploying), PATIENCE)
+        everything = [first.command.process.pid, *stack_processes(first.state).values()]
+        for pid in everything:
+            os.kill(pid, signal.SIGKILL)
+        await first.command.end()
+        await eventually(lambda: not any(psutil.pid_exists(pid) for pid in everything))
+
+        first.release(unseen, 0, 1, 2, codes={2: 3})
+        first.release(deploying, 0)
+        runner = first.runner(lost, 1)
+        os.kill(runner, signal.SIGKILL)
+        await eventually(lambda: not psutil.pid_exists(runner))
+        first.release(lost, 1)
+        await eventually(lambda: first.jobs(lost)[1, 1].ends == (0,))
+        await eventually(lambda: len(list(first.job_folder(unseen, 0).parent.glob("*/exit.json"))) == 3)
+        assert {run.status for run in first.control.list()} <= {RunStatus.PROCESSING, RunStatus.INITIALIZING}
+
+    async with site(folder) as second:
+        second.asked += first.asked
+        second.release(going_on, 0)
+        second.release(lost, 0)
+        second.release(deploying, 1)
+        ended = await second.assert_true(unseen, {0: 0, 1: 0, 2: 3})
+        assert ended.run.reason == "tasks_failed"
+        ended = await second.assert_true(lost, {0: 0, 1: None})
+        assert ended.run.reason == "tasks_lost"
+        await second.assert_true(going_on, {0: 0})
+        await second.assert_true(deploying, {0: 0, 1: 0})
+        second.assert_one_history_per_request()
+    assert processes_of(folder) == []

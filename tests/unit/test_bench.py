@@ -1,0 +1,50 @@
+"""The benchmarks: do their tables find their way into the document?"""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.__main__ import BENCHMARKS, main
+from bench.table import Table, written_into
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+
+
+def test_a_table_shows_three_digits() -> None:
+    table = Table(("what", "events", "ms"), [("a look", 1802, 1234.5), ("none", 24, 0.04567)])
+    assert table.markdown.splitlines() == [
+        "| what | events | ms |",
+        "| --- | ---: | ---: |",
+        "| a look | 1,802 | 1,234 |",
+        "| none | 24 | 0.0457 |",
+    ]
+
+
+def test_the_document_has_a_place_for_every_benchmark() -> None:
+    assert re.findall(r"<!-- bench:(.+) -->", DOCUMENT.read_text()) == list(BENCHMARKS)
+    assert re.findall(r"<!-- end:(.+) -->", DOCUMENT.read_text()) == list(BENCHMARKS)
+
+
+def test_only_what_is_between_the_markers_is_replaced() -> None:
+    document = "before\n<!-- bench:a -->\nold\n<!-- end:a -->\n<!-- bench:b -->\n<!-- end:b -->\nafter\n"
+    once = written_into(document, "a", "new \\1")
+    assert once == document.replace("old", "new \\1")
+    assert written_into(once, "a", "new \\1") == once
+    with pytest.raises(ValueError, match="bench:c"):
+        written_into(document, "c", "new")
+
+
+def test_a_benchmark_measures_and_writes(tmp_path: Path) -> None:
+    copy = tmp_path / "benchmarks.md"
+    copy.write_text(DOCUMENT.read_text())
+    result = CliRunner().invoke(main, ["--quick", "--write", str(copy), "local-look"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"<!-- bench:local-look -->\n\| jobs .*\n.*\n\| 10 \| none \| [0-9.]+ \|\n", copy.read_text())
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_known() -> None:
+    result = CliRunner().invoke(main, ["speed"])
+    assert result.exit_code == 2
+    assert "long-run" in result.output
