@@ -6,7 +6,7 @@ Nothing heavy is imported before the command that needs it: `crawlctl list` spea
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, demo, reading, running, up
+from crawler_lifecycle.cli import admin, demo, reading, running, stopping, up
 from crawler_lifecycle.cli.common import EXIT_CODES, Commands
 
 
@@ -32,6 +32,8 @@ for command in (
     running.watch,
     reading.logs,
     running.export,
+    stopping.stop,
+    stopping.resume,
     admin.database,
     admin.doctor,
 ):

@@ -105,11 +105,10 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.control.control import Control
 
-    details = asyncio.run(Control.open(state).resume(run, reopen=reopen))
+    resumed = asyncio.run(Control.open(state).resume(run, reopen=reopen))
     if as_json:
-        print_json(details.run)
+        print_json(resumed)
     else:
-        record = details.run
-        click.echo(
-            f"run {record.run_id} is supervised by workflow {record.workflow_id} (epoch {record.epoch}): {record.status}"
-        )
+        record = resumed.run
+        how = "goes on under" if resumed.started else "is under way already, by"
+        click.echo(f"run {record.run_id} {how} workflow {record.workflow_id}, epoch {record.epoch}: {record.status}")

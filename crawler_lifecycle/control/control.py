@@ -6,11 +6,11 @@ What only reads the database or the cluster is a plain method; what waits or com
 import asyncio
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
@@ -21,6 +21,8 @@ from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records, Stops
 
 if TYPE_CHECKING:
+    from temporalio.client import WorkflowHandle
+
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
@@ -49,6 +51,13 @@ class Stopping(Message):
     run_uid: str
     intent: Intent
     told: str
+
+
+class Resumed(Message):
+    """`started` is false if the run's workflow was open all the time."""
+
+    run: RunRecord
+    started: bool
 
 
 class Control:
@@ -123,25 +132,35 @@ class Control:
         """Until the run has its row or its workflow has failed, whichever comes first."""
         client = await self.engine.client()
         handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_execution_run_id)
+
+        async def written() -> RunRecord | None:
+            return await asyncio.to_thread(self.records.find, workflow_id, first_execution_run_id)
+
+        row = await self._unless_it_fails(handle, written, "made a run of it")
+        return Started(
+            workflow_id=workflow_id,
+            first_execution_run_id=first_execution_run_id,
+            run_id=row.run_id,
+            run_uid=row.run_uid,
+        )
+
+    async def _unless_it_fails(
+        self, handle: "WorkflowHandle[Any, Any]", find: Callable[[], Awaitable[RunRecord | None]], what: str
+    ) -> RunRecord:
+        """What `find` finds once it does; what the workflow failed with, if that comes first."""
         ended = asyncio.create_task(self.engine.result(handle))
         try:
             async with asyncio.timeout(WORKER_PATIENCE):
                 while True:
                     done, _ = await asyncio.wait([ended], timeout=LOOK_PAUSE / 3)
-                    row = await asyncio.to_thread(self.records.find, workflow_id, first_execution_run_id)
-                    if row is not None:
-                        return Started(
-                            workflow_id=workflow_id,
-                            first_execution_run_id=first_execution_run_id,
-                            run_id=row.run_id,
-                            run_uid=row.run_uid,
-                        )
+                    if (found := await find()) is not None:
+                        return found
                     for task in done:
                         task.result()
-                        raise TemporaryError(f"workflow {workflow_id} ended and left no run in this database")
+                        raise TemporaryError(f"workflow {handle.id} ended and has not {what} in this database")
         except TimeoutError as error:
             raise TemporaryError(
-                f"workflow {workflow_id} is accepted, but no worker has made a run of it in {WORKER_PATIENCE:.0f} s; "
+                f"workflow {handle.id} is accepted, but no worker has {what} in {WORKER_PATIENCE:.0f} s; "
                 "it goes on once one does (`crawlctl doctor` says what is missing)"
             ) from error
         finally:
@@ -151,8 +170,9 @@ class Control:
     async def stop(self, run: int | str, stop: StopRequest) -> Stopping:
         """The wish is on record before its workflow is told; a run that nobody supervises is resumed to be stopped."""
         run_id = await asyncio.to_thread(self.run_id, run)
-        stop = stop.model_copy(update={"asked_at": datetime.now(UTC)})
-        record = await asyncio.to_thread(self.stops.ask, run_id, stop, stop.asked_at)
+        now = datetime.now(UTC)
+        stop = stop.model_copy(update={"asked_at": now})
+        record = await asyncio.to_thread(self.stops.ask, run_id, stop, now)
         try:
             told = await self.engine.stop(record.workflow_id, stop)
         except NotFound:
@@ -162,46 +182,31 @@ class Control:
             told = f"later: {error.message}"  # its next look reads the wish from the database
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=told)
 
-    async def resume(self, run: int | str, *, reopen: bool = False) -> RunDetails:
+    async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
         details = await asyncio.to_thread(self.show, run)
         record = details.run
-        if reopen and record.status is not RunStatus.FAILED:
-            raise Conflict(f"run {record.run_id} is {record.status}: only a run that ended FAILED is reopened")
-        if record.status.is_over and not reopen:
-            more = (
-                "; `--reopen` gives its unfinished tasks another attempt" if record.status is RunStatus.FAILED else ""
-            )
-            raise Conflict(f"run {record.run_id} is over ({record.status}, {record.reason}){more}")
-        await self._go_on(record, reopen=reopen)
-        return await self._resumed(record)
+        _refuse_what_is_over(record, reopen=reopen)
+        if not await self.engine.is_open(record.workflow_id):
+            await self._go_on(record, reopen=reopen)
+            return Resumed(run=await self._resumed(record), started=True)
+        if reopen:
+            raise Conflict(f"workflow {record.workflow_id} still hands over run {record.run_id}: reopen it after that")
+        return Resumed(run=record, started=False)
 
     async def _go_on(self, record: RunRecord, *, reopen: bool = False) -> None:
         request = RunRequest(crawler=record.crawler, run_id=record.run_id, reopen=reopen)
         await self.engine.go_on(record.workflow_id, request)
 
-    async def _resumed(self, before: RunRecord) -> RunDetails:
-        """Until somebody supervises the run: a new epoch, or a workflow that was open all the time."""
+    async def _resumed(self, before: RunRecord) -> RunRecord:
+        """The run with its next epoch, or what its workflow failed with."""
         handle = (await self.engine.client()).get_workflow_handle(before.workflow_id)
-        ended = asyncio.create_task(self.engine.result(handle))
-        try:
-            async with asyncio.timeout(WORKER_PATIENCE):
-                while True:
-                    details = await asyncio.to_thread(self.show, before.run_id)
-                    if details.run.epoch > before.epoch or await self.engine.is_at_work(before.workflow_id):
-                        return details
-                    done, _ = await asyncio.wait([ended], timeout=LOOK_PAUSE)
-                    for task in done:
-                        task.result()
-                        return await asyncio.to_thread(self.show, before.run_id)
-        except TimeoutError as error:
-            raise TemporaryError(
-                f"workflow {before.workflow_id} is started, but no worker has taken over run {before.run_id} in "
-                f"{WORKER_PATIENCE:.0f} s; it goes on once one does (`crawlctl doctor` says what is missing)"
-            ) from error
-        finally:
-            ended.cancel()
-            await asyncio.gather(ended, return_exceptions=True)
+
+        async def taken_over() -> RunRecord | None:
+            run = (await asyncio.to_thread(self.show, before.run_id)).run
+            return run if run.epoch > before.epoch else None
+
+        return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
 
     async def export(self, run: int | str) -> RunDetails:
         """Announces and archives a run that is over, again, under the same ids."""
@@ -285,6 +290,14 @@ class Control:
 def is_handed_over(details: RunDetails) -> bool:
     """Nothing of the run is still to come: the last of its exports has been made, or has failed."""
     return any(export.kind == LAST_EXPORT and export.state is not ExportState.PENDING for export in details.exports)
+
+
+def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
+    if reopen and run.status is not RunStatus.FAILED:
+        raise Conflict(f"run {run.run_id} is {run.status}: only a run that ended FAILED is reopened")
+    if run.status.is_over and not reopen:
+        more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
+        raise Conflict(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 
 
 def _slug(name: str) -> str:

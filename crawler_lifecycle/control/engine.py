@@ -12,7 +12,7 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
@@ -83,6 +83,15 @@ class Engine:
                 await handle.cancel(rpc_timeout=RPC_TIMEOUT)
             return "cancel"
         return "signal"
+
+    async def is_open(self, workflow_id: str) -> bool:
+        handle = (await self.client()).get_workflow_handle(workflow_id)
+        try:
+            async with _translated(self.address):
+                description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        except NotFound:
+            return False
+        return description.status is WorkflowExecutionStatus.RUNNING
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""

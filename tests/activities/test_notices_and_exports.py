@@ -25,7 +25,8 @@ def test_a_notice_keeps_its_id_on_every_try(house: House, kind: str) -> None:
     sent = lines(house.folder / "exports" / "notices.jsonl")
     assert {notice["kind"] for notice in sent} == {kind}
     assert {notice["run_id"] for notice in sent} == {plan.run.run_id}
-    assert len({notice["notice_id"] for notice in sent}) == 2
+    # looks are counted; a run starts and ends once until it is reopened
+    assert len({notice["notice_id"] for notice in sent}) == (2 if kind == "progress" else 1)
 
 
 def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(house: House) -> None:

@@ -46,7 +46,7 @@ class Bench:
 
     def archived(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """The files of the archive, and its manifest."""
-        with zipfile.ZipFile(self.exporter.destination(self.run_uid)) as archive:
+        with zipfile.ZipFile(self.exporter.destination(self.run_uid, 1)) as archive:
             assert archive.testzip() is None
             content = {name: archive.read(name) for name in archive.namelist()}
         assert len(content) == len(set(content))
@@ -74,9 +74,9 @@ def test_everything_a_run_left_is_archived(bench: Bench) -> None:
     }
     for name, content in written.items():
         bench.write(name, content)
-    archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert archive
-    assert archive.location == bench.exporter.destination(bench.run_uid)
+    assert archive.location == bench.exporter.destination(bench.run_uid, 1)
     assert (archive.files, archive.bytes) == (4, sum(map(len, written.values())))
     files, manifest = bench.archived()
     assert files == written
@@ -103,19 +103,19 @@ def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> Non
         (bench.run / "a" / "b").mkdir(parents=True)
     if empty == "only a link":
         (bench.run / "link").symlink_to("/etc/passwd")
-    assert bench.exporter.archive(bench.run_uid, bench.progress) is None
-    assert not Path(bench.exporter.destination(bench.run_uid)).exists()
+    assert bench.exporter.archive(bench.run_uid, 1, bench.progress) is None
+    assert not Path(bench.exporter.destination(bench.run_uid, 1)).exists()
     assert not bench.exports.exists() or bench.drafts() == []
 
 
 def test_a_second_archive_is_the_same(bench: Bench) -> None:
     for name in ("z", "a/z", "a/b/c", "b", "B"):
         bench.write(name, name.encode() * 1000)
-    first = bench.exporter.archive(bench.run_uid, bench.progress)
-    content = Path(bench.exporter.destination(bench.run_uid)).read_bytes()
-    second = bench.exporter.archive(bench.run_uid, bench.progress)
+    first = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    content = Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes()
+    second = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert first == second
-    assert Path(bench.exporter.destination(bench.run_uid)).read_bytes() == content
+    assert Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes() == content
 
 
 def test_two_at_once_do_no_harm(bench: Bench) -> None:
@@ -125,7 +125,7 @@ def test_two_at_once_do_no_harm(bench: Bench) -> None:
 
     def archive(_: int) -> object:
         barrier.wait(20)
-        return bench.exporter.archive(bench.run_uid, lambda *_: None)
+        return bench.exporter.archive(bench.run_uid, 1, lambda *_: None)
 
     with ThreadPoolExecutor(4) as pool:
         archives = list(pool.map(archive, range(4)))
@@ -152,7 +152,7 @@ def test_links_and_special_files_are_named_but_not_followed(bench: Bench) -> Non
             listener.bind("socket")
         finally:
             os.chdir(here)
-        archive = bench.exporter.archive(bench.run_uid, bench.progress)
+        archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert archive
     assert archive.files == 1
     assert list(bench.archived()[0]) == ["real"]
@@ -172,14 +172,14 @@ def test_a_folder_that_is_a_link_is_refused(bench: Bench, tmp_path: Path) -> Non
     (tmp_path / "elsewhere" / "file").write_text("x")
     bench.run.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Refused):
-        bench.exporter.archive(bench.run_uid, bench.progress)
+        bench.exporter.archive(bench.run_uid, 1, bench.progress)
 
 
 def test_names_that_lead_out_of_the_folder_elsewhere_are_left_out(bench: Bench) -> None:
     bench.write("fine..name")
     for name in ("..\\..\\evil", "a\\..\\evil", "\\evil", "C:evil"):
         bench.write(name)
-    bench.exporter.archive(bench.run_uid, bench.progress)
+    bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert list(bench.archived()[0]) == ["fine..name"]
     assert len(bench.left_out()) == 4
 
@@ -188,7 +188,7 @@ def test_names_that_are_no_text_are_kept_readable(bench: Bench) -> None:
     bench.write("plain")
     (bench.run / os.fsdecode(b"caf\xe9")).write_bytes(b"latin")
     bench.write("🕷 'quoted' $(x)\n%s")
-    bench.exporter.archive(bench.run_uid, bench.progress)
+    bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert set(bench.archived()[0]) == {"plain", "caf\\xe9", "🕷 'quoted' $(x)\n%s"}
 
 
@@ -207,7 +207,7 @@ def test_any_name_and_content_comes_back(tmp_path: Path, files: dict[str, bytes]
     bench = Bench(tmp_path)
     for name, content in files.items():
         bench.write(name, content)
-    archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert archive
     assert archive.files == len(files)
     assert bench.archived()[0] == files
@@ -231,7 +231,7 @@ def test_a_file_that_changes_while_it_is_read_is_noted(bench: Bench, change: str
                 file.write(b"z")
                 os.utime(path, (1, 1))
 
-    archive = bench.exporter.archive(bench.run_uid, progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, progress)
     assert archive
     files, manifest = bench.archived()
     noted = {item["name"]: item.get("changed_while_read", False) for item in manifest["files"]}
@@ -242,16 +242,16 @@ def test_a_file_that_changes_while_it_is_read_is_noted(bench: Bench, change: str
 
 def test_an_interrupted_archive_leaves_nothing_and_the_old_one_in_place(bench: Bench) -> None:
     bench.write("a", b"x" * 3_000_000)
-    bench.exporter.archive(bench.run_uid, bench.progress)
-    before = Path(bench.exporter.destination(bench.run_uid)).read_bytes()
+    bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    before = Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes()
     bench.write("b")
 
     def cancelled(files: int, bytes_done: int) -> None:
         raise InterruptedError("cancelled")
 
     with pytest.raises((InterruptedError, TemporaryError)):
-        bench.exporter.archive(bench.run_uid, cancelled)
-    assert Path(bench.exporter.destination(bench.run_uid)).read_bytes() == before
+        bench.exporter.archive(bench.run_uid, 1, cancelled)
+    assert Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes() == before
     assert bench.drafts() == []
 
 
@@ -265,10 +265,10 @@ def test_what_a_crash_left_is_removed_but_not_what_another_writes(bench: Bench) 
     def while_another_writes(files: int, bytes_done: int) -> None:
         if not seen:
             seen.append(bench.drafts())
-            bench.exporter.archive(bench.run_uid, bench.progress)
+            bench.exporter.archive(bench.run_uid, 1, bench.progress)
             seen.append(bench.drafts())
 
-    assert bench.exporter.archive(bench.run_uid, while_another_writes)
+    assert bench.exporter.archive(bench.run_uid, 1, while_another_writes)
     assert len(seen[0]) == 1
     assert left.name not in seen[0]
     assert seen[1] == seen[0]
@@ -279,26 +279,26 @@ def test_strange_times_and_modes_are_no_obstacle(bench: Bench) -> None:
     os.utime(bench.write("old"), (-1_000_000_000, -1_000_000_000))
     os.utime(bench.write("future"), (2**33, 2**33))
     bench.write("program").chmod(0o755)
-    archive = bench.exporter.archive(bench.run_uid, bench.progress)
+    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert archive
     assert archive.files == 3
-    with zipfile.ZipFile(bench.exporter.destination(bench.run_uid)) as content:
+    with zipfile.ZipFile(bench.exporter.destination(bench.run_uid, 1)) as content:
         assert stat.S_IMODE(content.getinfo("files/program").external_attr >> 16) == 0o755
 
 
 @pytest.mark.parametrize("run_uid", ["", "..", "../x", "no-uuid", "x" * 36])
 def test_only_a_uuid_becomes_a_path(bench: Bench, run_uid: str) -> None:
     with pytest.raises(BadInput):
-        bench.exporter.archive(run_uid, bench.progress)
+        bench.exporter.archive(run_uid, 1, bench.progress)
     with pytest.raises(BadInput):
-        bench.exporter.destination(run_uid)
+        bench.exporter.destination(run_uid, 1)
 
 
 def test_a_destination_that_cannot_be_written_is_a_temporary_error(bench: Bench) -> None:
     bench.write("a")
     bench.exports.write_text("a file where a folder should be")
     with pytest.raises(TemporaryError):
-        bench.exporter.archive(bench.run_uid, bench.progress)
+        bench.exporter.archive(bench.run_uid, 1, bench.progress)
     with pytest.raises(TemporaryError):
         bench.exporter.announce(event("one"))
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import Column, ColumnElement, Connection, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs
 from crawler_lifecycle.contract.states import Intent, RunStatus
@@ -41,14 +41,6 @@ def share(connection: Connection, run_id: int) -> Intent:
     if intent is None:
         raise NotFound(f"there is no run {run_id}")
     return Intent(intent)
-
-
-def lock(connection: Connection, run_id: int) -> Row[Any]:
-    """The run, which nobody else writes to until we are done."""
-    held = update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch)
-    if not connection.execute(held).rowcount:
-        raise NotFound(f"there is no run {run_id}")
-    return connection.execute(select(histories).where(histories.c.id == run_id)).one()
 
 
 def _unindexed(column: Column[str]) -> ColumnElement[str]:

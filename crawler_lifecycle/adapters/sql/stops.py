@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import fence, lock, log
+from crawler_lifecycle.adapters.sql.fence import fence, hold, log
 from crawler_lifecycle.adapters.sql.reading import run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.records import RunRecord
@@ -22,7 +22,8 @@ class SqlStops:
 
     def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         def write(connection: Connection) -> RunRecord:
-            row = lock(connection, run_id)
+            hold(connection, run_id)
+            row = run_row(connection, run_id)
             if row.status.is_over:
                 raise Conflict(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
             _write(connection, run_id, stop, asked_at)

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import lock, log
+from crawler_lifecycle.adapters.sql.fence import hold, log
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
-from crawler_lifecycle.adapters.sql.reading import run_record
+from crawler_lifecycle.adapters.sql.reading import run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
@@ -51,7 +51,8 @@ class SqlSupervision:
         self, run_id: int, workflow_id: str, temporal_run_id: str, write: Callable[[Connection, Row[Any]], None]
     ) -> RunRecord:
         def transaction(connection: Connection) -> RunRecord:
-            row = lock(connection, run_id)
+            hold(connection, run_id)
+            row = run_row(connection, run_id)
             if row.workflow_id != workflow_id:
                 raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {workflow_id}")
             if row.supervisor_run_id != temporal_run_id:
