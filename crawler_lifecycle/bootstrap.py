@@ -1,118 +1,169 @@
-"""Which adapters does this process use? The composition root: settings in, ready parts out."""
+"""Which adapters does this process use? The composition root: settings in, ready parts out.
+
+Every part is imported and made when it is first used: a process connects only to what it needs, and a command
+that only reads the database loads nothing else.
+"""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crawler_lifecycle.activities.deployment import DeploymentActivities
-from crawler_lifecycle.activities.exports import ExportActivities
-from crawler_lifecycle.activities.histories import HistoryActivities
-from crawler_lifecycle.activities.notices import NoticeActivities
-from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.activities.supervision import SupervisionActivities
-from crawler_lifecycle.adapters.folder import FolderExporter
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
-from crawler_lifecycle.adapters.notices import FilePusher
-from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.nudges import SqlNudges
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
-from crawler_lifecycle.domain.plan import RunLimits
-from crawler_lifecycle.ports import Supervisors
 from crawler_lifecycle.settings import Settings
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.adapters.local.cluster import LocalCluster
+    from crawler_lifecycle.adapters.sql.database import Database
+    from crawler_lifecycle.domain.plan import RunLimits
+    from crawler_lifecycle.ports import (
+        Claims,
+        Deployer,
+        Exporter,
+        Exports,
+        Histories,
+        Nudges,
+        Pusher,
+        Records,
+        Stops,
+        Supervision,
+        Supervisors,
+        Tasks,
+    )
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything is made on first use, so that a process connects only to what it needs."""
-
     settings: Settings
 
+    # the database
+
     @cached_property
-    def database(self) -> Database:
+    def database(self) -> "Database":
+        """NotReady if its schema is missing or of another version."""
+        from crawler_lifecycle.adapters.sql.database import Database
+        from crawler_lifecycle.adapters.sql.migrate import check
+
         database = Database(self.settings.database_url, pool_size=self.settings.database.pool_size)
-        migrate.check(database)
+        check(database)
         return database
 
     @cached_property
-    def records(self) -> SqlRecords:
+    def records(self) -> "Records":
+        from crawler_lifecycle.adapters.sql.records import SqlRecords
+
         return SqlRecords(self.database)
 
     @cached_property
-    def histories(self) -> SqlHistories:
+    def histories(self) -> "Histories":
+        from crawler_lifecycle.adapters.sql.histories import SqlHistories
+
         return SqlHistories(self.database)
 
     @cached_property
-    def tasks(self) -> SqlTasks:
+    def tasks(self) -> "Tasks":
+        from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+
         return SqlTasks(self.database)
 
     @cached_property
-    def claims(self) -> SqlClaims:
+    def claims(self) -> "Claims":
+        from crawler_lifecycle.adapters.sql.claims import SqlClaims
+
         return SqlClaims(self.database)
 
     @cached_property
-    def nudges(self) -> SqlNudges:
+    def stops(self) -> "Stops":
+        from crawler_lifecycle.adapters.sql.stops import SqlStops
+
+        return SqlStops(self.database)
+
+    @cached_property
+    def supervision(self) -> "Supervision":
+        from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
+
+        return SqlSupervision(self.database)
+
+    @cached_property
+    def nudges(self) -> "Nudges":
+        from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+
         return SqlNudges(self.database)
 
     @cached_property
-    def cluster(self) -> LocalCluster:
-        settings = self.settings
-        return LocalCluster(
-            settings.jobs_folder, settings.files_folder, self.records.installation(), settings.cluster.capacity
-        )
+    def exports(self) -> "Exports":
+        from crawler_lifecycle.adapters.sql.exports import SqlExports
+
+        return SqlExports(self.database)
+
+    # the cluster
 
     @cached_property
-    def deployer(self) -> SchedulerClient:
+    def cluster(self) -> "LocalCluster":
+        return self.cluster_of(self.records.installation())
+
+    def cluster_of(self, installation: str | None) -> "LocalCluster":
+        from crawler_lifecycle.adapters.local.cluster import LocalCluster
+
+        settings = self.settings
+        return LocalCluster(settings.jobs_folder, settings.files_folder, installation, settings.cluster.capacity)
+
+    @cached_property
+    def deployer(self) -> "Deployer":
+        from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
+
         scheduler = self.settings.scheduler
         return SchedulerClient(scheduler.url, scheduler.token.get_secret_value(), scheduler.timeout_seconds)
 
+    # the outside
+
     @cached_property
-    def exporter(self) -> FolderExporter:
+    def exporter(self) -> "Exporter":
+        from crawler_lifecycle.adapters.folder import FolderExporter
+
         return FolderExporter(self.settings.files_folder, self.settings.exports_folder)
 
     @cached_property
-    def pusher(self) -> FilePusher:
+    def pusher(self) -> "Pusher":
+        from crawler_lifecycle.adapters.notices import FilePusher
+
         return FilePusher(self.settings.exports_folder / "notices.jsonl")
 
+    # what is made of them
+
     @cached_property
-    def limits(self) -> RunLimits:
+    def limits(self) -> "RunLimits":
+        from crawler_lifecycle.domain.plan import RunLimits
+
         return RunLimits(**self.settings.limits.model_dump())
 
     @cached_property
     def claim_for(self) -> timedelta:
         return timedelta(seconds=self.settings.dispatcher.claim_seconds)
 
-    def activities(self, supervisors: Supervisors, *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
-        return steps_of(
-            HistoryActivities(self.histories, self.tasks, self.deployer, self.limits, search_attributes),
-            DeploymentActivities(self.histories, self.tasks, self.claims, self.cluster, self.deployer, self.claim_for),
-            ReconciliationActivities(self.histories, self.tasks, self.cluster),
-            SupervisionActivities(
-                self.histories,
-                SqlSupervision(self.database),
-                self.cluster,
-                supervisors,
-                self.limits,
-                search_attributes,
-            ),
-            StoppingActivities(SqlStops(self.database), self.tasks, self.cluster),
-            NoticeActivities(self.histories, self.pusher),
-            ExportActivities(self.histories, SqlExports(self.database), self.exporter),
-        )
-
     def dispatcher_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.settings.dispatcher.threads, thread_name_prefix="deploy")
+
+    def activities(self, supervisors: "Supervisors", *, search_attributes: bool) -> Sequence[Callable[..., Any]]:
+        from crawler_lifecycle.activities.deployment import DeploymentActivities
+        from crawler_lifecycle.activities.exports import ExportActivities
+        from crawler_lifecycle.activities.histories import HistoryActivities
+        from crawler_lifecycle.activities.notices import NoticeActivities
+        from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+        from crawler_lifecycle.activities.stopping import StoppingActivities
+        from crawler_lifecycle.activities.supervision import SupervisionActivities
+
+        histories, tasks, cluster, limits = self.histories, self.tasks, self.cluster, self.limits
+        return steps_of(
+            HistoryActivities(histories, tasks, self.deployer, limits, search_attributes),
+            SupervisionActivities(histories, self.supervision, cluster, supervisors, limits, search_attributes),
+            DeploymentActivities(histories, tasks, self.claims, cluster, self.deployer, self.claim_for),
+            ReconciliationActivities(histories, tasks, cluster),
+            StoppingActivities(self.stops, tasks, cluster),
+            NoticeActivities(histories, self.pusher),
+            ExportActivities(histories, self.exports, self.exporter),
+        )
 
 
 def steps_of(*holders: object) -> list[Callable[..., Any]]:

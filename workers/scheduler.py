@@ -15,7 +15,7 @@ import uvicorn
 
 from crawler_lifecycle import logs, settings
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.local.cluster import LocalCluster
+from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.contract.deployment import checked_token
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.scheduler import make_app, openapi_document
@@ -44,7 +44,7 @@ def serve(chosen: settings.Settings) -> None:
         raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
     catalogue = Catalogue.load(chosen.scheduler.catalogue)
     with listen(chosen.scheduler.url) as listening:
-        app = make_app(_cluster(chosen), catalogue, token)
+        app = make_app(Parts(chosen).cluster_of(chosen.cluster.installation), catalogue, token)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
         )
@@ -53,10 +53,6 @@ def serve(chosen: settings.Settings) -> None:
             signal.signal(number, server.handle_exit)
         logger.info("listening on http://%s:%d, %d crawlers", *listening.getsockname()[:2], len(catalogue.names()))
         server.run(sockets=[listening])
-
-
-def _cluster(chosen: settings.Settings) -> LocalCluster:
-    return LocalCluster(chosen.jobs_folder, chosen.files_folder, chosen.cluster.installation, chosen.cluster.capacity)
 
 
 def listen(url: str) -> socket.socket:

@@ -12,18 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records, Stops
+from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
-    from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
 
@@ -172,7 +172,7 @@ class Control:
         run_id = await asyncio.to_thread(self.run_id, run)
         now = datetime.now(UTC)
         stop = stop.model_copy(update={"asked_at": now})
-        record = await asyncio.to_thread(self.stops.ask, run_id, stop, now)
+        record = await asyncio.to_thread(self.parts.stops.ask, run_id, stop, now)
         try:
             told = await self.engine.stop(record.workflow_id, stop)
         except NotFound:
@@ -237,48 +237,25 @@ class Control:
     # the parts, each opened by the first verb that needs it
 
     @cached_property
-    def database(self) -> "Database":
-        from crawler_lifecycle.adapters.sql.database import Database
+    def parts(self) -> Parts:
+        return Parts(self.installation.settings)
 
-        settings = self.installation.settings
-        return Database(settings.database_url, pool_size=settings.database.pool_size)
+    @property
+    def records(self) -> Records:
+        return self.parts.records
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.parts.cluster
+
+    @property
+    def deployer(self) -> Deployer:
+        return self.parts.deployer
 
     @property
     def database_name(self) -> str:
         """Its address without the password."""
         return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", self.installation.settings.database_url)
-
-    @cached_property
-    def records(self) -> Records:
-        from crawler_lifecycle.adapters.sql.migrate import check
-        from crawler_lifecycle.adapters.sql.records import SqlRecords
-
-        check(self.database)
-        return SqlRecords(self.database)
-
-    @cached_property
-    def stops(self) -> Stops:
-        from crawler_lifecycle.adapters.sql.migrate import check
-        from crawler_lifecycle.adapters.sql.stops import SqlStops
-
-        check(self.database)
-        return SqlStops(self.database)
-
-    @cached_property
-    def cluster(self) -> Cluster:
-        from crawler_lifecycle.adapters.local.cluster import LocalCluster
-
-        settings = self.installation.settings
-        return LocalCluster(
-            settings.jobs_folder, settings.files_folder, self.records.installation(), settings.cluster.capacity
-        )
-
-    @cached_property
-    def deployer(self) -> Deployer:
-        from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-
-        scheduler = self.installation.settings.scheduler
-        return SchedulerClient(scheduler.url, scheduler.token.get_secret_value(), scheduler.timeout_seconds)
 
     @cached_property
     def engine(self) -> "Engine":

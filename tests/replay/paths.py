@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 from temporalio.client import WorkflowHistory
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus, Trigger
-from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, TaskChange
+from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, TakenOver, TakeOver, TaskChange
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 BOOKS = RunRequest(crawler="books")
+RESUME = RunRequest(crawler="books", run_id=7)
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class Path:
     script: Callable[[], Script]
     request: object = field(default=BOOKS)
     workflow: str = "CrawlerLifecycleWorkflow"
+    stop: dict[str, object] | None = None  # a stop that comes with the start
+    cancelled: bool = False  # while the main job is asked for
 
 
 def _over(task: int, status: TaskStatus) -> TaskChange:
@@ -29,10 +34,33 @@ def _changing(look: int) -> list[TaskChange]:
     return ends if look == 2 else []
 
 
-def _stubborn() -> Script:
-    script = Script(statuses=in_turn(MainJobStatus(cause="capacity")))
+def _stubborn(**said: Any) -> Script:
+    script = Script(**said)
     script.alive = lambda look: 0 if "k8_stop_pod" in script.names else 1
     return script
+
+
+def _obedient(**said: Any) -> Script:
+    script = Script(**said)
+    script.alive = lambda look: 0 if "k8_stop_task" in script.names else 1
+    return script
+
+
+def _resumed(status: RunStatus, intent: Intent = Intent.RUN) -> Script:
+    script = _obedient() if intent is not Intent.RUN else Script()
+
+    def taken(step: TakeOver) -> TakenOver:
+        begun = datetime.now(UTC)
+        plan = RunPlan(run=script.run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=begun)
+        started = None if status is RunStatus.INITIALIZING else begun
+        return TakenOver(plan=plan, status=status, intent=intent, started_at=started)
+
+    script.taken = taken
+    return script
+
+
+def _elsewhere() -> Script:
+    return Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-1"))
 
 
 WAITS = MainJobStatus(cause="unschedulable")
@@ -49,7 +77,25 @@ PATHS = {
     "never_deployed": Path(
         lambda: Script(deployments=in_turn(UNAVAILABLE)), RunRequest(crawler="books", start_limit_seconds=7)
     ),
-    "never_started": Path(_stubborn, RunRequest(crawler="books", start_limit_seconds=8, grace_seconds=3)),
+    "never_started": Path(
+        lambda: _stubborn(statuses=in_turn(MainJobStatus(cause="capacity"))),
+        RunRequest(crawler="books", start_limit_seconds=8, grace_seconds=3),
+    ),
+    "stopped_at_once": Path(_obedient, stop={"actor": "ann"}),
+    "stopped_forced": Path(_stubborn, stop={"force": True}),
+    "stopped_after_grace": Path(_stubborn, RunRequest(crawler="books", grace_seconds=3), stop={}),
+    "stopped_in_the_database": Path(
+        lambda: _obedient(intent=lambda look: Intent.STOP if look > 1 else Intent.RUN)
+    ),
+    "stopped_too_late": Path(lambda: Script(succeeded=1), stop={}),
+    "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
+    "cancelled": Path(_obedient, cancelled=True),
+    "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),
+    "resumed_before_start": Path(lambda: _resumed(RunStatus.INITIALIZING), RESUME),
+    "resumed_in_the_middle": Path(lambda: _resumed(RunStatus.PROCESSING), RESUME),
+    "resumed_in_a_stop": Path(lambda: _resumed(RunStatus.STOPPING, Intent.STOP), RESUME),
+    "resumed_after_the_end": Path(lambda: _resumed(RunStatus.COMPLETED), RESUME),
+    "resumed_elsewhere": Path(_elsewhere, RESUME),
     "nothing_delivered": Path(
         lambda: Script(
             failing=["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished",
@@ -81,5 +127,7 @@ def _command(kind: str | None, event: object) -> str | None:
             return "completed"
         case "workflow_execution_failed_event_attributes":
             return "failed"
+        case "workflow_execution_canceled_event_attributes":
+            return "cancelled"
         case _:
             return None

@@ -28,9 +28,17 @@ FINGERPRINTS = HERE / "fingerprints.json"
 async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> WorkflowHistory:
     path = PATHS[name]
     queue = f"queue-{uuid4()}"
-    async with Worker(environment.client, task_queue=queue, activities=path.script().activities()):
+    script, workflow_id = path.script(), f"{name}-{uuid4()}"
+    if path.cancelled:
+        script.before["get_main_job_status"] = environment.client.get_workflow_handle(workflow_id).cancel
+    async with Worker(environment.client, task_queue=queue, activities=script.activities()):
         handle = await environment.client.start_workflow(
-            path.workflow, path.request, id=f"{name}-{uuid4()}", task_queue=queue
+            path.workflow,
+            path.request,
+            id=workflow_id,
+            task_queue=queue,
+            start_signal=None if path.stop is None else "stop",
+            start_signal_args=[] if path.stop is None else [path.stop],
         )
         nudging = asyncio.create_task(_nudge(handle)) if nudged else None
         with suppress(WorkflowFailureError):
