@@ -5,13 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
 COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
     "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
+}  # fmt: skip
+ASKED = ("stop", "force stop")
+PHASES: dict[str, str] = {
+    StopPhase.QUEUED_CANCELLED: "queue cleared", StopPhase.JOBS_ASKED: "jobs asked to end",
+    StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
 }  # fmt: skip
 COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK")
 
@@ -53,10 +58,12 @@ def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
 
 
 def stage(details: RunDetails) -> str:
-    """One of the four a run goes through."""
+    """One of the four a run goes through, or its stop."""
     run = details.run
     if run.status.is_over:
         return "4/4 completion"
+    if run.status is RunStatus.STOPPING:
+        return "stopping"
     if run.status is not RunStatus.INITIALIZING:
         return "3/4 reconciliation"
     is_queued = not details.tasks or details.tasks[0].status is TaskStatus.QUEUED
@@ -78,6 +85,29 @@ def waiting(details: RunDetails) -> str:
     return f"{len(alive)} of {len(details.tasks)} tasks"
 
 
+def stop_lines(details: RunDetails) -> Iterator[str]:
+    """Who asked for the stop that is the latest, by which door, and how long each phase of it took."""
+    asked: LogRecord | None = None
+    before: datetime | None = None
+    for line in _latest_stop(details.log):
+        if line.event in ASKED:
+            who = ", ".join(part for part in (line.actor, line.door) if part)
+            yield f"{line.event} asked {rfc3339(line.at)} by {who or 'nobody named'}: {line.message}"
+            asked = asked or line
+        elif line.event in PHASES:
+            took = line.at - (before or (asked or line).at)
+            yield f"{PHASES[line.event]} after {took.total_seconds():.1f} s: {line.message}"
+            before = line.at
+    if asked and not details.run.status.is_over:
+        yield "not proved yet: something of the run may still be running"
+
+
+def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
+    """A run that was reopened may have been stopped before; that is another story."""
+    starts = [number for number, line in enumerate(log) if line.event == "reopened"]
+    return log[starts[-1] :] if starts else log
+
+
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
     """A run at a glance, of bounded height."""
     run = details.run
@@ -87,8 +117,10 @@ def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Itera
     yield f"  waits for {waiting(details)}"
     if not run.status.is_over:
         yield f"  next look {_next_look(run, now)}"
+    for line in stop_lines(details):
+        yield f"  stop      {line}"
     if run.look_problem:
-        yield f"  last look failed: {run.look_problem}"
+        yield f"  cluster   not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
     for task in details.tasks[:most_tasks]:
         yield f"  {_task_line(task, now)}"
     if len(details.tasks) > most_tasks:
@@ -134,6 +166,10 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         yield f"  {_task_line(task, now)}{exit_code}{attempt}"
         if task.message and task.status is not TaskStatus.SUCCEEDED:
             yield f"      {task.message}"
+    if stops := list(stop_lines(details)):
+        yield ""
+        yield click.style("Stop", bold=True)
+        yield from (f"  {line}" for line in stops)
     yield ""
     yield click.style("Exports", bold=True)
     for export in details.exports:
@@ -187,3 +223,7 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
     due, known_due = rfc3339(next_look_at(run)), rfc3339(next_look_at(old)) if old else "-"
     if not run.status.is_over and due != known_due:
         yield f"run {run.run_id}  next look {due}, or as soon as a task changes"
+    told = set(stop_lines(before)) if before else set()
+    yield from (f"run {run.run_id}  {line}" for line in stop_lines(after) if line not in told)
+    if run.look_problem and (old is None or old.look_problem != run.look_problem):
+        yield f"run {run.run_id}  cluster not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
