@@ -18,6 +18,7 @@ PHASES: dict[str, str] = {
     StopPhase.QUEUED_CANCELLED: "queue cleared", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
 }  # fmt: skip
+OVERDUE = timedelta(seconds=90)
 COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK")
 
 
@@ -132,6 +133,8 @@ def _next_look(run: RunRecord, now: datetime) -> str:
     if due is None:
         return "when the main job has started"
     ahead = f"in {duration(due - now)}" if due > now else "now"
+    if now - due > OVERDUE:
+        return f"overdue since {rfc3339(due)}: is the worker there? (crawlctl doctor)"
     return f"{ahead} ({rfc3339(due)}), or as soon as a task changes"
 
 

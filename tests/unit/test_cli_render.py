@@ -57,7 +57,7 @@ def an_export(state: ExportState) -> ExportRecord:
         (a_run(RunStatus.INITIALIZING, TaskStatus.QUEUED), "1/4 initiation"),
         (a_run(RunStatus.INITIALIZING, TaskStatus.PENDING), "2/4 deployment"),
         (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING), "3/4 reconciliation"),
-        (a_run(RunStatus.STOPPING, TaskStatus.STOPPING), "3/4 reconciliation"),
+        (a_run(RunStatus.STOPPING, TaskStatus.STOPPING), "stopping"),
         (a_run(RunStatus.FAILED, TaskStatus.FAILED), "4/4 completion"),
     ],
 )

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, and_, case, func, insert, select, update
+from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, log
@@ -20,6 +20,8 @@ from crawler_lifecycle.adapters.sql.schema import (
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.admission import DISPATCHER, MAIN_JOB
+from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady
 from crawler_lifecycle.ports import NewRun
 
@@ -64,6 +66,7 @@ class SqlHistories:
             if run_row(connection, run.run_id).status is RunStatus.INITIALIZING:
                 values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
                 connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+                connection.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
                 log(connection, run, "started", {"at": now, "event": "started", "message": "the main job runs"})
             return run_record(connection, run.run_id)
 
@@ -123,11 +126,21 @@ class SqlHistories:
         run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
         fresh = {"history_id": run_id, "queued_at": now, **FRESH_TASK}
         for numbers in pages(range(new.tasks)):
-            connection.execute(insert(task_histories), [{"task": number, **fresh} for number in numbers])
+            rows = [{"task": number, **fresh, **_waits_for(number, now)} for number in numbers]
+            connection.execute(insert(task_histories), rows)
         asked = f"{new.request.trigger} run of {new.request.crawler}, {new.tasks} tasks"
         line = {"at": now, "event": "created", "message": asked, "actor": new.request.requested_by}
         log(connection, run, "created", line)
         return run_record(connection, run_id)
+
+
+def _waits_for(task: int, now: datetime) -> dict[str, Any]:
+    return {"cause": None if task == MAIN_TASK else MAIN_JOB, "cause_since": None if task == MAIN_TASK else now}
+
+
+def _queued(run_id: int) -> Update:
+    of = task_histories.c
+    return update(task_histories).where(of.history_id == run_id, of.status == TaskStatus.QUEUED)
 
 
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}

@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.admission import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.errors import Conflict
 
@@ -85,4 +86,5 @@ def _try_again(connection: Connection, row: Row[Any], now: datetime) -> None:
     failed = update(task_histories).where(of.history_id == row.id, of.status != TaskStatus.SUCCEEDED)
     next_attempt = {"attempt": of.attempt + 1, "version": of.version + 1, "status": TaskStatus.QUEUED}
     cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NEVER_RUN}
+    cleared |= {"cause": DISPATCHER if started else MAIN_JOB, "cause_since": now}
     connection.execute(failed.values(**next_attempt, **cleared))
