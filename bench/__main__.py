@@ -11,6 +11,7 @@ import click
 import psutil
 
 from bench import command, lifecycles, local_look, long_run, looks, worker_start
+from bench.measuring import like_a_fresh_shell
 from bench.table import QUICK, Scale, Table, written_into
 
 BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
@@ -34,6 +35,7 @@ def main(names: tuple[str, ...], quick: bool, write: Path | None) -> None:
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))  # servers are ended as after Ctrl-C
+    like_a_fresh_shell()
     for name in names or BENCHMARKS:
         circumstances, began = _circumstances(), time.monotonic()
         click.echo(f"{name} ...", err=True)

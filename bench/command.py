@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
-from bench.measuring import BARE_PYTHON, forget_settings, side_by_side
+from bench.measuring import BARE_PYTHON, side_by_side
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
@@ -19,7 +19,6 @@ CRAWLCTL = str(Path(sys.executable).with_name("crawlctl"))
 
 
 def measure(scale: Scale) -> Table:
-    forget_settings()
     with TemporaryDirectory(prefix="bench-list-") as folder:
         _fill(f"sqlite:///{folder}/crawler.db")
         commands = {

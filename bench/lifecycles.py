@@ -1,7 +1,6 @@
 """How many short runs does the embedded stack take through all stages, and who pays for it?"""
 
 import asyncio
-import os
 import statistics
 import time
 from pathlib import Path
@@ -9,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from bench.measuring import cpu_seconds, forget_settings
+from bench.measuring import cpu_seconds
 from bench.table import Scale, Table
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
@@ -29,14 +28,14 @@ Cpu = dict[str, float]
 def measure(scale: Scale) -> Table:
     per_run = (f"{party} CPU s a run" for party in PARTIES)
     columns = ("runs at once", "lifecycles/s", "median s of a run", "longest s of a run", *per_run)
-    forget_settings()
-    # a place for each: what is measured is the service, not the queue for its places
-    os.environ["CRAWLER_CLUSTER__CAPACITY"] = str(scale.runs)
     with TemporaryDirectory(prefix="bench-stack-", ignore_cleanup_errors=True) as folder:
         state, catalogue = Path(folder).resolve() / "state", Path(folder) / "catalogue.toml"
         catalogue.write_text(CATALOGUE)
         with owned(state):
-            stack = Stack(make_plan(state, Ports.free(), catalogue), _tell, passing=True)
+            plan = make_plan(state, Ports.free(), catalogue)
+            # a place for each: what is measured is the service, not the queue for its places
+            plan.environment["CRAWLER_CLUSTER__CAPACITY"] = str(scale.runs)
+            stack = Stack(plan, _tell, passing=True)
             return Table(columns, asyncio.run(_rows(stack, scale.runs)))
 
 

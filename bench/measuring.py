@@ -85,7 +85,9 @@ class Ledger:
         self.statements += not statement.startswith("BEGIN")
 
 
-def forget_settings() -> None:
-    """What is measured is the embedded profile, whatever installation this shell is set up for."""
+def like_a_fresh_shell() -> None:
+    """What is measured is the embedded profile as installed, whatever this shell is set up for."""
     for name in [name for name in os.environ if name.startswith((OURS, TEMPORAL))]:
         del os.environ[name]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # with it every start compiles all of our code anew
+    sys.dont_write_bytecode = False

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.measuring import BARE_PYTHON, forget_settings, side_by_side
+from bench.measuring import BARE_PYTHON, side_by_side
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.control.control import Control
@@ -22,7 +22,6 @@ PROBE_PAUSE = 0.01
 
 
 def measure(scale: Scale) -> Table:
-    forget_settings()
     repeats = max(1, scale.repeats // 2)
     seconds = asyncio.run(_starts(repeats))
     bare = side_by_side({"bare": BARE_PYTHON}, repeats)["bare"].seconds

@@ -55,21 +55,23 @@ class FolderExporter:
         self._exports.mkdir(parents=True, exist_ok=True)
         for old in self._exports.glob(f".{run_uid}.*.part"):
             _remove_if_abandoned(old)
-        descriptor, draft = self._locked_draft(run_uid)
+        draft, lock = _new_draft(self._exports, run_uid)
         try:
             draft.chmod(0o644)
             yield draft
         finally:
             draft.unlink(missing_ok=True)
-            os.close(descriptor)
+            os.close(lock)
 
-    def _locked_draft(self, run_uid: str) -> tuple[int, Path]:
-        while True:
-            descriptor, name = tempfile.mkstemp(dir=self._exports, prefix=f".{run_uid}.", suffix=".part")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if Path(name).exists():
-                return descriptor, Path(name)
-            os.close(descriptor)  # somebody took it for abandoned before it was locked
+
+def _new_draft(folder: Path, run_uid: str) -> tuple[Path, int]:
+    """The draft, and the open file that holds its lock."""
+    while True:
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{run_uid}.", suffix=".part")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if Path(name).exists():
+            return Path(name), descriptor
+        os.close(descriptor)  # another took it for abandoned before it was locked
 
 
 def _remove_if_abandoned(draft: Path) -> None:

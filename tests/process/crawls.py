@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Control, Started, is_handed_over
 from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
 
-BIG_FILE = 150_000_000
+BIG_FILE = 200_000_000
 PATIENCE = 75.0
 SCRIPT = """
 gate="$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK"

@@ -14,7 +14,7 @@ from crawler_lifecycle.control.control import Started
 from tests.embedded import eventually, processes_of
 from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240), pytest.mark.xdist_group("crashes")]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -25,9 +25,15 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
         async with site(folder) as running:
             yield running
             running.assert_one_history_per_request()
-        assert processes_of(folder) == []
+        await eventually(lambda: not processes_of(folder))
     finally:
         end_all_of(folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def waiting(stack: Site) -> Started:
+    """Asked for early, because every run takes some seconds until it is past its deployment."""
+    return await stack.start(tasks=3)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -45,9 +51,8 @@ async def cut_off(stack: Site) -> Started:
     return run
 
 
-async def test_the_worker_dies_with_runs_in_every_stage(stack: Site, cut_off: Started) -> None:
+async def test_the_worker_dies_with_runs_in_every_stage(stack: Site, waiting: Started, cut_off: Started) -> None:
     """In mid-activity: a history being made, a deployment under way. One run waits for its next look."""
-    waiting = await stack.start(tasks=3)
     await stack.until_running(waiting, 3)
     with held(_placing_lock(stack)):
         deploying = await stack.start()
@@ -73,8 +78,8 @@ async def test_the_worker_dies_with_runs_in_every_stage(stack: Site, cut_off: St
     assert waited.run.reason == "tasks_failed"
     for run in (deploying, begun, born):
         await stack.assert_true(run, {0: 0})
-    assert (await stack.attempts(deploying.workflow_id))["run_onetime_crawler"] == [2]
-    assert (await stack.attempts(beginning))["create_history_id"] == [2]
+    for workflow_id, activity in ((deploying.workflow_id, "run_onetime_crawler"), (beginning, "create_history_id")):
+        assert (await stack.attempts(workflow_id))[activity] == [2]
 
 
 @pytest.mark.parametrize("part", ["dispatcher", "scheduler", "watcher"])
@@ -94,7 +99,8 @@ async def test_a_part_dies_while_a_run_is_being_deployed(stack: Site, part: str)
 
 async def test_an_export_that_was_cut_off_is_made_again_under_its_id(stack: Site, cut_off: Started) -> None:
     await stack.assert_true(cut_off, {0: 0})
-    assert (await stack.attempts(cut_off.workflow_id))["export_supporting_files"] == [2]
+    [attempt] = (await stack.attempts(cut_off.workflow_id))["export_supporting_files"]
+    assert attempt >= 2
     archives = [path.name for path in (stack.state / "exports").iterdir() if cut_off.run_uid in path.name]
     assert len(archives) == 1, "what the first try has left is cleared"
 

@@ -54,12 +54,7 @@ class Database:
 
     def transact(self, work: Callable[[Connection], T]) -> T:
         """The same, tried again as a whole when another transaction was in the way."""
-        for number in range(TRIES - 1):
-            try:
-                return self._once(work)
-            except Contended:
-                time.sleep(FIRST_PAUSE * 2**number)
-        return self._once(work)
+        return tried_again(lambda: self._once(work))
 
     def close(self) -> None:
         self.engine.dispose()
@@ -74,6 +69,16 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise explain(error, self.where) from error
+
+
+def tried_again(attempt: Callable[[], T]) -> T:
+    """What this attempt gives once nobody is in its way."""
+    for number in range(TRIES - 1):
+        try:
+            return attempt()
+        except Contended:
+            time.sleep(FIRST_PAUSE * 2**number)
+    return attempt()
 
 
 def parse_url(url: str) -> URL:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, String, column, event, func, insert, inspect, select, table
 
-from crawler_lifecycle.adapters.sql.database import Database, is_sqlite, parse_url
+from crawler_lifecycle.adapters.sql.database import Database, is_sqlite, parse_url, tried_again
 from crawler_lifecycle.adapters.sql.failures import UPGRADE
 from crawler_lifecycle.adapters.sql.schema import REVISION, installation
 from crawler_lifecycle.errors import NotReady, TemporaryError
@@ -38,12 +38,17 @@ def upgrade(url: str) -> str:
     """Makes or updates the schema; answers the installation's UUID, which is made the first time."""
     database = _for_migrating(url)
     try:
-        with _locked(database) as connection:
-            _refuse_newer(database, revision(connection))
-            _run_migrations(connection)
-            return _installation(connection, database)
+        # a new SQLite file that somebody else is setting up refuses at once, however long one is ready to wait
+        return tried_again(lambda: _upgrade(database))
     finally:
         database.close()
+
+
+def _upgrade(database: Database) -> str:
+    with _locked(database) as connection:
+        _refuse_newer(database, revision(connection))
+        _run_migrations(connection)
+        return _installation(connection, database)
 
 
 def revision(connection: Connection) -> str | None:
