@@ -73,17 +73,29 @@ class Stops(Protocol):
         """A phase of the stop is reached; noted once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution of a workflow; those of one workflow id follow each other."""
+
+    workflow_id: str
+    run_id: str
+    began_at: datetime | None = None
+
+
 class Supervision(Protocol):
-    """Which workflow supervises a run."""
+    """Which workflow supervises a run.
 
-    def take_over(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
-        """The epoch goes up by one: what an earlier supervisor still writes is refused. Conflict if the run belongs to
-        another workflow id. A run that is over is left as it is."""
+    Conflict if the run belongs to another workflow id; Fenced if a later execution of it has taken over already: what
+    an execution still does after it was terminated must not put the next one out."""
 
-    def reopen(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+    def take_over(self, run_id: int, execution: Execution) -> RunRecord:
+        """The epoch goes up by one: what an earlier supervisor still writes is refused. A run that is over is left as
+        it is."""
+
+    def reopen(self, run_id: int, execution: Execution) -> RunRecord:
         """A FAILED run goes on: intent RUN, PROCESSING if its main job succeeded and else INITIALIZING, and every task
         that did not succeed is QUEUED with its next attempt. Twice by one execution is once. Conflict if the run is
-        not FAILED, or not that workflow's."""
+        not FAILED."""
 
 
 class Tasks(Protocol):

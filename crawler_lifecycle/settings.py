@@ -22,14 +22,14 @@ def default_state() -> Path:
 
 class DatabaseSettings(BaseModel):
     url: str | None = Field(default=None, description="SQLAlchemy URL; default: an SQLite file in the state folder")
-    pool_size: int = Field(default=10, ge=1, description="connections kept open by a process (not SQLite)")
+    pool_size: int = Field(default=10, ge=1, description="connections that a process keeps open")
 
 
 class SchedulerSettings(BaseModel):
     url: str = Field(default="http://127.0.0.1:8310", description="where the scheduler service answers")
     token: SecretStr = Field(default=SecretStr(""), description="bearer token; the service does not start without")
     timeout_seconds: float = Field(default=20, gt=0, description="for one request; shorter than a claim lasts")
-    catalogue: Path | None = Field(default=None, description="crawler catalogue file (the service's own)")
+    catalogue: Path | None = Field(default=None, description="crawler catalogue file; needed by the service itself")
 
 
 class ClusterSettings(BaseModel):
@@ -48,7 +48,7 @@ class DispatcherSettings(BaseModel):
 
 
 class WorkerSettings(BaseModel):
-    task_queue: str = "crawler-lifecycle"
+    task_queue: str = Field(default="crawler-lifecycle", description="Temporal task queue of runs and their activities")
     activity_slots: int = Field(default=40, ge=1, description="activities at once, a thread each")
     cached_workflows: int = Field(default=5000, ge=1, description="sleeping runs kept in memory instead of replayed")
     drain_seconds: float = Field(default=20, ge=0, description="for activities under way after SIGTERM")
@@ -58,24 +58,33 @@ class WorkerSettings(BaseModel):
 class LimitSettings(BaseModel):
     most_tasks: int = Field(default=10_000, ge=1, description="tasks of one run")
     grace_seconds: int = Field(default=30, ge=1, description="from a stop until it is forced, if nothing else is said")
-    start_limit_seconds: int | None = Field(default=None, ge=1, description="how long a main job may wait to start")
-    max_duration_seconds: int | None = Field(default=None, ge=1, description="how long a run may take")
+    start_limit_seconds: int | None = Field(
+        default=None, ge=1, description="how long a main job may wait to start; default: for ever"
+    )
+    max_duration_seconds: int | None = Field(
+        default=None, ge=1, description="how long a run may take in all; default: for ever"
+    )
 
 
 class LogSettings(BaseModel):
-    format: Literal["text", "json"] = "text"
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    format: Literal["text", "json"] = Field(default="text", description="lines for people, or JSON with the ids")
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="the least that is logged")
 
 
 class MetricsSettings(BaseModel):
-    port: int | None = Field(default=None, ge=0, le=65535, description="Prometheus metrics of this process on loopback")
+    port: int | None = Field(
+        default=None, ge=0, le=65535, description="where this process serves its Prometheus metrics; default: nowhere"
+    )
     host: str = Field(default="127.0.0.1", description="address the metrics are served on")
 
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CRAWLER_", env_nested_delimiter="__", extra="ignore")
 
-    state: Path = Field(default_factory=default_state, description="folder of everything the embedded profile keeps")
+    state: Path = Field(
+        default_factory=default_state,
+        description="folder of the embedded profile; default: `~/.local/state/crawler-lifecycle`",
+    )
     database: DatabaseSettings = DatabaseSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     cluster: ClusterSettings = ClusterSettings()

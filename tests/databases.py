@@ -131,7 +131,8 @@ def running_mariadb(*options: str) -> Iterator[int]:
     make, serve = map(str, _mariadb_programs())
     with tempfile.TemporaryDirectory(prefix="maria-") as folder:
         account = ["--user=root"] if os.geteuid() == 0 else []
-        common = ["--no-defaults", f"--datadir={folder}/data", *account]
+        # two that are made at once would take each other's temporary tables
+        common = ["--no-defaults", f"--datadir={folder}/data", f"--tmpdir={folder}", *account]
         made = subprocess.run(
             [make, *common, "--auth-root-authentication-method=normal", "--skip-test-db"],
             capture_output=True,

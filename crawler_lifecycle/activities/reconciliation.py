@@ -53,9 +53,11 @@ class ReconciliationActivities:
         """Asks the cluster for all of them at once; returns only those that differ."""
         run = self.histories.get(step.run.run_id)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
+        # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
+        # meanwhile, must not count as absent because this look is too old to show it
+        began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
         look = self.cluster.look(step.run.run_uid)
-        rows = self.tasks.rows(run.run_id, numbers)
-        changes, doubt = verdicts(rows, look, run.intent, datetime.now(UTC))
+        changes, doubt = verdicts(rows, look, run.intent, began)
         page = changes[:CHANGES_IN_A_LOOK]
         return Differences(
             known=look.complete,

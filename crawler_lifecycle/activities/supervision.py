@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import Counted, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.ports import Cluster, Histories, Supervision, Supervisors
+from crawler_lifecycle.ports import Cluster, Execution, Histories, Supervision, Supervisors
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class SupervisionActivities:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id != step.workflow_id:
             return TakenOver(status=run.status, supervised_by=run.workflow_id)
+        execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
         if step.reopen:
-            self._refuse_while_jobs_live(run)
-            run = self.supervision.reopen(run.run_id, step.workflow_id, step.temporal_run_id)
+            if run.status.is_over:  # else it is reopened already, and its new jobs may live
+                self._refuse_while_jobs_live(run)
+            run = self.supervision.reopen(run.run_id, execution)
         else:
-            run = self.supervision.take_over(run.run_id, step.workflow_id, step.temporal_run_id)
+            run = self.supervision.take_over(run.run_id, execution)
         return TakenOver(
             plan=plan_of(run, self.limits, search_attributes=self.search_attributes),
             status=run.status,

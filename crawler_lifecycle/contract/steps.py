@@ -40,6 +40,7 @@ class TakeOver(Message):
     reopen: bool = False
     workflow_id: str
     temporal_run_id: str
+    began_at: datetime | None = Field(default=None, description="when that execution began: a later one goes before it")
 
 
 class RunPlan(Message):

@@ -60,6 +60,7 @@ async def _take_over(watch: Watch, request: LifecycleInput, run_id: int) -> Begi
         reopen=request.reopen,
         workflow_id=info.workflow_id,
         temporal_run_id=info.first_execution_run_id,
+        began_at=info.workflow_start_time,
     )
     taken = await workflow.execute_activity_method(SupervisionActivities.take_over_run, step, **WRITE)
     if taken.plan is None:

@@ -30,8 +30,12 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
     except Unreadable as error:
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if known is None:
-        _refuse_late(request)
-        placing.enqueue(spec)  # first: a place without a job is cleared, a job without a place would wait for ever
+        # first: a place without a job is cleared, a job without a place would wait for ever; and a look that comes
+        # between the question whether it is too late and the job is told by the place that it may come
+        placing.enqueue(spec)
+        if _is_late(request):
+            placing.withdraw(spec)
+            raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
         _make(folder, spec, layout)
         return Deployment(key=spec.key, job_name=spec.name, job_uid=spec.uid, created=True)
     if known.installation != spec.installation:
@@ -68,10 +72,9 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
     return spec
 
 
-def _refuse_late(request: DeploymentRequest) -> None:
+def _is_late(request: DeploymentRequest) -> bool:
     """Whoever asked may have been stopped for long, and the run proved over since."""
-    if request.not_after is not None and request.not_after <= datetime.now(UTC):
-        raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
+    return request.not_after is not None and request.not_after <= datetime.now(UTC)
 
 
 def request_hash(request: DeploymentRequest) -> str:

@@ -38,9 +38,13 @@ class Looking:
 
     def look(self, run_uid: str) -> Look:
         try:
-            return Look(complete=True, jobs=self._see(self._list(run_uid)))
+            coming = self._coming(run_uid)  # first: what is listed afterwards has come
+            listed = list(self._list(run_uid))
+            jobs = self._see(listed)
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
+        there = {(found.task, found.attempt) for found in listed}
+        return Look(complete=True, jobs=jobs | {key: job for key, job in coming.items() if key not in there})
 
     def some(self, run_uid: str, jobs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], JobLook]:
         """Only these, by task and attempt; what is not there is left out."""
@@ -77,6 +81,22 @@ class Looking:
             jobs.update({(orphan.look.task, orphan.look.attempt): _judge(orphan, survey) for orphan in orphans})
         return jobs
 
+    def _coming(self, run_uid: str) -> dict[tuple[int, int], JobLook]:
+        """Jobs that may be just about to be made: their place in the queue is made before them."""
+        try:
+            places = names(self._layout.waiting)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise TemporaryError(f"the waiting jobs cannot be listed: {error}") from error
+        queued = (place.partition("-")[2] for place in places if run_uid.replace("-", "") in place)
+        message = "it is just being made"
+        return {
+            key: JobLook(*key, uid="", name=name, phase=JobPhase.UNCLEAR, message=message)
+            for name in queued
+            if (key := _job_of(run_uid, name))
+        }
+
     def _list(self, run_uid: str) -> Iterator[Found]:
         folder = self._layout.run(run_uid)
         try:
@@ -88,9 +108,8 @@ class Looking:
         except OSError as error:
             raise TemporaryError(f"the jobs of run {run_uid} cannot be listed: {error}") from error
         for name in listed:
-            parts = JOB_NAME.fullmatch(name)
-            if parts and parts[1] == run_uid.replace("-", ""):
-                yield Found(int(parts[2]), int(parts[3]), JobFolder(folder / name))
+            if key := _job_of(run_uid, name):
+                yield Found(*key, JobFolder(folder / name))
 
     def _job(self, found: Found, waiting: "_Waiting") -> "JobLook | _Orphan | None":
         folder = found.folder
@@ -126,6 +145,12 @@ class _Waiting:
         if self._places is None:
             self._places = set(names(self._layout.waiting))
         return place in self._places
+
+
+def _job_of(run_uid: str, name: str) -> tuple[int, int] | None:
+    """Task and attempt, if this is the name of a job of the run."""
+    parts = JOB_NAME.fullmatch(name)
+    return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None
 
 
 def _running(found: Found, started: Started) -> JobLook:

@@ -59,6 +59,7 @@ histories = Table(
     Column("first_execution_run_id", String(36), nullable=False),
     Column("supervisor_workflow_id", String(LONGEST_WORKFLOW_ID), nullable=False),
     Column("supervisor_run_id", String(36), nullable=False),
+    Column("supervisor_began_at", UtcDateTime),  # none: the execution that made the run
     Column("epoch", Integer, nullable=False),
     Column("request", Document, nullable=False),
     Column("entry", Document, nullable=False),

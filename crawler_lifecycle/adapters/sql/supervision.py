@@ -16,7 +16,8 @@ from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.admission import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.errors import Conflict, Fenced
+from crawler_lifecycle.ports import Execution
 
 of = task_histories.c
 NEVER_RUN = dict.fromkeys(
@@ -31,48 +32,59 @@ class SqlSupervision:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def take_over(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+    def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         def write(connection: Connection, row: Row[Any]) -> None:
             if not row.status.is_over:
-                _supervise(connection, row, workflow_id, temporal_run_id, "resumed", self._db.clock())
+                _supervise(connection, row, execution, "resumed", self._db.clock())
 
-        return self._by_its_own(run_id, workflow_id, temporal_run_id, write)
+        return self._by_its_own(run_id, execution, write)
 
-    def reopen(self, run_id: int, workflow_id: str, temporal_run_id: str) -> RunRecord:
+    def reopen(self, run_id: int, execution: Execution) -> RunRecord:
         def write(connection: Connection, row: Row[Any]) -> None:
             if row.status is not RunStatus.FAILED:
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
             now = self._db.clock()
-            _supervise(connection, row, workflow_id, temporal_run_id, "reopened", now)
+            _supervise(connection, row, execution, "reopened", now)
             _try_again(connection, row, now)
 
-        return self._by_its_own(run_id, workflow_id, temporal_run_id, write)
+        return self._by_its_own(run_id, execution, write)
 
     def _by_its_own(
-        self, run_id: int, workflow_id: str, temporal_run_id: str, write: Callable[[Connection, Row[Any]], None]
+        self, run_id: int, execution: Execution, write: Callable[[Connection, Row[Any]], None]
     ) -> RunRecord:
         def transaction(connection: Connection) -> RunRecord:
             hold(connection, run_id)
             row = run_row(connection, run_id)
-            if row.workflow_id != workflow_id:
-                raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {workflow_id}")
-            if row.supervisor_run_id != temporal_run_id:
+            if row.workflow_id != execution.workflow_id:
+                raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {execution.workflow_id}")
+            if row.supervisor_run_id != execution.run_id:
+                _refuse_the_late(row, execution)
                 write(connection, row)
             return run_record(connection, run_id)
 
         return self._db.transact(transaction)
 
 
-def _supervise(
-    connection: Connection, row: Row[Any], workflow_id: str, temporal_run_id: str, event: str, now: datetime
-) -> None:
+def _refuse_the_late(row: Row[Any], execution: Execution) -> None:
+    """An execution that was terminated may still be about to take over when the next one already has."""
+    known, began_at = row.supervisor_began_at, execution.began_at
+    if known is not None and began_at is not None and began_at < known:
+        raise Fenced(f"run {row.id} has a later supervisor already, execution {row.supervisor_run_id}")
+
+
+def _supervise(connection: Connection, row: Row[Any], execution: Execution, event: str, now: datetime) -> None:
     epoch = row.epoch + 1
-    values = {"epoch": epoch, "supervisor_workflow_id": workflow_id, "supervisor_run_id": temporal_run_id}
+    values = {
+        "epoch": epoch,
+        "supervisor_workflow_id": execution.workflow_id,
+        "supervisor_run_id": execution.run_id,
+        "supervisor_began_at": execution.began_at,
+    }
     # whoever was nudged is gone: the next change must be able to nudge us
     answered = {"nudge_acknowledged": row.nudge_sent}
     connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **answered))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)
-    message = f"by execution {temporal_run_id} of its workflow"
+    message = f"by execution {execution.run_id} of its workflow"
     log(connection, run, f"{event}:{epoch}", {"at": now, "event": event, "message": message})
 
 

@@ -54,6 +54,7 @@ def _histories() -> None:
         sa.Column("first_execution_run_id", sa.String(36), nullable=False),
         sa.Column("supervisor_workflow_id", sa.String(700), nullable=False),
         sa.Column("supervisor_run_id", sa.String(36), nullable=False),
+        sa.Column("supervisor_began_at", Time),
         sa.Column("epoch", sa.Integer, nullable=False),
         sa.Column("request", Text, nullable=False),
         sa.Column("entry", Text, nullable=False),

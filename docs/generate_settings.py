@@ -1,0 +1,105 @@
+"""Which settings are there? Writes `settings.md` from `settings.py`: `python docs/generate_settings.py`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from crawler_lifecycle.settings import Settings
+
+PAGE = Path(__file__).with_name("settings.md")
+ABOVE = """# Settings
+
+Every process of ours reads its settings from the environment, once, when it starts. A value that does not fit is one
+line that names the variable, and the process does not start. A variable that nobody knows is ignored.
+
+`crawlctl up` passes the variables of its own environment on to its parts, except for where Temporal and the scheduler
+service are, which it decides itself; the metrics port goes to the worker alone. A command such as `crawlctl list` takes
+what the environment says, and the rest from the stack that runs on the state folder.
+
+Where a default is empty, the meaning says what holds instead.
+
+This page is made from [settings.py](../crawler_lifecycle/settings.py) by `python docs/generate_settings.py`; a test
+compares the two.
+"""
+BELOW = """
+## Temporal
+
+Where Temporal is comes from Temporal's own variables, or from the profile of its configuration file. The ones most
+often needed:
+
+| variable | meaning |
+| --- | --- |
+| `TEMPORAL_ADDRESS` | host and port; without it `localhost:7233` |
+| `TEMPORAL_NAMESPACE` | namespace; without it `default` |
+| `TEMPORAL_API_KEY` | API key, which also switches TLS on |
+| `TEMPORAL_TLS`, `TEMPORAL_TLS_SERVER_CA_CERT_PATH` | TLS, and by whom the server's certificate is signed |
+| `TEMPORAL_TLS_CLIENT_CERT_PATH`, `TEMPORAL_TLS_CLIENT_KEY_PATH` | our own certificate, for mutual TLS |
+| `TEMPORAL_CONFIG_FILE`, `TEMPORAL_PROFILE` | another configuration file, another profile in it |
+"""
+
+
+def page() -> str:
+    tables = [f"\n## {title}\n\n{_table(rows)}" for title, rows in _groups()]
+    return ABOVE + "".join(tables) + BELOW
+
+
+def _groups() -> Iterator[tuple[str, list[str]]]:
+    """A group of settings is a model of its own; what stands by itself comes first."""
+    prefix = str(Settings.model_config["env_prefix"])
+    alone = {name: field for name, field in Settings.model_fields.items() if _group(field) is None}
+    yield "General", _rows(prefix, alone)
+    for name, field in Settings.model_fields.items():
+        if group := _group(field):
+            yield name.capitalize(), _rows(f"{prefix}{name.upper()}__", group.model_fields)
+
+
+def _group(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _table(rows: list[str]) -> str:
+    return "\n".join(["| variable | default | meaning |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def _rows(prefix: str, fields: dict[str, FieldInfo]) -> list[str]:
+    return [
+        f"| `{prefix}{name.upper()}` | {_default(field)} | {_meaning(name, field)} |" for name, field in fields.items()
+    ]
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default.get_secret_value() if isinstance(field.default, SecretStr) else field.default
+    return f"`{value}`" if not field.is_required() and not field.default_factory and value not in (None, "") else ""
+
+
+def _meaning(name: str, field: FieldInfo) -> str:
+    if not field.description:
+        raise ValueError(f"{name} has no description in settings.py")
+    expected = [*_choices(field.annotation), *(_bound(limit) for limit in field.metadata)]
+    return f"{field.description} ({', '.join(expected)})" if expected else field.description
+
+
+def _choices(kind: Any) -> list[str]:
+    return [" or ".join(f"`{word}`" for word in get_args(kind))] if get_origin(kind) is Literal else []
+
+
+def _bound(limit: object) -> str:
+    match limit:
+        case Ge(ge=least):
+            return f"at least {json.dumps(least)}"
+        case Gt(gt=below):
+            return f"more than {json.dumps(below)}"
+        case Le(le=most):
+            return f"at most {json.dumps(most)}"
+        case _:
+            raise ValueError(f"no words for {limit}")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,349 @@
+"""Has a run one supervisor at a time, whoever comes, and does a reopened run begin afresh where it failed?"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Deployment
+from crawler_lifecycle.contract.records import RunRecord, TaskRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
+from crawler_lifecycle.domain.naming import deployment_key
+from crawler_lifecycle.errors import Conflict, Fenced, NotFound
+from crawler_lifecycle.ports import Claim, Execution
+from tests.databases import MakeRun, ref_to
+
+ASKED = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def supervision(database: Database) -> SqlSupervision:
+    return SqlSupervision(database)
+
+
+def sync(database: Database, run: RunRef, statuses: dict[int, TaskStatus]) -> None:
+    """These tasks come to stand there, with all that a look would tell of them."""
+    tasks = SqlTasks(database)
+    rows = tasks.rows(run.run_id, list(statuses))
+    changes = [
+        TaskChange(
+            task=row.task,
+            attempt=row.attempt,
+            version=row.version,
+            status=statuses[row.task],
+            job_uid=f"uid-{row.task}-{row.attempt}",
+            job_name=f"job-{row.task}-{row.attempt}",
+            cause="starting",
+            reason="exit_3",
+            exit_code=3,
+            absent_count=1,
+            started_at=ASKED,
+            ended_at=ASKED if statuses[row.task].is_over else None,
+        )
+        for row in rows
+    ]
+    assert tasks.sync(run, changes) == len(rows)
+    told = {"message": "it broke", "node": "n", "restarts": 2, "log_tail": "the end", "events": ["ended"]}
+    tasks.reconcile(run, [TaskEvidence(task=row.task, attempt=row.attempt, **told) for row in rows])
+
+
+def ended(database: Database, run: RunRecord, *statuses: TaskStatus) -> RunRecord:
+    """The run is over; its tasks ended like this."""
+    SqlHistories(database).mark_started(ref_to(run))
+    sync(database, ref_to(run), dict(enumerate(statuses)))
+    completed = set(statuses) == {TaskStatus.SUCCEEDED}
+    status = RunStatus.COMPLETED if completed else RunStatus.FAILED
+    return SqlHistories(database).close(ref_to(run), status, "all_succeeded" if completed else "tasks_failed")
+
+
+def tasks_of(database: Database, run: RunRecord) -> list[TaskRecord]:
+    return SqlRecords(database).details(run.run_id).tasks
+
+
+def events(database: Database, run: RunRecord) -> list[str]:
+    return [line.event for line in SqlRecords(database).details(run.run_id).log]
+
+
+def claimed(database: Database, run: RunRecord, token: str = "token") -> Claim:
+    claim = SqlClaims(database).claim_main(ref_to(run), token, MINUTE)
+    assert claim
+    return claim
+
+
+def execution(run: RunRecord, number: int) -> Execution:
+    """The run's own workflow, executed for the so-manyeth time."""
+    return Execution(run.workflow_id, f"execution-{number}", ASKED + number * MINUTE)
+
+
+def second(run: RunRecord) -> Execution:
+    return execution(run, 2)
+
+
+# Taking over
+
+
+def test_each_execution_has_an_epoch_of_its_own(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    run = make_run(2)
+    first = Execution(run.workflow_id, run.first_execution_run_id, ASKED)
+    executions = (first, second(run), second(run), execution(run, 3), execution(run, 3))
+    assert [supervision.take_over(run.run_id, each).epoch for each in executions] == [1, 2, 2, 3, 3]
+    assert events(database, run) == ["created", "resumed", "resumed"]
+    there = SqlHistories(database).get(run.run_id)
+    assert there == run.model_copy(update={"epoch": 3}), "nothing else of the run changes"
+
+
+def test_an_older_supervisor_writes_no_more(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+    run = make_run(2)
+    new = supervision.take_over(run.run_id, second(run))
+    before = SqlRecords(database).details(run.run_id)
+    for write in (
+        lambda: SqlHistories(database).mark_started(ref_to(run)),
+        lambda: SqlStops(database).log(ref_to(run), StopRequest(), ASKED),
+        lambda: SqlTasks(database).cancel_queued(ref_to(run), "stopped"),
+        lambda: SqlClaims(database).claim_main(ref_to(run), "late", MINUTE),
+    ):
+        with pytest.raises(Fenced, match=r"has another supervisor now \(epoch 2, ours is 1\)"):
+            write()
+    assert SqlRecords(database).details(run.run_id) == before
+    assert SqlHistories(database).mark_started(ref_to(new)).status is RunStatus.PROCESSING
+
+
+def test_a_deployment_that_outlived_its_supervisor_is_found_not_repeated(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    """Its claim stands until it runs out, and so does what it brought."""
+    run, claims = make_run(), SqlClaims(database)
+    claim = claimed(database, run)
+    new = supervision.take_over(run.run_id, second(run))
+    assert claims.claim_main(ref_to(new), "other", MINUTE) is None
+    claims.deployed(claim, Deployment(key=claim.request.key, job_name="job", job_uid="uid", created=True))
+    assert claims.claim_main(ref_to(new), "other", MINUTE) is None
+    assert (tasks_of(database, run)[0].status, tasks_of(database, run)[0].job_uid) == (TaskStatus.PENDING, "uid")
+
+
+def test_nudges_that_nobody_will_answer_count_as_answered(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    run, nudges = make_run(), SqlNudges(database)
+    assert [nudge.number for nudge in nudges.claim([run.run_uid])] == [1]
+    assert nudges.claim([run.run_uid]) == []
+    supervision.take_over(run.run_id, second(run))
+    assert [nudge.number for nudge in nudges.claim([run.run_uid])] == [2]
+    supervision.take_over(run.run_id, second(run))
+    assert nudges.claim([run.run_uid]) == [], "the same execution is still to answer"
+
+
+@pytest.mark.parametrize("verb", ["take_over", "reopen"])
+def test_another_workflow_gets_nothing(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, verb: str
+) -> None:
+    run = ended(database, make_run(2), TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+    before = SqlRecords(database).details(run.run_id)
+    with pytest.raises(Conflict, match=f"belongs to workflow {run.workflow_id}, not to elsewhere"):
+        getattr(supervision, verb)(run.run_id, Execution("elsewhere", "second"))
+    with pytest.raises(NotFound):
+        getattr(supervision, verb)(run.run_id + 999, second(run))
+    assert SqlRecords(database).details(run.run_id) == before
+
+
+def test_a_run_that_is_over_is_left_as_it_is(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    run = ended(database, make_run(), TaskStatus.SUCCEEDED)
+    before = SqlRecords(database).details(run.run_id)
+    assert supervision.take_over(run.run_id, second(run)) == run
+    assert SqlRecords(database).details(run.run_id) == before
+
+
+def test_a_stop_that_was_under_way_stays(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+    run = make_run()
+    SqlStops(database).ask(run.run_id, StopRequest(force=True), ASKED)
+    taken = supervision.take_over(run.run_id, second(run))
+    assert (taken.status, taken.intent) == (RunStatus.STOPPING, Intent.FORCE)
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_two_at_once_have_an_epoch_each_and_the_older_is_fenced(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, over: bool
+) -> None:
+    """In the order in which they began, whichever comes first. Of a run that is reopened, only one is let in."""
+    for _ in range(5):
+        run, together = make_run(), threading.Barrier(4)
+        if over:
+            ended(database, run, TaskStatus.FAILED)
+
+        def come(number: int, run: RunRecord = run, together: threading.Barrier = together) -> int | None:
+            each = execution(run, number % 2)  # each comes twice: its first try may have been lost
+            together.wait(timeout=30)
+            try:
+                return (supervision.reopen if over else supervision.take_over)(run.run_id, each).epoch
+            except (Conflict, Fenced):
+                return None
+
+        with ThreadPoolExecutor(4) as pool:
+            epochs = list(pool.map(come, range(4)))
+        last = SqlHistories(database).get(run.run_id)
+        earlier, later = ({epoch for epoch in epochs[first::2] if epoch} for first in range(2))
+        assert (earlier, later) in ([({2}, set()), (set(), {2})] if over else [({2}, {3}), (set(), {2})])
+        assert last.epoch == max(earlier | later)
+        for epoch in range(1, last.epoch):
+            with pytest.raises(Fenced):
+                SqlHistories(database).mark_started(ref_to(run).model_copy(update={"epoch": epoch}))
+        SqlHistories(database).mark_started(ref_to(last))
+
+
+@pytest.mark.parametrize("verb", ["take_over", "reopen"])
+def test_what_was_terminated_does_not_put_out_who_came_after(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, verb: str
+) -> None:
+    """Its activity was still under way: tried again, or never done before."""
+    run = make_run()
+    supervision.take_over(run.run_id, execution(run, 2))
+    new = supervision.take_over(run.run_id, execution(run, 4))
+    if verb == "reopen":
+        new = ended(database, new, TaskStatus.FAILED)
+    before = SqlRecords(database).details(run.run_id)
+    for number in (2, 3):
+        with pytest.raises(Fenced, match="has a later supervisor already, execution execution-4"):
+            getattr(supervision, verb)(run.run_id, execution(run, number))
+    assert SqlRecords(database).details(run.run_id) == before
+    SqlHistories(database).mark_started(ref_to(new))
+
+
+# Reopening
+
+
+def test_what_did_not_succeed_begins_afresh(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+    statuses = (TaskStatus.FAILED, TaskStatus.SUCCEEDED, TaskStatus.LOST, TaskStatus.STOPPED)
+    run = ended(database, make_run(4), *statuses)
+    before, fresh = tasks_of(database, run), tasks_of(database, make_run(4))
+    reopened = supervision.reopen(run.run_id, second(run))
+    tasks = tasks_of(database, run)
+    assert tasks[1] == before[1]
+    for number in (0, 2, 3):
+        expected = {"attempt": 2, **{name: getattr(tasks[number], name) for name in ("queued_at", "cause_since")}}
+        assert tasks[number] == fresh[number].model_copy(update=expected), "nothing is left of its earlier attempt"
+        assert tasks[number].queued_at > before[number].queued_at
+    assert reopened.tasks == {TaskStatus.QUEUED: 3, TaskStatus.SUCCEEDED: 1}
+    claim = claimed(database, reopened)
+    assert claim.request.key == deployment_key(run.run_uid, 0, 2)
+
+
+def test_what_was_read_before_is_not_written_after(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    """A look that the earlier supervisor began must neither end a task's next attempt nor give it evidence."""
+    run = ended(database, make_run(2), TaskStatus.SUCCEEDED, TaskStatus.LOST)
+    row = SqlTasks(database).rows(run.run_id, [1])[0]
+    found = TaskChange(task=1, attempt=row.attempt, version=row.version, status=TaskStatus.SUCCEEDED)
+    reopened = ref_to(supervision.reopen(run.run_id, second(run)))
+    assert SqlTasks(database).sync(reopened, [found]) == 0
+    assert SqlTasks(database).reconcile(reopened, [TaskEvidence(task=1, attempt=1, log_tail="old")]) == 0
+    with pytest.raises(Fenced):
+        SqlTasks(database).sync(ref_to(run), [found])
+
+
+@pytest.mark.parametrize(
+    ("main", "status"),
+    [
+        (TaskStatus.SUCCEEDED, RunStatus.PROCESSING),
+        *((status, RunStatus.INITIALIZING) for status in OVER if status is not TaskStatus.SUCCEEDED),
+    ],
+)
+def test_it_goes_on_where_its_main_job_stands(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, main: TaskStatus, status: RunStatus
+) -> None:
+    run = make_run(2)
+    SqlStops(database).log(ref_to(run), StopRequest(force=True), ASKED)
+    run = ended(database, run, main, TaskStatus.FAILED)
+    reopened = supervision.reopen(run.run_id, second(run))
+    assert (reopened.status, reopened.intent, reopened.epoch) == (status, Intent.RUN, 2)
+    assert (reopened.reason, reopened.finished_at, reopened.export_state) == (None, None, None)
+    assert reopened.begun_at > run.begun_at, "its limits count anew"
+    assert (reopened.created_at, reopened.request, reopened.run_uid) == (run.created_at, run.request, run.run_uid)
+    assert (reopened.started_at is not None) == (status is RunStatus.PROCESSING)
+    started = SqlHistories(database).mark_started(ref_to(reopened))
+    children = SqlClaims(database).claim_children(run.run_id, "dispatcher", MINUTE, 9)
+    assert (started.status, [claim.request.attempt for claim in children]) == (RunStatus.PROCESSING, [2])
+
+
+def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    run = ended(database, make_run(), TaskStatus.FAILED)
+    assert (run.end_number, run.export_state) == (1, ExportState.PENDING)
+    reopened = supervision.reopen(run.run_id, second(run))
+    assert reopened.end_number == 1
+    again = ended(database, reopened, TaskStatus.SUCCEEDED)
+    assert (again.status, again.end_number, again.export_state) == (RunStatus.COMPLETED, 2, ExportState.PENDING)
+    log = [(line.event, line.message) for line in SqlRecords(database).details(run.run_id).log]
+    assert log == [
+        ("created", "api run of books, 1 tasks"),
+        ("started", "the main job runs"),
+        ("ended", "FAILED: tasks_failed"),
+        ("reopened", "by execution execution-2 of its workflow"),
+        ("started", "the main job runs"),
+        ("ended", "COMPLETED: all_succeeded"),
+    ]
+
+
+def test_twice_by_one_execution_is_once(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+    run = ended(database, make_run(2), TaskStatus.FAILED, TaskStatus.FAILED)
+    first = supervision.reopen(run.run_id, second(run))
+    claimed(database, first)
+    before = SqlRecords(database).details(run.run_id)
+    assert supervision.reopen(run.run_id, second(run)) == before.run
+    assert SqlRecords(database).details(run.run_id) == before
+
+
+@pytest.mark.parametrize("state", ["open", "completed", "stopping"])
+def test_only_a_run_that_failed_is_reopened(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, state: str
+) -> None:
+    run = make_run()
+    if state == "completed":
+        ended(database, run, TaskStatus.SUCCEEDED)
+    if state == "stopping":
+        SqlStops(database).ask(run.run_id, StopRequest(), ASKED)
+    before = SqlRecords(database).details(run.run_id)
+    with pytest.raises(Conflict, match="only a run that ended FAILED is reopened"):
+        supervision.reopen(run.run_id, second(run))
+    assert SqlRecords(database).details(run.run_id) == before
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ends=st.lists(st.lists(st.sampled_from(OVER), min_size=3, max_size=3), min_size=1, max_size=3))
+def test_however_often_it_fails_each_task_runs_until_it_succeeds(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, ends: list[list[TaskStatus]]
+) -> None:
+    run, attempts, done = make_run(3), [1, 1, 1], set[int]()
+    for number, statuses in enumerate(ends):
+        SqlHistories(database).mark_started(ref_to(run))
+        sync(database, ref_to(run), {task: status for task, status in enumerate(statuses) if task not in done})
+        done |= {task for task, status in enumerate(statuses) if status is TaskStatus.SUCCEEDED}
+        closed = RunStatus.COMPLETED if len(done) == 3 else RunStatus.FAILED
+        run = SqlHistories(database).close(ref_to(run), closed, "whatever")
+        assert run.end_number == number + 1
+        if closed is RunStatus.COMPLETED:
+            break
+        run = supervision.reopen(run.run_id, execution(run, number))
+        attempts = [attempt + (task not in done) for task, attempt in enumerate(attempts)]
+        rows = tasks_of(database, run)
+        assert [row.attempt for row in rows] == attempts
+        assert {row.task for row in rows if row.status is TaskStatus.SUCCEEDED} == done

@@ -1,0 +1,96 @@
+"""What an operator can choose: every setting has its variable, and a bad value is one line that names it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel, SecretStr
+
+from crawler_lifecycle import settings
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import Settings
+
+
+def _places(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every setting: the names that lead to it, and its type."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _places(kind, (*above, name))
+        else:
+            yield (*above, name), kind
+
+
+def _variable(place: tuple[str, ...]) -> str:
+    return "CRAWLER_" + "__".join(place).upper()
+
+
+def _said(kind: Any) -> tuple[str, object]:
+    """A value as somebody writes it, and as we read it."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)[-1], get_args(kind)[-1]
+    kind = next(iter(get_args(kind)), kind)  # of `int | None` the first
+    return {
+        int: ("61", 61),
+        float: ("6.5", 6.5),
+        str: ("words", "words"),
+        Path: ("/some/where", Path("/some/where")),
+        SecretStr: ("secret", SecretStr("secret")),
+    }[kind]
+
+
+PLACES = dict(_places(Settings))
+READ_AS_WRITTEN = (str, SecretStr, Path, str | None, Path | None)
+MAY_BE_WRONG = {place: kind for place, kind in PLACES.items() if kind not in READ_AS_WRITTEN}
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("CRAWLER_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("place", PLACES, ids=_variable)
+def test_every_setting_is_set_by_its_variable(place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    said, expected = _said(PLACES[place])
+    monkeypatch.setenv(_variable(place), said)
+    found: Any = settings.load()
+    for name in place:
+        found = getattr(found, name)
+    assert found == expected
+
+
+@pytest.mark.parametrize("place", MAY_BE_WRONG, ids=_variable)
+@pytest.mark.parametrize("value", ["perhaps", "-7", ""])
+def test_a_bad_value_is_one_line_that_names_the_variable(
+    place: tuple[str, ...], value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(_variable(place), value)
+    with pytest.raises(NotReady) as refused:
+        settings.load()
+    assert refused.value.message.startswith(f"{_variable(place)}: Input should be ")
+    assert "\n" not in refused.value.message
+
+
+def test_what_a_caller_says_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CRAWLER_STATE", "/somewhere/else")
+    assert settings.load(state=tmp_path).database_url == f"sqlite:///{tmp_path}/crawler.db"
+
+
+def test_everything_of_the_embedded_profile_is_in_the_state_folder(tmp_path: Path) -> None:
+    chosen = settings.load(state=tmp_path)
+    folders = (chosen.jobs_folder, chosen.files_folder, chosen.exports_folder)
+    assert {folder.parent for folder in folders} == {tmp_path}
+
+
+def test_a_database_of_ones_own_goes_before_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRAWLER_DATABASE__URL", "mysql://crawler@db/crawler")
+    assert settings.load().database_url == "mysql://crawler@db/crawler"
+
+
+def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", "very-secret")
+    assert "very-secret" not in repr(settings.load())
