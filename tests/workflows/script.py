@@ -75,6 +75,7 @@ class Script:
     search_attributes: bool = False
     succeeded: int = 0
     calls: list[tuple[str, BaseModel]] = field(default_factory=list)
+    failures: dict[str, int] = field(default_factory=dict)  # how often an activity fails before it succeeds
     before: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     run: RunRef = field(default_factory=lambda: RunRef(run_id=7, run_uid=str(uuid4()), epoch=1))
     request: RunRequest | None = None
@@ -95,6 +96,9 @@ class Script:
         self.calls.append((name, given))
         if name in self.before:
             await self.before[name]()
+        if self.failures.get(name, 0) > 0:
+            self.failures[name] -= 1
+            raise ApplicationError(f"{name}: nobody answers", type="TemporaryError")
         if name in self.failing:
             raise ApplicationError(f"{name} is told to fail", non_retryable=True)
 
