@@ -1,11 +1,11 @@
 """What may be asked of us: to start a run, to go on with one, to stop one."""
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Self, TypeVar
 
 from annotated_types import MaxLen
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
@@ -30,6 +30,8 @@ ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
+# with its zone, and what every database can keep
+Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
 class RunRequest(Request):
@@ -81,14 +83,14 @@ class StopRequest(Message):
     actor: str | None = Field(default=None, max_length=256, description="who asks")
     reason: str | None = Field(default=None, max_length=1024, description="why")
     door: str = Field(default="temporal", max_length=64, description="by which way the stop came")
-    asked_at: datetime | None = Field(default=None, description="with the actor it tells one stop from another")
+    asked_at: Moment | None = Field(default=None, description="with the actor it tells one stop from another")
 
 
 def any_stop(payload: bytes) -> StopRequest:
     """A stop that does not decode is still a stop: what can be understood of it is kept, the rest dropped."""
     try:
         given = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     kept: dict[str, object] = {}
     for name, value in given.items() if isinstance(given, dict) else ():

@@ -127,6 +127,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def _definitions(connection: Connection) -> dict[str, list[str]]:
     if connection.dialect.name == "sqlite":
         rows = connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")).all()
-        return {name: [sql] for name, sql in rows if name not in (VERSIONS.name, "sqlite_sequence")}
+        return {name: [" ".join(sql.split())] for name, sql in rows if name not in (VERSIONS.name, "sqlite_sequence")}
     shown = [connection.execute(text(f"SHOW CREATE TABLE {name}")).one() for name in metadata.tables]
     return {name: sorted(line.rstrip(",") for line in sql.splitlines()) for name, sql in shown}

@@ -121,8 +121,8 @@ class Site:
 
     # The local cluster's folders
 
-    def job_folder(self, run: Started, task: int) -> Path:
-        return self.state / "cluster" / "jobs" / run.run_uid / f"crawl-{UUID(run.run_uid).hex}-{task}-1"
+    def job_folder(self, run: Started, task: int, attempt: int = 1) -> Path:
+        return self.state / "cluster" / "jobs" / run.run_uid / f"crawl-{UUID(run.run_uid).hex}-{task}-{attempt}"
 
     def runner(self, run: Started, task: int) -> int:
         pid: int = json.loads((self.job_folder(run, task) / "started.json").read_text())["runner_pid"]
@@ -246,23 +246,26 @@ def _status(code: int | None) -> TaskStatus:
 
 
 @asynccontextmanager
-async def site(folder: Path) -> AsyncIterator[Site]:
-    """A stack of its own in this folder, that goes on with what is there; ended in order."""
+async def site(folder: Path, crawlers: Mapping[str, str] | None = None) -> AsyncIterator[Site]:
+    """A stack of its own in this folder, that goes on with what is there; ended in order.
+
+    `crawlers`: more of them, by what their jobs do before all others."""
     state, truth = folder / "state", folder / "truth"
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
-    catalogue.write_text(_catalogue(truth))
+    catalogue.write_text(_catalogue(truth, crawlers or {}))
     async with up(state, "--catalogue", str(catalogue)) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0
 
 
-def _catalogue(truth: Path) -> str:
+def _catalogue(truth: Path, more: Mapping[str, str]) -> str:
+    crawlers = {"gated": ("", ""), "big": (BIG_FILE, ""), **{name: ("", first) for name, first in more.items()}}
     return "\n".join(
-        f'[crawlers.{name}]\ncommand = ["/bin/sh", "-c", {json.dumps(SCRIPT)}]\n'
+        f'[crawlers.{name}]\ncommand = ["/bin/sh", "-c", {json.dumps(first + SCRIPT)}]\n'
         f"environment = {{ TRUTH = {json.dumps(str(truth))}, SIZE = '{size}' }}\n"
-        for name, size in {"gated": "", "big": BIG_FILE}.items()
+        for name, (size, first) in crawlers.items()
     )
 
 

@@ -63,11 +63,13 @@ class SqlHistories:
 
         def write(connection: Connection) -> RunRecord:
             fence(connection, run)
-            if run_row(connection, run.run_id).status is RunStatus.INITIALIZING:
+            row = run_row(connection, run.run_id)
+            if row.status is RunStatus.INITIALIZING:
                 values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
                 connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
                 connection.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
-                log(connection, run, "started", {"at": now, "event": "started", "message": "the main job runs"})
+                line = {"at": now, "event": "started", "message": "the main job runs"}
+                log(connection, run, f"started:{row.end_number}", line)
             return run_record(connection, run.run_id)
 
         return self._db.transact(write)

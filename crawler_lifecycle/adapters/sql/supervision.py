@@ -98,5 +98,6 @@ def _try_again(connection: Connection, row: Row[Any], now: datetime) -> None:
     failed = update(task_histories).where(of.history_id == row.id, of.status != TaskStatus.SUCCEEDED)
     next_attempt = {"attempt": of.attempt + 1, "version": of.version + 1, "status": TaskStatus.QUEUED}
     cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NEVER_RUN}
-    cleared |= {"cause": DISPATCHER if started else MAIN_JOB, "cause_since": now}
     connection.execute(failed.values(**next_attempt, **cleared))
+    cause = {"cause": DISPATCHER if started else MAIN_JOB, "cause_since": now}
+    connection.execute(failed.where(of.task != MAIN_TASK).values(cause))

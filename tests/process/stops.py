@@ -1,0 +1,157 @@
+"""For tests of stopping and resuming: jobs that take a stop in their own ways, Temporal's own tool, and the
+comparison of what is told of a run that was stopped with what its jobs really did."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from temporalio.client import WorkflowExecutionStatus
+
+from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.states import ExportState, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.control.control import Control, Started
+from tests.embedded import crawlctl, environment, eventually
+from tests.process.crawls import PATIENCE, Site, eventually_async
+
+CRAWLERS = {
+    "polite": "trap 'note 143; exit 143' TERM\n",
+    "stubborn": "trap 'touch \"$gate.asked\"' TERM\n",
+    "obliging": "trap 'note 0; exit 0' TERM\n",
+    # leaves behind a process in a session of its own that does not listen, and whose parent is gone
+    "parent": """
+(setsid sh -c 'trap "" TERM; echo $$ > "$TRUTH/$CRAWL_RUN_UID.child"; while sleep 0.2; do :; done' &)
+until [ -s "$TRUTH/$CRAWL_RUN_UID.child" ]; do sleep 0.1; done
+""",
+}
+STOPPED = ("stopped", "stopped_forced")
+
+
+async def command(site: Site, *words: str) -> tuple[int, str]:
+    """`crawlctl` as a person types it: its status, and all that it said."""
+    async with crawlctl(site.state.parent, *words, "--state", str(site.state)) as under_way:
+        status = await under_way.end()
+    return status, under_way.output
+
+
+async def temporal(site: Site, *words: str) -> None:
+    """Temporal's own command, on the site's server."""
+    program = shutil.which("temporal") or str(Path(sys.executable).with_name("temporal"))
+    address = site.control.installation.temporal["TEMPORAL_ADDRESS"]
+    process = await asyncio.create_subprocess_exec(
+        *(program, "workflow", *words, "--address", address),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment(site.state.parent),
+    )
+    async with asyncio.timeout(PATIENCE):
+        told, _ = await process.communicate()
+    assert process.returncode == 0, told.decode()
+
+
+async def terminate(site: Site, run: Started) -> None:
+    await temporal(site, "terminate", "--workflow-id", run.workflow_id, "--reason", "a test")
+    assert await workflow_status(site, run.workflow_id) is WorkflowExecutionStatus.TERMINATED
+
+
+async def workflow_status(site: Site, workflow_id: str) -> WorkflowExecutionStatus | None:
+    client = await site.control.engine.client()
+    return (await client.get_workflow_handle(workflow_id).describe()).status
+
+
+async def until_closed(site: Site, workflow_id: str) -> WorkflowExecutionStatus:
+    async def closed() -> WorkflowExecutionStatus | None:
+        status = await workflow_status(site, workflow_id)
+        return None if status is WorkflowExecutionStatus.RUNNING else status
+
+    status = await eventually_async(closed)
+    assert status is not None
+    return status
+
+
+def another_control(site: Site) -> Control:
+    """As another program has it: with no connection yet."""
+    return Control.open(site.state)
+
+
+@contextmanager
+def frozen(*pids: int) -> Iterator[None]:
+    """These processes stand still, and go on afterwards."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def missing(site: Site, part: str) -> AsyncIterator[None]:
+    """This part of the stack is dead, and nobody starts it again before the block ends."""
+    with frozen(site.command.process.pid):
+        killed = site.kill(part)
+        yield
+    await site.until_replaced(part, killed)
+
+
+def events(details: RunDetails) -> list[str]:
+    return [line.event for line in details.log]
+
+
+async def until_event(site: Site, run: Started, event: str) -> RunDetails:
+    def told() -> RunDetails | None:
+        details = site.details(run)
+        return details if event in events(details) else None
+
+    found: RunDetails = await eventually(told, PATIENCE)
+    return found
+
+
+async def assert_stopped(site: Site, run: Started, reason: str = "stopped", *, ends: int = 1) -> RunDetails:
+    """The run ended as its jobs did: what they left running, wrote and exited with is what everybody is told.
+
+    `ends`: how often it has ended by now."""
+    details = await site.until_over(run)
+    assert [task.status for task in details.tasks] == [
+        _status(site, run, task.attempt, task.task) for task in details.tasks
+    ]
+    succeeded = all(task.status is TaskStatus.SUCCEEDED for task in details.tasks)
+    expected = (RunStatus.COMPLETED, "all_succeeded") if succeeded else (RunStatus.FAILED, reason)
+    assert (details.run.status, details.run.reason) == expected
+    assert (details.run.end_number, events(details).count("ended")) == (ends, ends)
+    assert events(details)[-2:] == [StopPhase.PROVED, "ended"]
+    assert Counter((each.kind, each.state) for each in details.exports) == {
+        ("run_ended", ExportState.DONE): ends,
+        ("files_ready", ExportState.DONE): ends,
+    }
+    closing = [line["kind"] for line in notices(site, run) if line["kind"] in ("stopped", "finished")]
+    assert closing[ends - 1 :] == ["finished" if succeeded or reason not in STOPPED else "stopped"]
+    assert site.processes(run) == [], "the proof said that nothing is left"
+    return details
+
+
+def notices(site: Site, run: Started) -> list[dict[str, str]]:
+    lines = map(json.loads, (site.state / "exports" / "notices.jsonl").read_text().splitlines())
+    return [line for line in lines if line["run_uid"] == run.run_uid]
+
+
+def _status(site: Site, run: Started, attempt: int, task: int) -> TaskStatus:
+    """What the task's runner wrote down of its end, which must be what the job itself noted, if it could."""
+    path = site.job_folder(run, task, attempt) / "exit.json"
+    noted = site.jobs(run).get((task, attempt))
+    if not path.exists():
+        assert noted is None
+        return TaskStatus.STOPPED  # it never had a job
+    record = json.loads(path.read_text())
+    assert noted is None or noted.ends in ((), (record["code"],))
+    if record["code"] == 0:
+        return TaskStatus.SUCCEEDED
+    return TaskStatus.STOPPED if record["stop_asked"] else TaskStatus.FAILED

@@ -1,0 +1,323 @@
+"""A run is stopped, cancelled, terminated, resumed and reopened, with real jobs: it ends as they did."""
+
+import asyncio
+import os
+import signal
+import zipfile
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import psutil
+import pytest
+import pytest_asyncio
+from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
+
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.control.control import WORKFLOW, Started
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
+from tests.embedded import eventually, processes_of
+from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
+from tests.process.stops import (
+    CRAWLERS,
+    another_control,
+    assert_stopped,
+    command,
+    events,
+    frozen,
+    missing,
+    notices,
+    temporal,
+    terminate,
+    until_closed,
+    until_event,
+)
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+BY_ANN = StopRequest(actor="ann", reason="wrong site", door="test")
+Runs = dict[str, Started]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("control")
+    try:
+        async with site(folder, CRAWLERS) as running:
+            yield running
+            running.assert_one_history_per_request()
+        await eventually(lambda: not processes_of(folder))
+    finally:
+        end_all_of(folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def runs(stack: Site) -> Runs:
+    """Asked for all at once, because every run takes some seconds until it is past its deployment."""
+    asked = {
+        "polite": stack.start("polite", tasks=3),
+        "forced": stack.start("stubborn"),
+        "graceful": stack.start("stubborn", grace_seconds=2),
+        "parent": stack.start("parent"),
+        "obliging": stack.start("obliging"),
+        "racing": stack.start(tasks=4),
+        "cancelled": stack.start("polite"),
+        "unwatched": stack.start(tasks=2),
+    }
+    started = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+    for run in started.values():
+        await stack.until_running(run, len(stack.details(run).tasks))
+    return started
+
+
+# Stops
+
+
+async def test_a_stop_that_is_waited_for_tells_each_phase(stack: Site, runs: Runs) -> None:
+    run = runs["polite"]
+    status, told = await command(stack, "stop", str(run.run_id), "--actor", "ann", "--reason", "wrong site", "--wait")
+    assert status == 0, told
+    for words in ("STOP is on record, its workflow is told", "by ann, crawlctl: wrong site", "jobs asked to end"):
+        assert words in told
+    assert "proved after" in told
+    assert stack.details(run).run.status is RunStatus.FAILED, "it waits for the proof and the end"
+    details = await assert_stopped(stack, run)
+    assert {task.exit_code for task in details.tasks} == {143}
+    assert {job.ends for job in stack.jobs(run).values()} == {(143,)}
+
+
+async def test_jobs_that_do_not_listen_are_forced_or_given_their_grace(stack: Site, runs: Runs) -> None:
+    forced, graceful = runs["forced"], runs["graceful"]
+    await stack.control.stop(graceful.run_id, BY_ANN)
+    status, told = await command(stack, "stop", str(forced.run_id), "--force", "--wait")
+    assert status == 0, told
+    assert "jobs made to end" in told
+    details = await assert_stopped(stack, forced, "stopped_forced")
+    assert {task.exit_code for task in details.tasks} == {137}
+
+    details = await assert_stopped(stack, graceful, "stopped_forced")
+    assert (stack.truth / f"{graceful.run_uid}.0.asked").exists(), "it was asked before it was forced"
+    asked, by_grace = (line for line in details.log if "stop" in line.event)
+    assert (asked.actor, by_grace.actor, by_grace.door) == ("ann", "crawler-lifecycle", "grace_period")
+    assert (by_grace.at - asked.at).total_seconds() >= 2
+
+
+async def test_what_a_job_left_behind_is_ended_with_it(stack: Site, runs: Runs) -> None:
+    run = runs["parent"]
+    child = psutil.Process(int((stack.truth / f"{run.run_uid}.child").read_text()))
+    assert os.getsid(child.pid) == child.pid, "it is in a session of its own"
+    await stack.control.stop(run.run_id, BY_ANN)
+    await assert_stopped(stack, run)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_jobs_that_end_at_the_same_moment_have_succeeded(stack: Site, runs: Runs) -> None:
+    """One ends because it was asked to, and well; of four others each ends by itself or is stopped, as it comes."""
+    obliging, racing = runs["obliging"], runs["racing"]
+    stopping = asyncio.gather(*(stack.control.stop(run.run_id, BY_ANN) for run in (obliging, racing)))
+    for task in range(3):
+        stack.release(racing, task)
+        await asyncio.sleep(0)
+    await stopping
+    assert (await assert_stopped(stack, obliging)).run.status is RunStatus.COMPLETED
+    details = await assert_stopped(stack, racing)
+    assert details.tasks[3].status is TaskStatus.STOPPED
+    with pytest.raises(Conflict, match="there is nothing to stop"):
+        await stack.control.stop(obliging.run_id, BY_ANN)
+
+
+async def test_a_stop_while_the_deployment_hangs(stack: Site) -> None:
+    """The request is out and not answered: nothing is proved before it is known what becomes of it."""
+    with held(stack.state / "cluster" / "placing.lock"):
+        run = await stack.start("polite")
+        await stack.under_way(run.workflow_id, "run_onetime_crawler")
+        scheduler = stack.pid("scheduler")
+        os.kill(scheduler, signal.SIGSTOP)
+    with frozen(scheduler):
+        status, told = await command(stack, "stop", str(run.run_id))
+        assert status == 0, told
+        details = await until_event(stack, run, StopPhase.JOBS_ASKED)
+        assert stack.jobs(run) == {}
+    details = await assert_stopped(stack, run)
+    assert [task.attempt for task in details.tasks] == [1]
+    assert len(list(stack.job_folder(run, 0).parent.glob("*"))) <= 1
+
+
+async def test_a_stop_while_the_worker_is_dead_is_carried_out_later(stack: Site, runs: Runs) -> None:
+    run = await stack.start("polite", tasks=2)
+    await stack.until_running(run, 2)
+    async with missing(stack, "lifecycle"):
+        status, told = await command(stack, "stop", str(run.run_id))
+        assert status == 0, told
+        recorded = stack.details(run)
+        assert (recorded.run.status, recorded.run.intent) == (RunStatus.STOPPING, Intent.STOP)
+        assert recorded.log[-1].event == "stop"
+        assert len(stack.processes(run)) >= 2, "nobody has told the jobs"
+    details = await assert_stopped(stack, run)
+    assert events(details).count("stop") == 1
+
+
+async def test_a_stop_while_temporal_is_down_is_read_at_the_next_look(stack: Site) -> None:
+    run = await stack.start("polite", tasks=2)
+    await stack.until_running(run, 2)
+    async with missing(stack, "temporal"):
+        status, told = await command(stack, "stop", str(run.run_id), "--actor", "ann")
+        assert status == 0, told
+        assert "STOP is on record, its workflow will read that at its next look (later: Temporal does not" in told
+        assert stack.details(run).run.intent is Intent.STOP
+    stack.release(run, 1)  # which the watcher sees
+    details = await assert_stopped(stack, run)
+    assert [(line.actor, line.door) for line in details.log if line.event == "stop"] == [("ann", "crawlctl")]
+    assert [task.status for task in details.tasks] == [TaskStatus.STOPPED, TaskStatus.SUCCEEDED]
+
+
+async def test_a_cancel_is_a_stop(stack: Site, runs: Runs) -> None:
+    run = runs["cancelled"]
+    await temporal(stack, "cancel", "--workflow-id", run.workflow_id)
+    details = await assert_stopped(stack, run)
+    assert [(line.actor, line.door) for line in details.log if line.event == "stop"] == [("Temporal", "cancel")]
+    assert await until_closed(stack, run.workflow_id) is WorkflowExecutionStatus.CANCELED
+
+
+# Resuming
+
+
+async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs) -> None:
+    """In the deployment call, in reconciliation while its jobs go on and end unwatched, and in a stop."""
+    unwatched, stopping = runs["unwatched"], await stack.start("stubborn", grace_seconds=600)
+    await stack.until_running(stopping, 1)
+    await stack.control.stop(stopping.run_id, BY_ANN)
+    await until_event(stack, stopping, StopPhase.JOBS_ASKED)
+    with held(stack.state / "cluster" / "placing.lock"):
+        deploying = await stack.start()
+        await stack.under_way(deploying.workflow_id, "run_onetime_crawler")
+        await asyncio.gather(*(terminate(stack, run) for run in (unwatched, stopping, deploying)))
+        status, told = await command(stack, "resume", str(deploying.run_id))
+        assert status == 0, told
+        assert f"goes on under workflow {deploying.workflow_id}, epoch 2: INITIALIZING" in told
+    for task in range(2):
+        stack.release(unwatched, task, codes={1: 3})
+    await eventually(lambda: len(list(stack.job_folder(unwatched, 0).parent.glob("*/exit.json"))) == 2)
+    assert stack.details(unwatched).run.status is RunStatus.PROCESSING, "nobody has looked"
+
+    first, second = (another_control(stack) for _ in range(2))
+    both = await asyncio.gather(first.resume(unwatched.run_id), second.resume(unwatched.run_id))
+    assert {resumed.run.epoch for resumed in both} == {2}, "two at once are one"
+    details = await stack.until_over(unwatched)
+    assert [(task.status, task.exit_code) for task in details.tasks] == [
+        (TaskStatus.SUCCEEDED, 0),
+        (TaskStatus.FAILED, 3),
+    ]
+
+    assert (await stack.control.resume(stopping.run_id)).run.status is RunStatus.STOPPING
+    await stack.control.stop(stopping.run_id, StopRequest(force=True, actor="bob"))
+    details = await assert_stopped(stack, stopping, "stopped_forced")
+    assert events(details).count("resumed") == 1
+
+    stack.release(deploying, 0)
+    details = await stack.assert_true(deploying, {0: 0})
+    assert [job.began for job in stack.jobs(deploying).values()] == [1], "its job was found, not made again"
+
+
+async def test_whose_run_it_is(stack: Site) -> None:
+    """An open run is left to its workflow; under another workflow id it is its own that goes on."""
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    status, told = await command(stack, "resume", str(run.run_id))
+    assert (status, f"is under way already, by workflow {run.workflow_id}, epoch 1" in told) == (0, True), told
+
+    async def by_hand() -> None:
+        request = RunRequest(crawler="gated", run_id=run.run_id)
+        handle = await stack.control.engine.start(WORKFLOW, request, f"by-hand-{uuid4()}", "by hand")
+        assert await stack.control.engine.result(handle) is None
+
+    await by_hand()
+    assert stack.details(run).run.epoch == 1
+    await terminate(stack, run)
+    await by_hand()
+    await eventually(lambda: stack.details(run).run.epoch == 2)
+    stack.release(run, 0)
+    await stack.assert_true(run, {0: 0})
+    assert await until_closed(stack, run.workflow_id) is WorkflowExecutionStatus.COMPLETED
+
+
+async def test_a_stopped_run_is_reopened_to_its_completion(stack: Site, runs: Runs) -> None:
+    run = runs["polite"]
+    before = await stack.until_over(run)
+    assert await until_closed(stack, run.workflow_id) is WorkflowExecutionStatus.COMPLETED
+    status, told = await command(stack, "resume", str(run.run_id), "--reopen")
+    assert status == 0, told
+    stack.release(run, 0, 1, 2)
+
+    def over_again() -> bool:
+        return stack.details(run).run.end_number == 2
+
+    await eventually(over_again, PATIENCE)
+    details = await stack.until_over(run)
+    await eventually(lambda: len(stack.details(run).exports) == 4)
+    details = await stack.until_over(run)
+    assert (details.run.status, details.run.reason) == (RunStatus.COMPLETED, "all_succeeded")
+    assert [(task.attempt, task.exit_code) for task in details.tasks] == [(2, 0)] * 3
+    assert details.log[: len(before.log)] == before.log, "its earlier end stays in its log"
+    assert {key: job.ends for key, job in stack.jobs(run).items()} == {
+        (task, attempt): (143 if attempt == 1 else 0,) for task in range(3) for attempt in (1, 2)
+    }
+    told_of = [(line["kind"], line["notice_id"]) for line in notices(stack, run) if line["kind"] != "progress"]
+    assert [kind for kind, _ in told_of] == ["started", "stopped", "started", "finished"]
+    assert len({notice_id for _, notice_id in told_of}) == 4
+    first, second = (each.location for each in details.exports if each.kind == "files_ready")
+    assert first != second
+    with zipfile.ZipFile(str(second)) as archive:
+        logs = {name for name in archive.namelist() if name.startswith("files/logs/")}
+    assert logs == {f"files/logs/{task}-{attempt}.log" for task in range(3) for attempt in (1, 2)}
+    assert stack.processes(run) == []
+
+
+# Bad input
+
+
+async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs: Runs) -> None:
+    completed, failed, reason = runs["polite"], runs["racing"], "r" * 100_000
+    going_on = await stack.start()
+    await stack.until_running(going_on, 1)
+    before = [stack.details(run) for run in (completed, failed, going_on)]
+    bad = {
+        ("stop", "999999"): (3, "there is no run 999999"),
+        ("stop", "seven"): (3, "is neither a RunID (a number) nor a run_uid"),
+        ("stop", str(failed.run_id)): (1, "there is nothing to stop"),
+        ("stop", str(going_on.run_id), "--reason", reason): (2, "reason: String should have at most 1024 characters"),
+        ("stop", str(going_on.run_id), "--actor", reason): (2, "actor: String should have at most 256 characters"),
+        ("resume", "999999"): (3, "there is no run 999999"),
+        ("resume", str(failed.run_id)): (1, "there is nothing to resume; --reopen gives"),
+        ("resume", str(completed.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
+        ("resume", str(going_on.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
+    }
+    answers = await asyncio.gather(*(command(stack, *words) for words in bad))
+    for (status, told), (expected, words) in zip(answers, bad.values(), strict=True):
+        assert (status, len(told.splitlines())) == (expected, 1), told
+        assert words in told
+
+    client = await stack.control.engine.client()
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await client.get_workflow_handle(going_on.workflow_id).execute_update("stop", {"actor": "a" * 1_000_000})
+    assert "actor: String should have at most 256 characters" in str(refused.value.cause)
+    await _refused_by_its_workflow(stack, BadInput, {"run_id": going_on.run_id, "crawler": "polite"})
+    await _refused_by_its_workflow(stack, NotFound, {"run_id": 999_999, "crawler": "gated"})
+    for field in ("grace_seconds", "max_duration_seconds", "start_limit_seconds"):
+        await _refused_by_its_workflow(stack, BadInput, {"crawler": "gated", field: -1}, field)
+    assert [stack.details(run) for run in (completed, failed)] == before[:2]
+    after = stack.details(going_on)
+    assert (after.run.status, after.run.epoch, after.log) == (RunStatus.PROCESSING, 1, before[2].log)
+    stack.release(going_on, 0)
+    await stack.assert_true(going_on, {0: 0})
+
+
+async def _refused_by_its_workflow(
+    stack: Site, kind: type[LifecycleError], request: dict[str, object], field: str = ""
+) -> None:
+    client = await stack.control.engine.client()
+    handle = await client.start_workflow(
+        WORKFLOW, request, id=f"bad-{uuid4()}", task_queue=stack.control.engine.task_queue
+    )
+    with pytest.raises(LifecycleError, match=field) as refused:
+        await stack.control.engine.result(handle)
+    assert len(refused.value.message.splitlines()) == 1
