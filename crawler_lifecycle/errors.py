@@ -46,5 +46,5 @@ class Fenced(PermanentError):
     """Another supervisor has taken over this run: this one must not write any more."""
 
 
-class NotReady(PermanentError):
-    """A part of the installation is not set up, or set up for another version."""
+class NotReady(TemporaryError):
+    """A part of the installation is not set up, or for another version, until somebody mends it: no run ends by it."""

@@ -66,8 +66,8 @@ class Stops(Protocol):
         """From a door, in one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when,
         why, by which door. The same stop (same `asked_at` and actor) is logged once. Conflict if the run is over."""
 
-    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
-        """The same from the supervisor. A run that is over stays as it is."""
+    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
+        """The same from the supervisor; `ends_as` is kept as the run's reason. A run that is over stays as it is."""
 
     def note(self, run: RunRef, phase: StopPhase, message: str) -> None:
         """A phase of the stop is reached; noted once."""

@@ -7,10 +7,11 @@ from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPO
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from crawler_lifecycle.errors import NotReady
 
@@ -94,6 +95,14 @@ class Settings(BaseSettings):
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
 
+    @model_validator(mode="after")
+    def _requests_are_shorter_than_claims(self) -> Self:
+        if self.scheduler.timeout_seconds >= self.dispatcher.claim_seconds:
+            raise PydanticCustomError(
+                "CRAWLER_SCHEDULER__TIMEOUT_SECONDS", "expected less than CRAWLER_DISPATCHER__CLAIM_SECONDS"
+            )
+        return self
+
     @cached_property
     def database_url(self) -> str:
         return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
@@ -120,5 +129,8 @@ def load(**overrides: object) -> Settings:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        variable = "CRAWLER_" + "__".join(str(part) for part in first["loc"]).upper()
+        # a rule about several carries the variable's name as its type
+        variable = "CRAWLER_" + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
         raise NotReady(f"{variable}: {first['msg']}") from error
+    except SettingsError as error:
+        raise NotReady(f"CRAWLER_...: {error}; a group is set by its fields, as in CRAWLER_DATABASE__URL") from error

@@ -57,7 +57,7 @@ class HistoryActivities:
         """The last status of the run, with its one reason. The first end stands."""
         run = self.histories.get(step.run.run_id)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
-        status, reason = outcome(run.tasks, run.intent, run.request.allowed_failures, main, step.reason)
+        status, reason = outcome(run.tasks, run.intent, run.request.allowed_failures, main, step.reason or run.reason)
         closed = self.histories.close(step.run, status, reason)
         return RunOutcome(
             run_id=closed.run_id,

@@ -60,7 +60,5 @@ def _number(kind: NoticeKind, step: Notify, run: RunRecord) -> str:
     match kind:
         case NoticeKind.PROGRESS:
             return f"{step.run.epoch}.{step.number}"
-        case NoticeKind.STARTED | NoticeKind.STOPPED:  # sent before the run is closed
-            return str(run.end_number + 1)
-        case NoticeKind.FINISHED:
-            return str(run.end_number)
+        case _:
+            return str(run.end_number if run.status.is_over else run.end_number + 1)

@@ -96,7 +96,7 @@ class ReconciliationActivities:
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
-            succeeded=counts.get(TaskStatus.SUCCEEDED, 0),
+            stopped=counts.get(TaskStatus.STOPPED, 0),
         )
 
 

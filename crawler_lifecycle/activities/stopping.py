@@ -22,7 +22,7 @@ class StoppingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def add_cancellation_log_to_db(self, step: LogCancellation) -> Counted:
         """In one transaction: the intent, the status STOPPING, and who stopped it, when, why, by which door."""
-        self.stops.log(step.run, step.stop, step.asked_at)
+        self.stops.log(step.run, step.stop, step.asked_at, step.ends_as)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)

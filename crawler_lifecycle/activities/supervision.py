@@ -44,6 +44,7 @@ class SupervisionActivities:
             intent=run.intent,
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
+            gave_up=None if run.status.is_over else run.reason,
         )
 
     @activity.defn

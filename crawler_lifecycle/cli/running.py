@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--max-parallel", type=int, help="Tasks in the cluster at once.")
 @click.option("--start-limit", type=Duration(), help="How long the main job may wait to start, e.g. 30s.")
 @click.option("--max-duration", type=Duration(), help="How long the run may take in all, e.g. 2h.")
+@click.option("--grace", type=Duration(), help="From a stop until it is forced, e.g. 30s.")
 @click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1.")
 @click.option("--trigger", type=click.Choice(["manual", "api", "scheduled"]), default="manual", show_default=True)
 @click.option("--requested-by", help="Who asked, for the record.")
@@ -52,6 +53,9 @@ def run(crawler: str, arguments: tuple[tuple[str, str], ...], detach: bool, stat
     raise click.exceptions.Exit(asyncio.run(_run(Control.open(state), request, detach=detach, as_json=as_json)))
 
 
+DURATIONS = ("start_limit", "max_duration", "grace")
+
+
 def make_request(crawler: str, arguments: tuple[tuple[str, str], ...], options: dict[str, Any]) -> "RunRequest":
     from pydantic import ValidationError
 
@@ -59,9 +63,7 @@ def make_request(crawler: str, arguments: tuple[tuple[str, str], ...], options: 
     from crawler_lifecycle.contract.states import Trigger
 
     renamed = {
-        name + ("_seconds" if name in ("start_limit", "max_duration") else ""): value
-        for name, value in options.items()
-        if value is not None
+        name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
     }
     renamed["trigger"] = Trigger(renamed.get("trigger", Trigger.MANUAL))
     try:

@@ -57,6 +57,7 @@ class DeploymentRequest(Message):
     crawler: Crawler
     arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
     deadline_seconds: Seconds | None = None
+    grace_seconds: Seconds | None = Field(default=None, description="from asking the job to end until it is made to")
     not_after: datetime | None = Field(
         default=None, description="when the asker's claim runs out: from then on the job must not be made any more"
     )

@@ -24,6 +24,7 @@ class Asked(Message):
 
     stop: StopRequest
     at: datetime
+    ends_as: str | None = None
 
 
 class Carried(Message):

@@ -65,6 +65,7 @@ class TakenOver(Message):
     intent: Intent = Intent.RUN
     started_at: datetime | None = None
     exported: bool = False
+    gave_up: str | None = Field(default=None, description="the reason of an end that is under way")
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 
@@ -200,7 +201,7 @@ class AliveTasks(Message):
     queued: int
     pending: int
     active: int
-    succeeded: int = 0
+    stopped: int = Field(default=0, description="how many a stop has ended")
 
     @property
     def total(self) -> int:
@@ -244,6 +245,7 @@ class LogCancellation(Message):
     run: RunRef
     stop: StopRequest
     asked_at: datetime
+    ends_as: str | None = Field(default=None, description="the reason of the end, where the run itself gives up")
 
 
 class NotePhase(Message):

@@ -265,8 +265,10 @@ class Control:
 
 
 def is_handed_over(details: RunDetails) -> bool:
-    """Nothing of the run is still to come: the last of its exports has been made, or has failed."""
-    return any(export.kind == LAST_EXPORT and export.state is not ExportState.PENDING for export in details.exports)
+    """Nothing of the run is still to come: the last export of each of its ends has been made, or has failed."""
+    last = [export for export in details.exports if export.kind == LAST_EXPORT]
+    made = sum(export.state is not ExportState.PENDING for export in last)
+    return made >= details.run.end_number
 
 
 def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:

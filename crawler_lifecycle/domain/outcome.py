@@ -10,14 +10,14 @@ def outcome(
 ) -> tuple[RunStatus, str]:
     """The run's last status and its one reason. `reason` is set where the run itself gave up.
 
-    A run whose tasks all succeeded before a stop reached them is complete: that is the truth."""
+    A stop that reached no task, as all had ended by themselves, did not end the run: that is the truth."""
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     if succeeded == total:
         return RunStatus.COMPLETED, "all_succeeded"
     if reason:
         return RunStatus.FAILED, reason
-    if intent is not Intent.RUN:
+    if intent is not Intent.RUN and tasks.get(TaskStatus.STOPPED):
         return RunStatus.FAILED, "stopped_forced" if intent is Intent.FORCE else "stopped"
     if main_job is not TaskStatus.SUCCEEDED:
         return RunStatus.FAILED, "main_job_lost" if main_job is TaskStatus.LOST else "main_job_failed"

@@ -21,7 +21,7 @@ from crawler_lifecycle.workflows.deployment import NEVER_STARTED, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.initiation import begin
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
-from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.options import ANNOUNCE, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.stopping import ourselves, stop
 from crawler_lifecycle.workflows.visibility import list_under
@@ -42,15 +42,14 @@ class CrawlerLifecycleWorkflow:
     async def run(self, raw: RawValue = NOTHING) -> RunOutcome | None:
         """A cancel from Temporal's own tools means stop: it reaches this coroutine, and never the supervision."""
         supervision = asyncio.create_task(self._supervise(decoded(LifecycleInput, raw)))
-        cancelled = False
         while not supervision.done():
             try:
                 await asyncio.shield(supervision)
             except asyncio.CancelledError:
-                cancelled = True
+                self._watch.cancelled = True
                 self._watch.ask(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
         outcome = supervision.result()
-        if cancelled and outcome and outcome.reason in STOPPED:
+        if self._watch.cancelled and outcome and outcome.reason in STOPPED:
             raise asyncio.CancelledError(outcome.reason)
         return outcome
 
@@ -60,9 +59,11 @@ class CrawlerLifecycleWorkflow:
         if beginning.carried is None:
             return None
         if beginning.over:
-            return await self._hand_over(beginning.carried.plan, exported=beginning.exported)
+            return await self._over_already(beginning.carried.plan, exported=beginning.exported)
         self._watch.go_on_from(beginning.carried)
-        gave_up = beginning.carried.gave_up or await self._course(beginning.carried)
+        gave_up = beginning.carried.gave_up
+        if self._watch.stopping is None:
+            gave_up = await self._course(beginning.carried)
         stopped = await self._stopped(beginning.carried.plan, gave_up)
         return await self._complete(beginning.carried.plan, gave_up, stopped=stopped)
 
@@ -86,33 +87,37 @@ class CrawlerLifecycleWorkflow:
         return gave_up
 
     async def _stopped(self, plan: RunPlan, gave_up: str | None) -> bool:
-        """Whether the run was stopped, once that is proved."""
-        if gave_up in (NEVER_STARTED, MAX_DURATION):
-            self._watch.ask(ourselves(gave_up, "limit"))
+        """Whether a stop ended any of the tasks, once it is proved that none is left."""
+        if gave_up in (NEVER_STARTED, MAX_DURATION) and self._watch.stopping is None:
+            self._watch.ask(ourselves(gave_up, "limit"), ends_as=gave_up)
         if self._watch.stopping is None:
             return False
-        all_succeeded = await stop(self._watch, plan, gave_up)
-        return gave_up is None and not all_succeeded
+        return await stop(self._watch, plan, gave_up) and gave_up is None
 
     async def _complete(self, plan: RunPlan, gave_up: str | None, *, stopped: bool) -> RunOutcome:
-        watch = self._watch
-        watch.tell(Stage.COMPLETION, "the end to be written down", plan)
-        if stopped:
-            await watch.notify(NoticeActivities.signal_pusher_stopped, plan)
+        self._watch.tell(Stage.COMPLETION, "the end to be written down", plan)
+        told = stopped and await self._watch.notify(NoticeActivities.signal_pusher_stopped, plan)
         outcome = await self._close(plan, gave_up)
-        if not stopped:
-            await watch.notify(NoticeActivities.signal_pusher_finished, plan)
-        await self._export(plan)
+        await self._hand_over(plan, outcome, told=told, exported=False)
         return outcome
 
-    async def _hand_over(self, plan: RunPlan, *, exported: bool) -> RunOutcome:
-        """The run is over already; its supervisor may have died before it told everybody."""
+    async def _over_already(self, plan: RunPlan, *, exported: bool) -> RunOutcome:
+        """Its supervisor may have died before everybody was told."""
         outcome = await self._close(plan, None)
-        if outcome.reason not in STOPPED:
-            await self._watch.notify(NoticeActivities.signal_pusher_finished, plan)
-        if not exported:
-            await self._export(plan)
+        await self._hand_over(plan, outcome, told=False, exported=exported)
         return outcome
+
+    async def _hand_over(self, plan: RunPlan, outcome: RunOutcome, *, told: bool, exported: bool) -> None:
+        """An outage of whoever shows the notices delays the export by minutes and costs no notice."""
+        activities, watch = NoticeActivities, self._watch
+        closing = activities.signal_pusher_stopped if outcome.reason in STOPPED else activities.signal_pusher_finished
+        told = told or await watch.notify(closing, plan)
+        if not exported:
+            watch.tell(Stage.COMPLETION, "the export", plan)
+            await export_if_possible(plan.run)
+        if not told:
+            await watch.notify(closing, plan, patience=ANNOUNCE)
+        watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         outcome = await workflow.execute_activity_method(
@@ -121,11 +126,6 @@ class CrawlerLifecycleWorkflow:
         self._over = outcome
         list_under(plan, outcome.status)
         return outcome
-
-    async def _export(self, plan: RunPlan) -> None:
-        self._watch.tell(Stage.COMPLETION, "the export", plan)
-        await export_if_possible(plan.run)
-        self._watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)
 
     # Doors
 

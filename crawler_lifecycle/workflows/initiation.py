@@ -75,4 +75,4 @@ def _where_it_stands(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:
     """Not started yet: deployment finds the job if there is one. Started: look at once."""
     started = taken.status is RunStatus.PROCESSING
     watch.nudged = started
-    return Carried(plan=plan, anchor=taken.started_at if started else None, resumed=True)
+    return Carried(plan=plan, anchor=taken.started_at if started else None, gave_up=taken.gave_up, resumed=True)

@@ -25,7 +25,7 @@ class Looked:
     """What came of a look. `more`: there was more to change than one look can carry."""
 
     alive: int
-    succeeded: int
+    stopped: int
     changed: bool
     more: bool
     known: bool
@@ -63,7 +63,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
     )
     return Looked(
         alive=alive.total,
-        succeeded=alive.succeeded,
+        stopped=alive.stopped,
         changed=bool(differences.changes),
         more=differences.more,
         known=differences.known,

@@ -41,7 +41,7 @@ async def cancel_queued(run: RunRef, reason: str) -> int:
 
 
 async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
-    """Until it is proved; whether all tasks had succeeded before it reached them.
+    """Until it is proved; whether it ended any task, or all had ended before it reached them.
 
     `gave_up`: why the run itself ends, where nobody asked for it."""
     list_under(plan, RunStatus.STOPPING)
@@ -53,10 +53,10 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
         rounds += 1
         watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         pause = growing_pause(rounds, FIRST_PAUSE, LONGEST_PAUSE)
-        await watch.anything_or(_soonest(workflow.now() + pause, _force_at(watch, plan)))
+        await watch.asked_or(_soonest(workflow.now() + pause, _force_at(watch, plan)))
         await _record(watch, plan)
     await _note(plan.run, StopPhase.PROVED, "nothing of the run is left in the cluster")
-    return looked.succeeded == plan.tasks
+    return looked.stopped > 0
 
 
 async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
@@ -71,6 +71,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
     started = workflow.now()
     looked = await look(run)
     watch.looked(started, looked.alive, more=looked.more)
+    watch.know_intent(looked.intent)  # a force of which only the database knows
     if looked.lingering:
         await _in_pages(StoppingActivities.k8_stop_pod, run, looked.lingering)
     return looked
@@ -109,7 +110,7 @@ def _soonest(due: datetime, force_at: datetime | None) -> datetime:
 
 
 async def _log(run: RunRef, asked: Asked) -> None:
-    step = LogCancellation(run=run, stop=asked.stop, asked_at=asked.at)
+    step = LogCancellation(run=run, stop=asked.stop, asked_at=asked.at, ends_as=asked.ends_as)
     await workflow.execute_activity_method(StoppingActivities.add_cancellation_log_to_db, step, **WRITE)
 
 

@@ -25,14 +25,15 @@ class Watch:
         self.asked: list[Asked] = []  # stops that are not on record yet
         self.stopping: Asked | None = None  # the first of all, from when on the grace period counts
         self.forced = False
+        self.cancelled = False
         self._nudged_look_from = workflow.now()
 
     # What people want
 
-    def ask(self, stop: StopRequest) -> StopAnswer:
-        """Handlers only take a note; the flow does the rest."""
+    def ask(self, stop: StopRequest, ends_as: str | None = None) -> StopAnswer:
+        """Handlers only take a note; the flow does the rest. `ends_as`: the reason, where the run itself gives up."""
         again = self.stopping is not None
-        self.asked.append(Asked(stop=stop, at=stop.asked_at or workflow.now()))
+        self.asked.append(Asked(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
         self.stopping = self.stopping or Asked(stop=stop, at=workflow.now())
         self.forced = self.forced or stop.force
         return StopAnswer(run_id=self.state.run_id, forced=self.forced, again=again)
@@ -64,14 +65,21 @@ class Watch:
             await workflow.sleep(early)
         self.nudged = False
 
-    async def anything_or(self, due: datetime) -> None:
-        """Until it is due, or until a nudge or a further stop comes."""
-        if due > workflow.now():
+    async def asked_or(self, due: datetime) -> None:
+        """The same in a stop: a further one that is asked for is heard at once."""
+        while not self.asked and workflow.now() < due:
+            until = min(due, self._nudged_look_from) if self.nudged else due
+            if until <= workflow.now():
+                break
             try:
-                await workflow.wait_condition(lambda: self.nudged or bool(self.asked), timeout=due - workflow.now())
+                await workflow.wait_condition(self._news(), timeout=until - workflow.now())
             except TimeoutError:
-                return
+                break
         self.nudged = False
+
+    def _news(self) -> Callable[[], bool]:
+        nudged = self.nudged
+        return lambda: bool(self.asked) or self.nudged is not nudged
 
     def looked(self, started: datetime, alive: int, *, more: bool) -> int:
         """A look is over; how many there were."""
@@ -96,14 +104,18 @@ class Watch:
         )
         show_details(self.state)
 
-    async def notify(self, notice: Notice, plan: RunPlan, number: int = 1) -> None:
-        """A notice that cannot be delivered holds up nothing."""
+    async def notify(
+        self, notice: Notice, plan: RunPlan, number: int = 1, patience: workflow.ActivityConfig = OPTIONAL
+    ) -> bool:
+        """A notice that cannot be delivered fails nothing; whether it was."""
         try:
-            await workflow.execute_activity_method(notice, Notify(run=plan.run, number=number), **OPTIONAL)
+            await workflow.execute_activity_method(notice, Notify(run=plan.run, number=number), **patience)
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
             workflow.logger.warning("run %s: notice not delivered: %s", plan.run.run_id, error.cause)
+            return False
+        return True
 
     # Continuing as new
 
@@ -116,8 +128,8 @@ class Watch:
 
     def continue_if_long(self, carried: Carried) -> None:
         """No execution grows without end: this one ends here if its history is long, and another goes on."""
-        if not workflow.info().is_continue_as_new_suggested():
-            return
+        if self.cancelled or not workflow.info().is_continue_as_new_suggested():
+            return  # only the execution that was cancelled can close as cancelled
         known = {
             "looks": self.state.looks,
             "nudged": self.nudged,

@@ -87,7 +87,7 @@ PATHS = {
     "stopped_in_the_database": Path(
         lambda: _obedient(intent=lambda look: Intent.STOP if look > 1 else Intent.RUN)
     ),
-    "stopped_too_late": Path(lambda: Script(succeeded=1), stop={}),
+    "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
     "cancelled": Path(_obedient, cancelled=True),
     "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),

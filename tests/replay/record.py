@@ -1,4 +1,6 @@
-"""Records a history and a fingerprint of every path: `python -m tests.replay.record`.
+"""Records a history and a fingerprint of every path: `python -m tests.replay.record [NAME ...]`.
+
+What is recorded is kept: only the histories that are missing are recorded, and the fingerprints are renewed.
 
 Record when a path is new. A change to a workflow must replay what is recorded already: gate it with
 `workflow.patched()`, keep the old histories, and record the new path under a name of its own.
@@ -59,9 +61,10 @@ async def _nudge(handle: WorkflowHandle[Any, Any]) -> None:
 
 async def record(names: list[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
+    missing = [name for name in names if not (HISTORIES / f"{name}.json").exists()]
     async with await start_real_time() as environment:
         for name, history in zip(
-            names, await asyncio.gather(*(play(environment, name, nudged=True) for name in names)), strict=True
+            missing, await asyncio.gather(*(play(environment, name, nudged=True) for name in missing)), strict=True
         ):
             (HISTORIES / f"{name}.json").write_text(json.dumps(_anywhere(history.to_json_dict())) + "\n")
     fingerprints = json.loads(FINGERPRINTS.read_text()) if FINGERPRINTS.exists() else {}

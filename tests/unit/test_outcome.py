@@ -21,6 +21,8 @@ S, F, X, L = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskSt
         ({S: 3, L: 1}, Intent.RUN, 1.0, L, None, (RunStatus.FAILED, "main_job_lost")),
         ({S: 3, X: 1}, Intent.RUN, 1.0, S, None, (RunStatus.FAILED, "tasks_lost")),
         ({S: 4}, Intent.STOP, 0.0, S, None, (RunStatus.COMPLETED, "all_succeeded")),
+        ({S: 3, F: 1}, Intent.STOP, 0.0, S, None, (RunStatus.FAILED, "tasks_failed")),
+        ({S: 3, F: 1}, Intent.STOP, 1.0, S, None, (RunStatus.COMPLETED, "failures_allowed")),
         ({S: 3, X: 1}, Intent.STOP, 1.0, S, None, (RunStatus.FAILED, "stopped")),
         ({S: 4}, Intent.STOP, 0.0, S, "max_duration", (RunStatus.COMPLETED, "all_succeeded")),
         ({X: 4}, Intent.FORCE, 0.0, X, None, (RunStatus.FAILED, "stopped_forced")),
@@ -50,7 +52,6 @@ def test_completed_means_that_enough_succeeded_and_nobody_stopped_it(
     status, reason = outcome(tasks, intent, allowed, ends[0], None)
     assert reason
     if status is RunStatus.COMPLETED and set(ends) != {S}:
-        assert intent is Intent.RUN
         assert X not in tasks
         assert tasks.get(F, 0) + tasks.get(L, 0) <= allowed * len(ends)
     if set(ends) == {S}:

@@ -34,7 +34,7 @@ def _said(kind: Any) -> tuple[str, object]:
     kind = next(iter(get_args(kind)), kind)  # of `int | None` the first
     return {
         int: ("61", 61),
-        float: ("6.5", 6.5),
+        float: ("26.5", 26.5),
         str: ("words", "words"),
         Path: ("/some/where", Path("/some/where")),
         SecretStr: ("secret", SecretStr("secret")),
@@ -94,3 +94,15 @@ def test_a_database_of_ones_own_goes_before_the_state_folder(monkeypatch: pytest
 def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", "very-secret")
     assert "very-secret" not in repr(settings.load())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("CRAWLER_DATABASE", "sqlite:///x"), ("CRAWLER_SCHEDULER__TIMEOUT_SECONDS", "60")],
+)
+def test_what_makes_no_sense_together_is_one_line(variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group without a field; a request that may outlive the claim it is made for."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(NotReady, match="CRAWLER_") as refused:
+        settings.load()
+    assert "\n" not in refused.value.message

@@ -73,7 +73,7 @@ class Script:
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
     taken: Callable[[TakeOver], TakenOver] = lambda step: TakenOver(status=RunStatus.COMPLETED)
     search_attributes: bool = False
-    succeeded: int = 0
+    stopped: int = 1  # tasks that a stop ends
     calls: list[tuple[str, BaseModel]] = field(default_factory=list)
     failures: dict[str, int] = field(default_factory=dict)  # how often an activity fails before it succeeds
     before: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
@@ -180,12 +180,12 @@ class Script:
     @activity.defn
     async def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         await self._noted("count_alive_tasks", step)
-        return AliveTasks(queued=0, pending=0, active=self.alive(self.looks), succeeded=self.succeeded)
+        return AliveTasks(queued=0, pending=0, active=self.alive(self.looks), stopped=self.stopped)
 
     @activity.defn
     async def update_run_status(self, step: EndRun) -> RunOutcome:
         await self._noted("update_run_status", step)
-        stopped = "k8_stop_task" in self.names and not self.succeeded
+        stopped = "k8_stop_task" in self.names and self.stopped
         reason = step.reason or ("stopped" if stopped else "all_succeeded")
         status = RunStatus.COMPLETED if reason == "all_succeeded" else RunStatus.FAILED
         return RunOutcome(run_id=7, run_uid=self.run.run_uid, status=status, reason=reason, tasks={})

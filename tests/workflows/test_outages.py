@@ -13,7 +13,7 @@ from tests.workflows.test_stopping import until_asked
 
 BOOKS = RunRequest(crawler="books")
 LONG = 50  # tries up to 15 seconds apart: ten minutes and more, longer than any time-out of a step
-WITHOUT = {"signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished", "signal_pusher_stopped",
+WITHOUT = {"signal_pusher_started", "signal_pusher_progress",
            "get_bulk_task_history_data", "reconcile_tasks"}  # fmt: skip
 STEPS = [
     "create_history_id", "add_workflow_id", "run_onetime_crawler", "get_main_job_status", "update_run_started",

@@ -234,7 +234,7 @@ async def test_a_stop_for_a_run_that_is_over_changes_nothing(play: Play) -> None
 
 
 async def test_jobs_that_all_succeeded_before_the_stop_reached_them_make_a_complete_run(play: Play) -> None:
-    script = Script(succeeded=1)
+    script = Script(stopped=0)
     async with play(script) as stage:
         handle = await stage.start(BOOKS, start_signal="stop")
         assert (await handle.result())["status"] == "COMPLETED"
@@ -243,7 +243,7 @@ async def test_jobs_that_all_succeeded_before_the_stop_reached_them_make_a_compl
 
 
 async def test_a_cancel_that_came_too_late_closes_the_workflow_as_completed(play: Play) -> None:
-    script = Script(succeeded=1)
+    script = Script(stopped=0)
     held = Held(script, "update_run_status")
     async with play(script) as stage, asyncio.timeout(30):
         handle = await stage.start(BOOKS)

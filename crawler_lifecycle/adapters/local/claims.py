@@ -66,7 +66,7 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
         files=str(folder),
         log=str(folder / log_name(request.task, request.attempt)),
         deadline_seconds=request.deadline_seconds,
-        grace_seconds=request.crawler.grace_seconds or GRACE_SECONDS,
+        grace_seconds=request.grace_seconds or request.crawler.grace_seconds or GRACE_SECONDS,
     )
     _refuse_what_no_program_can_get(spec)
     return spec

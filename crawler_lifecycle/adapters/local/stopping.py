@@ -57,13 +57,15 @@ class Stopping:
         spec, known = folder.spec(), folder.stop()
         if spec is None:
             return False
-        if known is None or (kill and not known.kill):
+        is_new = known is None or (kill and not known.kill)
+        if is_new:
             folder.write(Stop(at=known.at if known else time.time(), kill=kill))
         started = folder.has_runner or folder.has_started
         if not started:
             folder.write(_never_started(spec))
             self.placing.withdraw(spec)
-        self.layout.announce_change(spec.run_uid)
+        if is_new or not started:  # whoever asks again and again must not be woken by it
+            self.layout.announce_change(spec.run_uid)
         return started
 
 

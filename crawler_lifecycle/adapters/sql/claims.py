@@ -184,6 +184,7 @@ def _as_claim(run: Row[Any], task: int, attempt: int, token: str, until: datetim
         crawler=entry,
         arguments=request.arguments,
         deadline_seconds=request.max_duration_seconds or entry.max_duration_seconds,
+        grace_seconds=request.grace_seconds,
         not_after=until,
     )
     return Claim(run_id=run.id, task=task, token=token, request=deployment)

@@ -6,7 +6,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence
 from crawler_lifecycle.adapters.sql.reading import export_record
 from crawler_lifecycle.adapters.sql.schema import exports, histories
-from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import ExportRecord
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import RunRef
@@ -53,7 +53,9 @@ class SqlExports:
 
 
 def _sum_up(connection: Connection, run_id: int) -> None:
-    """The run's own export state: the worst of its exports."""
-    states = set(connection.scalars(select(row.state).where(row.history_id == run_id)))
+    """The run's own export state: the worst of its exports; pending while one of any of its ends is still to come."""
+    states = list(connection.scalars(select(row.state).where(row.history_id == run_id)))
+    ends = connection.scalar(select(histories.c.end_number).where(histories.c.id == run_id)) or 0
+    states += [ExportState.PENDING] * (ends * len(ExportKind) - len(states))
     worst = next(state for state in (ExportState.FAILED, ExportState.PENDING, ExportState.DONE) if state in states)
     connection.execute(update(histories).where(histories.c.id == run_id).values(export_state=worst))

@@ -31,10 +31,10 @@ class SqlStops:
 
         return self._db.transact(write)
 
-    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime) -> Intent:
+    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
         def write(connection: Connection) -> Intent:
             fence(connection, run)
-            return _write(connection, run.run_id, stop, asked_at)
+            return _write(connection, run.run_id, stop, asked_at, ends_as)
 
         return self._db.transact(write)
 
@@ -49,13 +49,15 @@ class SqlStops:
         self._db.transact(write)
 
 
-def _write(connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> Intent:
+def _write(
+    connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
+) -> Intent:
     """The run's row is locked. What has been wanted once is not taken back."""
     row = run_row(connection, run_id)
     if row.status.is_over:
         return Intent(row.intent)
     intent = Intent.FORCE if stop.force or row.intent is Intent.FORCE else Intent.STOP
-    values = {"intent": intent, "status": RunStatus.STOPPING}
+    values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
     connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
     log(connection, run, f"stop:{asked_at.isoformat()}:{stop.actor}", _line(stop, asked_at))
