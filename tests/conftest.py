@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.clusters", "tests.databases", "tests.house", "tests.servers"]
+pytest_plugins = ["tests.clusters", "tests.databases", "tests.house", "tests.plays", "tests.servers"]

@@ -16,6 +16,7 @@ from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.sql.claims import SqlClaims
@@ -24,6 +25,7 @@ from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
@@ -71,6 +73,16 @@ class DirectDeployer:
 
 
 @dataclass
+class NotedSupervisors:
+    """The workflows that would be started."""
+
+    started: list[tuple[str, RunRequest]] = field(default_factory=list)
+
+    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
+        self.started.append((workflow_id, request))
+
+
+@dataclass
 class House:
     database: Database
     bench: LocalBench
@@ -88,6 +100,10 @@ class House:
         self.histories = HistoryActivities(store, tasks, self.deployer, RunLimits(most_tasks=50))
         self.deployment = DeploymentActivities(store, tasks, self.claims, cluster, self.deployer, timedelta(seconds=60))
         self.reconciliation = ReconciliationActivities(store, tasks, cluster)
+        self.supervisors = NotedSupervisors()
+        self.supervision = SupervisionActivities(
+            store, SqlSupervision(self.database), cluster, self.supervisors, RunLimits(most_tasks=50)
+        )
         self.stopping = StoppingActivities(SqlStops(self.database), tasks, cluster)
         self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(store, SqlExports(self.database), exporter)

@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -273,7 +273,8 @@ def end_all_of(folder: Path) -> None:
     """Whatever a failed test has left behind."""
     for process in processes_of(folder):
         if process.pid != os.getpid():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
-from tests.workflows.conftest import Play
+from tests.plays import Play
 from tests.workflows.script import Script
 from tests.workflows.test_stopping import until_asked
 

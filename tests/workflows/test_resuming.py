@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
 from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
-from tests.workflows.conftest import Play
+from tests.plays import Play
 from tests.workflows.script import Script
 from tests.workflows.test_stages import END, LOOK
 from tests.workflows.test_stopping import CLOSING, assert_in_order, until_asked

@@ -7,7 +7,7 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, TaskChange
-from tests.workflows.conftest import Play
+from tests.plays import Play
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 LOOK = ["get_active_running_tasks", "get_history_statuses_to_sync", "count_alive_tasks"]

@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import MainJobStatus
-from tests.workflows.conftest import Play, played
+from tests.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn
 
 BOOKS = RunRequest(crawler="books", grace_seconds=30)

@@ -1,0 +1,41 @@
+"""A run that was reopened counted as exported because its first end was."""
+
+from datetime import UTC, datetime
+
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.steps import EndRun, LogCancellation, TakeOver, ToRun
+from crawler_lifecycle.control.control import is_handed_over
+from tests.house import House
+
+
+def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
+    house.bench.cluster.deploy(house.bench.request("true"))  # there is a cluster
+    plan = house.begin()
+    stop = LogCancellation(run=plan.run, stop=StopRequest(), asked_at=datetime.now(UTC))
+
+    def end() -> None:
+        house.do(house.stopping.add_cancellation_log_to_db, stop.model_copy(update={"run": run}))
+        house.do(house.stopping.cancel_queued_tasks, EndRun(run=run))
+        house.do(house.histories.update_run_status, EndRun(run=run))
+
+    run = plan.run
+    end()
+    house.do(house.exports.initiate_export_signal, ToRun(run=run))
+    assert house.details(plan).run.export_state is ExportState.PENDING
+    house.do(house.exports.export_supporting_files, ToRun(run=run))
+    assert house.details(plan).run.export_state is ExportState.DONE
+    assert is_handed_over(house.details(plan))
+
+    again = TakeOver(run_id=run.run_id, crawler="books", reopen=True,
+                     workflow_id=house.details(plan).run.workflow_id, temporal_run_id="second")  # fmt: skip
+    taken = house.do(house.supervision.take_over_run, again)
+    assert taken.plan is not None
+    run = taken.plan.run
+    end()
+    house.do(house.exports.initiate_export_signal, ToRun(run=run))
+    assert house.details(plan).run.export_state is ExportState.PENDING
+    assert not is_handed_over(house.details(plan))
+    house.do(house.exports.export_supporting_files, ToRun(run=run))
+    assert is_handed_over(house.details(plan))
+    assert len({export.event_id for export in house.details(plan).exports}) == 4
