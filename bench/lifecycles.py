@@ -35,7 +35,7 @@ def measure(scale: Scale) -> Table:
             plan = make_plan(state, Ports.free(), catalogue)
             # a place for each: what is measured is the service, not the queue for its places
             plan.environment["CRAWLER_CLUSTER__CAPACITY"] = str(scale.runs)
-            stack = Stack(plan, _tell, passing=True)
+            stack = Stack(plan, refuse_trouble, passing=True)
             return Table(columns, asyncio.run(_rows(stack, scale.runs)))
 
 
@@ -79,5 +79,5 @@ def _cpu(state: Path) -> Cpu:
     return spent
 
 
-def _tell(line: str) -> None:
+def refuse_trouble(line: str) -> None:
     raise AssertionError(f"the stack is in trouble, its figures mean nothing: {line}")

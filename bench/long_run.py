@@ -16,8 +16,8 @@ from bench.table import Scale, Table
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
+from tests.plays import played
 from tests.servers import start_skipping
-from tests.workflows.conftest import played
 from tests.workflows.script import Script
 
 LOOKS_IN_EIGHT_HOURS = 36

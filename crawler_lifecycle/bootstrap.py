@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.activities.deploying import Deploying
     from crawler_lifecycle.adapters.local.cluster import LocalCluster
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
@@ -142,6 +143,12 @@ class Parts:
     def claim_for(self) -> timedelta:
         return timedelta(seconds=self.settings.dispatcher.claim_seconds)
 
+    @cached_property
+    def deploying(self) -> "Deploying":
+        from crawler_lifecycle.activities.deploying import Deploying
+
+        return Deploying(self.claims, self.cluster, self.deployer)
+
     def dispatcher_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.settings.dispatcher.threads, thread_name_prefix="deploy")
 
@@ -157,10 +164,10 @@ class Parts:
         histories, tasks, cluster, limits = self.histories, self.tasks, self.cluster, self.limits
         return steps_of(
             HistoryActivities(histories, tasks, self.deployer, limits, search_attributes),
-            SupervisionActivities(histories, self.supervision, cluster, supervisors, limits, search_attributes),
-            DeploymentActivities(histories, tasks, self.claims, cluster, self.deployer, self.claim_for),
+            SupervisionActivities(self.supervision, cluster, supervisors, limits, search_attributes),
+            DeploymentActivities(histories, tasks, self.claims, cluster, self.deploying, self.claim_for),
             ReconciliationActivities(histories, tasks, cluster),
-            StoppingActivities(self.stops, tasks, cluster),
+            StoppingActivities(histories, self.stops, tasks, cluster),
             NoticeActivities(histories, self.pusher),
             ExportActivities(histories, self.exports, self.exporter),
         )

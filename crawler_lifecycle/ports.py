@@ -14,7 +14,7 @@ from typing import Protocol
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, RunSummary
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.looks import Look, TaskRow
@@ -26,7 +26,7 @@ from crawler_lifecycle.domain.looks import Look, TaskRow
 class NewRun:
     """A request with the crawler's defaults filled in, and the workflow execution that asked."""
 
-    request: RunRequest
+    request: AcceptedRequest
     entry: Crawler
     tasks: int
     workflow_id: str
@@ -37,10 +37,15 @@ class Histories(Protocol):
     """Runs, as their supervisor writes them."""
 
     def create(self, new: NewRun) -> RunRecord:
-        """The run of this workflow execution, made unless it is there already (epoch 1, task rows QUEUED)."""
+        """The run of this workflow execution, made unless it is there already (epoch 1, task rows QUEUED).
 
-    def get(self, run_id: int) -> RunRecord:
-        """NotFound if there is none."""
+        BadInput if another run of this workflow id is not over: a workflow id stands for one run at a time."""
+
+    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+        """The run that this workflow execution has made already."""
+
+    def current(self, run: RunRef) -> RunRecord:
+        """The run, for its supervisor: Fenced if that is another by now, NotFound if there is no such run."""
 
     def set_property(self, run: RunRef, name: str, value: str) -> None: ...
 
@@ -87,6 +92,9 @@ class Supervision(Protocol):
 
     Conflict if the run belongs to another workflow id; Fenced if a later execution of it has taken over already: what
     an execution still does after it was terminated must not put the next one out."""
+
+    def get(self, run_id: int) -> RunRecord:
+        """NotFound if there is none."""
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         """The epoch goes up by one: what an earlier supervisor still writes is refused. A run that is over is left as

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -13,7 +14,7 @@ import pytest
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.local.layout import Layout
-from crawler_lifecycle.adapters.local.records import JobFolder, Stop, Unreadable
+from crawler_lifecycle.adapters.local.records import JobFolder, Stop
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.ports import Cluster
@@ -135,23 +136,17 @@ class LocalBench:
             path.unlink(missing_ok=True)
         folders = [JobFolder(path) for path in self.layout.jobs.glob("*/crawl-*")]
         folders = [folder for folder in folders if folder.has_started or folder.has_runner]
-        open_ones = {uid: folder for folder in folders if not folder.has_ended and (uid := _uid(folder))}
-        for folder in open_ones.values():
-            folder.write(Stop(at=time.time(), kill=True))  # for those that are just starting
+        open_ones = [folder for folder in folders if not folder.is_clean]
+        for folder in open_ones:
+            with suppress(OSError):
+                folder.write(Stop(at=time.time(), kill=True))  # for those that are just starting
 
         def living() -> list[psutil.Process]:
-            return [seen.process for seen in processes.survey() if seen.mark in open_ones]
+            survey = processes.survey()
+            return [process for folder in open_ones for process in folder.processes(survey)]
 
         assert processes.kill_until_none(living, PATIENCE) == 0
         until(lambda: not any(folder.has_runner for folder in folders), "the runners to end")
-
-
-def _uid(folder: JobFolder) -> str | None:
-    try:
-        spec = folder.spec()
-    except Unreadable:
-        return None
-    return spec.uid if spec else None
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from crawler_lifecycle.activities.deploying import Deploying
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
 from crawler_lifecycle.activities.histories import HistoryActivities
@@ -97,14 +98,17 @@ class House:
         store, tasks, self.claims = SqlHistories(self.database), SqlTasks(self.database), SqlClaims(self.database)
         exporter = FolderExporter(self.folder / "files", self.folder / "exports")
         self.tasks = tasks
+        self.deploying = Deploying(self.claims, cluster, self.deployer)
         self.histories = HistoryActivities(store, tasks, self.deployer, RunLimits(most_tasks=50))
-        self.deployment = DeploymentActivities(store, tasks, self.claims, cluster, self.deployer, timedelta(seconds=60))
+        self.deployment = DeploymentActivities(
+            store, tasks, self.claims, cluster, self.deploying, timedelta(seconds=60)
+        )
         self.reconciliation = ReconciliationActivities(store, tasks, cluster)
         self.supervisors = NotedSupervisors()
         self.supervision = SupervisionActivities(
-            store, SqlSupervision(self.database), cluster, self.supervisors, RunLimits(most_tasks=50)
+            SqlSupervision(self.database), cluster, self.supervisors, RunLimits(most_tasks=50)
         )
-        self.stopping = StoppingActivities(SqlStops(self.database), tasks, cluster)
+        self.stopping = StoppingActivities(store, SqlStops(self.database), tasks, cluster)
         self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(store, SqlExports(self.database), exporter)
 

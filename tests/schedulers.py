@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.ports import Cluster, LogChunk
 from crawler_lifecycle.services.scheduler import make_app
 
 TOKEN = "a-token-for-tests"
@@ -107,7 +107,7 @@ def a_catalogue(folder: Path, text: str = CATALOGUE) -> Catalogue:
 
 
 @contextmanager
-def served(cluster: SmallCluster, catalogue: Catalogue) -> Iterator[str]:
+def served(cluster: Cluster, catalogue: Catalogue) -> Iterator[str]:
     """The URL of the service, running in a thread until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = make_app(cluster, catalogue, TOKEN)

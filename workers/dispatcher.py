@@ -16,8 +16,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     with parts.dispatcher_pool() as pool:
         dispatcher = Dispatcher(
             parts.claims,
-            parts.deployer,
-            parts.cluster,
+            parts.deploying,
             settings.most_in_cluster,
             parts.claim_for,
             settings.threads,

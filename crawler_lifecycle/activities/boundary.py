@@ -16,14 +16,16 @@ from temporalio.worker import (
 )
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.errors import LifecycleError, PermanentError
+from crawler_lifecycle.errors import BadInput, Conflict, Fenced, LifecycleError, NotFound
 
+# what is said of the run itself; trouble of any other kind may end, and no trouble ends a run
+FINAL = (BadInput, Conflict, Fenced, NotFound)
 BEATS_IN_A_TIMEOUT = 4
 TELLS_ITS_PROGRESS = ("export_supporting_files",)  # its own heartbeats say how far it is
 
 
 class Boundary(Interceptor):
-    """Permanent errors are not tried again; an activity is, soon, whose worker died; its lines carry its ids."""
+    """What is final is not tried again; an activity is, soon, whose worker died; its lines carry its ids."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (theirs)
         return _Boundary(next)
@@ -48,7 +50,7 @@ class _Boundary(ActivityInboundInterceptor):
                     return await super().execute_activity(input)
             except LifecycleError as error:
                 raise ApplicationError(
-                    error.message, type=type(error).__name__, non_retryable=isinstance(error, PermanentError)
+                    error.message, type=type(error).__name__, non_retryable=isinstance(error, FINAL)
                 ) from error
 
     @asynccontextmanager

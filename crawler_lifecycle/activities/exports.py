@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef, ToRun
+from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef, ToEnd
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Archive, Exporter, Exports, Histories
@@ -25,21 +24,21 @@ class ExportActivities:
     exporter: Exporter
 
     @activity.defn(no_thread_cancel_exception=True)
-    def initiate_export_signal(self, step: ToRun) -> ExportSignal:
+    def initiate_export_signal(self, step: ToEnd) -> ExportSignal:
         """Announces the end of the run, so that exporting starts."""
-        event = self._event(step.run, ExportKind.RUN_ENDED, None)
+        event = self._event(step, ExportKind.RUN_ENDED, None)
         with self._on_record(step.run, event):
             self.exporter.announce(event)
         self.exports.settle(step.run, event.event_id, ExportState.DONE, event.supporting_files, None)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
     @activity.defn
-    def export_supporting_files(self, step: ToRun) -> ExportedFiles:
+    def export_supporting_files(self, step: ToEnd) -> ExportedFiles:
         """Archives what the run left behind, and announces that it is there."""
-        planned = self._event(step.run, ExportKind.FILES_READY, None)
+        planned = self._event(step, ExportKind.FILES_READY, None)
         with self._on_record(step.run, planned):
             archive = self.exporter.archive(step.run.run_uid, planned.end, _heartbeat) or NOTHING
-            self.exporter.announce(self._event(step.run, ExportKind.FILES_READY, archive))
+            self.exporter.announce(self._event(step, ExportKind.FILES_READY, archive))
         self.exports.settle(step.run, planned.event_id, ExportState.DONE, archive.location, None)
         return ExportedFiles(
             event_id=planned.event_id, location=archive.location, files=archive.files, bytes=archive.bytes
@@ -55,11 +54,11 @@ class ExportActivities:
             self.exports.settle(run, event.event_id, ExportState.FAILED, None, error.message)
             raise
 
-    def _event(self, ref: RunRef, kind: ExportKind, archive: Archive | None) -> ExportEvent:
-        run: RunRecord = self.histories.get(ref.run_id)
+    def _event(self, step: ToEnd, kind: ExportKind, archive: Archive | None) -> ExportEvent:
+        run = self.histories.current(step.run)
         return ExportEvent(
-            event_id=event_id(run.run_uid, kind, run.end_number),
-            end=run.end_number,
+            event_id=event_id(run.run_uid, kind, step.end),
+            end=step.end,
             kind=kind,
             run_id=run.run_id,
             run_uid=run.run_uid,
@@ -67,7 +66,7 @@ class ExportActivities:
             status=run.status,
             reason=run.reason,
             tasks=run.tasks,
-            supporting_files=self.exporter.destination(run.run_uid, run.end_number),
+            supporting_files=self.exporter.destination(run.run_uid, step.end),
             files=archive.files if archive else None,
             bytes=archive.bytes if archive else None,
             at=run.finished_at or datetime.now(UTC),

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.steps import (
     Counted,
     CreateHistory,
@@ -19,6 +20,7 @@ from crawler_lifecycle.contract.steps import (
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
 from crawler_lifecycle.domain.plan import RunLimits, plan_of, planned
+from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.ports import Deployer, Histories, NewRun, Tasks
 
 WORKFLOW_PROPERTY = "workflow_id"
@@ -35,10 +37,16 @@ class HistoryActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
         """Inserts the history once per request, however often it is tried."""
+        run = self.histories.find(step.workflow_id, step.first_execution_run_id) or self._created(step)
+        if run.status.is_over:
+            made = f"this chain of executions has made run {run.run_id} already, which is over"
+            raise BadInput("workflow", f"{made}: use a schedule of Temporal, not its cron")
+        return plan_of(run, self.limits, search_attributes=self.search_attributes)
+
+    def _created(self, step: CreateHistory) -> RunRecord:
         entry = self.deployer.crawler(step.request.crawler)
         request = planned(step.request, entry, self.limits)
-        run = self.histories.create(_new_run(request, entry, step))
-        return plan_of(run, self.limits, search_attributes=self.search_attributes)
+        return self.histories.create(_new_run(request, entry, step))
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
@@ -55,7 +63,7 @@ class HistoryActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_status(self, step: EndRun) -> RunOutcome:
         """The last status of the run, with its one reason. The first end stands."""
-        run = self.histories.get(step.run.run_id)
+        run = self.histories.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
         status, reason = outcome(run.tasks, run.intent, run.request.allowed_failures, main, step.reason or run.reason)
         closed = self.histories.close(step.run, status, reason)
@@ -68,7 +76,7 @@ class HistoryActivities:
         )
 
 
-def _new_run(request: RunRequest, entry: Crawler, step: CreateHistory) -> NewRun:
+def _new_run(request: AcceptedRequest, entry: Crawler, step: CreateHistory) -> NewRun:
     return NewRun(
         request=request,
         entry=entry,

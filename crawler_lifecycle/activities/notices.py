@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import Histories, Pusher
@@ -38,10 +37,10 @@ class NoticeActivities:
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
-        run = self.histories.get(step.run.run_id)
+        run = self.histories.current(step.run)
         self.pusher.send(
             Notice(
-                notice_id=event_id(run.run_uid, kind, _number(kind, step, run)),
+                notice_id=event_id(run.run_uid, kind, _number(kind, step)),
                 kind=kind,
                 run_id=run.run_id,
                 run_uid=run.run_uid,
@@ -55,10 +54,6 @@ class NoticeActivities:
         return Counted(count=1)
 
 
-def _number(kind: NoticeKind, step: Notify, run: RunRecord) -> str:
-    """A run that was reopened starts and ends more than once; every supervisor counts its own looks."""
-    match kind:
-        case NoticeKind.PROGRESS:
-            return f"{step.run.epoch}.{step.number}"
-        case _:
-            return str(run.end_number if run.status.is_over else run.end_number + 1)
+def _number(kind: NoticeKind, step: Notify) -> str:
+    """The same however late it is sent. A run that was reopened starts and ends again; looks are a supervisor's own."""
+    return f"{step.run.epoch}.{step.number}" if kind is NoticeKind.PROGRESS else str(step.end)

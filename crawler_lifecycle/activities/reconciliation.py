@@ -30,6 +30,7 @@ from crawler_lifecycle.ports import Cluster, Histories, Tasks
 # what fits a payload with room to spare (2 MB are its end): a change is at most 350 bytes, evidence about 5 kB
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
+BYTES_IN_A_PAGE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: ToRun) -> ActiveTasks:
         """The tasks that the database believes alive, and those it lost sight of."""
-        run = self.histories.get(step.run.run_id)
+        run = self.histories.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
         watched = {
             status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)
@@ -51,7 +52,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
         """Asks the cluster for all of them at once; returns only those that differ."""
-        run = self.histories.get(step.run.run_id)
+        run = self.histories.current(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
         # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
         # meanwhile, must not count as absent because this look is too old to show it
@@ -72,10 +73,11 @@ class ReconciliationActivities:
     def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
         """What is needed to see why tasks ended as they did; the rest is for further pages."""
         numbers = from_ranges(step.tasks)
-        page, rest = numbers[:EVIDENCE_IN_A_PAGE], numbers[EVIDENCE_IN_A_PAGE:]
-        rows = self.tasks.rows(step.run.run_id, page)
-        items = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
-        return EvidencePage(items=items, rest=to_ranges(rest))
+        rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
+        found = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
+        items = list(_that_fit(found))
+        left = {each.task for each in found[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
+        return EvidencePage(items=items, rest=to_ranges(left))
 
     @activity.defn(no_thread_cancel_exception=True)
     def reconcile_tasks(self, step: EvidenceWrite) -> Written:
@@ -91,7 +93,7 @@ class ReconciliationActivities:
     def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         """How many tasks are queued, pending or active. This closes a look: its nudge is acknowledged."""
         self.histories.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        counts = self.histories.get(step.run.run_id).tasks
+        counts = self.histories.current(step.run).tasks
         return AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
@@ -109,6 +111,16 @@ def _lingering(look: Look, rows: Iterable[TaskRow], changes: Iterable[TaskChange
 
 def _has_evidence(change: TaskChange) -> bool:
     return change.status.is_over
+
+
+def _that_fit(evidence: Iterable[TaskEvidence]) -> Iterator[TaskEvidence]:
+    """Control characters grow sixfold in a payload: what was counted on is checked. One at least always fits."""
+    size = 0
+    for number, each in enumerate(evidence):
+        size += len(each.model_dump_json())
+        if number and size > BYTES_IN_A_PAGE:
+            return
+        yield each
 
 
 def _written(asked: Sequence[TaskChange] | Sequence[TaskEvidence], written: int) -> Written:

@@ -7,7 +7,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
-from crawler_lifecycle.ports import Cluster, Stops, Tasks
+from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks
 
 JOBS_IN_A_PAGE = 500
 TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
@@ -15,6 +15,7 @@ TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskSta
 
 @dataclass(frozen=True)
 class StoppingActivities:
+    histories: Histories
     stops: Stops
     tasks: Tasks
     cluster: Cluster
@@ -51,6 +52,7 @@ class StoppingActivities:
         return StopReport(asked=len(jobs), rest=rest)
 
     def _page(self, step: StopTasks) -> tuple[list[tuple[int, int]], str]:
+        self.histories.current(step.run)  # a late step of an earlier supervisor must not end the jobs of a later one
         numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)

@@ -11,12 +11,11 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import Counted, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.ports import Cluster, Execution, Histories, Supervision, Supervisors
+from crawler_lifecycle.ports import Cluster, Execution, Supervision, Supervisors
 
 
 @dataclass(frozen=True)
 class SupervisionActivities:
-    histories: Histories
     supervision: Supervision
     cluster: Cluster
     supervisors: Supervisors
@@ -26,7 +25,7 @@ class SupervisionActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def take_over_run(self, step: TakeOver) -> TakenOver:
         """Makes this workflow the run's supervisor, if the run is its own."""
-        run = self.histories.get(step.run_id)
+        run = self.supervision.get(step.run_id)
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id != step.workflow_id:
@@ -34,6 +33,7 @@ class SupervisionActivities:
         execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
         if step.reopen:
             if run.status.is_over:  # else it is reopened already, and its new jobs may live
+                _refuse_before_hand_over(run)
                 self._refuse_while_jobs_live(run)
             run = self.supervision.reopen(run.run_id, execution)
         else:
@@ -50,7 +50,7 @@ class SupervisionActivities:
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:
         """Has the workflow that the run belongs to go on with it."""
-        run = await asyncio.to_thread(self.histories.get, step.run_id)
+        run = await asyncio.to_thread(self.supervision.get, step.run_id)
         request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
         await self.supervisors.go_on(run.workflow_id, request)
         return Counted(count=1)
@@ -62,3 +62,9 @@ class SupervisionActivities:
             raise Conflict(f"run {run.run_id} cannot be reopened while the cluster cannot be seen: {look.problem}")
         if living := sorted(task for (task, _), job in look.jobs.items() if not job.gone):
             raise Conflict(f"run {run.run_id} cannot be reopened: task {living[0]} still has a job that runs")
+
+
+def _refuse_before_hand_over(run: RunRecord) -> None:
+    if run.export_state is ExportState.PENDING:
+        what = f"the end of run {run.run_id} is not exported yet"
+        raise Conflict(f"{what}: `crawlctl resume {run.run_id}` does that, then reopen it")

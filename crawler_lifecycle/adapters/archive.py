@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.ports import Progress
 
 CHUNK = 1024 * 1024
@@ -73,18 +74,14 @@ class ArchiveWriter:
             self._manifest.skipped(shown, "the name could lead out of the folder")
             return
         try:
-            # never follow a link, never wait for the other end of a pipe
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            descriptor = open_regular(name, folder=folder)
         except OSError as error:
             if error.errno not in NOT_READABLE:
                 raise
             self._manifest.skipped(shown, NOT_READABLE[error.errno])
             return
         with os.fdopen(descriptor, "rb", buffering=0) as source:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                self._copy(shown, source)
-            else:
-                self._manifest.skipped(shown, "special file")
+            self._copy(shown, source)
 
     def _copy(self, shown: str, source: IO[bytes]) -> None:
         before = os.fstat(source.fileno())

@@ -69,10 +69,17 @@ class KeyValue(click.ParamType[tuple[str, str]]):
         return key, text
 
 
+class Folder(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).strip():
+            self.fail("expected the path of a folder, not nothing", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def state_option(command: F) -> F:
     return click.option(
         "--state",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=Folder(path_type=Path, file_okay=False),
         help="State folder of the embedded stack (default: $CRAWLER_STATE or ~/.local/state/crawler-lifecycle).",
     )(command)
 

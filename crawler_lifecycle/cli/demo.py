@@ -126,9 +126,10 @@ def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
     """The stack's folder goes away; what the crawl left for others does not."""
     kept.mkdir(parents=True, exist_ok=True)
     exports = control.installation.settings.exports_folder
-    for name in (f"{details.run.run_uid}.zip", "events.jsonl"):
-        if (exports / name).exists():
-            shutil.copy2(exports / name, kept / name)
+    archive, events = f"{details.run.run_uid}.zip", "events.jsonl"
+    if (exports / archive).exists():
+        shutil.copy2(exports / archive, kept / archive)
+    (kept / events).write_text((exports / events).read_text().replace(str(exports), str(kept)))
     (kept / "run.json").write_text(details.model_dump_json(indent=2))
 
 

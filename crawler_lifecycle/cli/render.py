@@ -19,6 +19,7 @@ PHASES: dict[str, str] = {
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
 }  # fmt: skip
 OVERDUE = timedelta(seconds=90)
+LAST_LINES = 3
 COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK")
 
 
@@ -134,7 +135,8 @@ def _next_look(run: RunRecord, now: datetime) -> str:
         return "when the main job has started"
     ahead = f"in {duration(due - now)}" if due > now else "now"
     if now - due > OVERDUE:
-        return f"overdue since {rfc3339(due)}: is the worker there? (crawlctl doctor)"
+        ways = f"is its worker there (crawlctl doctor)? is its workflow (crawlctl resume {run.run_id})?"
+        return f"overdue since {rfc3339(due)}: {ways}"
     return f"{ahead} ({rfc3339(due)}), or as soon as a task changes"
 
 
@@ -167,8 +169,9 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
         attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
         yield f"  {_task_line(task, now)}{exit_code}{attempt}"
-        if task.message and task.status is not TaskStatus.SUCCEEDED:
-            yield f"      {task.message}"
+        if task.status in (TaskStatus.FAILED, TaskStatus.LOST):
+            yield from (f"      | {line}" for line in _last_words(task))
+            yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"
     if stops := list(stop_lines(details)):
         yield ""
         yield click.style("Stop", bold=True)
@@ -185,6 +188,11 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     for line in details.log:
         who = f" ({', '.join(part for part in (line.actor, line.door) if part)})" if line.actor or line.door else ""
         yield f"  {rfc3339(line.at)}  {line.event}: {line.message}{who}"
+
+
+def _last_words(task: TaskRecord) -> Sequence[str]:
+    said = (task.log_tail or task.message or "").splitlines()
+    return said[-LAST_LINES:]
 
 
 def _facts(run: RunRecord) -> Iterator[str]:

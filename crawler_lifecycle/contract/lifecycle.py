@@ -6,7 +6,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import RunPlan
 
@@ -42,10 +42,10 @@ class Carried(Message):
     gave_up: str | None = Field(default=None, description="why the run itself ends, where nobody asked for it")
 
 
-class LifecycleInput(RunRequest):
-    """A RunRequest; `carried` is the workflow's own."""
+class Continuation(Message):
+    """What an execution that continues another is given, by that other alone."""
 
-    carried: Carried | None = None
+    carried: Carried
 
 
 class LifecycleState(Message):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 
@@ -35,7 +35,7 @@ class RunRecord(RunSummary):
     begun_at: datetime
     end_number: int
     export_state: ExportState | None
-    request: RunRequest
+    request: AcceptedRequest
     entry: Crawler
     waiting_cause: str | None
     waiting_since: datetime | None

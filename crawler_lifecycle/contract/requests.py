@@ -5,7 +5,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Self, TypeVar
 
 from annotated_types import MaxLen
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
@@ -13,6 +21,7 @@ from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000
+MOST_ARGUMENTS = 64 * 1024  # a program takes 128 KiB in one piece
 A_YEAR = 366 * 24 * 3600
 M = TypeVar("M", bound=BaseModel)
 
@@ -34,8 +43,8 @@ Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
-class RunRequest(Request):
-    """Start a run of a crawler, or, with a `run_id`, go on with one that exists."""
+class AcceptedRequest(Message):
+    """A request that has passed a door: what a newer version has put into it does not make it unreadable."""
 
     crawler: Name = Field(description="name of an entry of the crawler catalogue")
     trigger: Trigger = Field(default=Trigger.API, description="how the run came about")
@@ -58,6 +67,19 @@ class RunRequest(Request):
     requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="who asked")
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to go on with")
     reopen: bool = Field(default=False, description="with a run_id: give the tasks of a FAILED run another attempt")
+
+
+class RunRequest(AcceptedRequest):
+    """Start a run of a crawler, or, with a `run_id`, go on with one that exists. Strict, as it comes from outside."""
+
+    model_config = Request.model_config
+
+    @field_validator("arguments")
+    @classmethod
+    def _fit_together(cls, arguments: dict[str, str]) -> dict[str, str]:
+        if (size := len(json.dumps(arguments))) > MOST_ARGUMENTS:
+            raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENTS} reach a task")
+        return arguments
 
     @model_validator(mode="after")
     def _goes_on_as_it_was_begun(self) -> Self:

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 
 
@@ -23,11 +23,18 @@ class ToRun(Message):
     run: RunRef
 
 
+class ToEnd(Message):
+    """The input of the export: the run, and which of its ends, where it was reopened."""
+
+    run: RunRef
+    end: int = 1
+
+
 # Stage 1: initiation
 
 
 class CreateHistory(Message):
-    request: RunRequest
+    request: AcceptedRequest
     workflow_id: str
     first_execution_run_id: str = Field(description="the same for every execution of one request")
 
@@ -50,6 +57,7 @@ class RunPlan(Message):
     crawler: str
     trigger: Trigger
     tasks: int
+    end: int = Field(default=1, description="the number of the end that it is going to")
     begun_at: datetime
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
@@ -285,4 +293,5 @@ class Counted(Message):
 
 class Notify(Message):
     run: RunRef
+    end: int = Field(default=1, description="which end of the run is meant: one that was reopened has several")
     number: int = Field(default=1, description="tells repeated notices of one kind apart")

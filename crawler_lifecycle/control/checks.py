@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import psutil
+
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
@@ -25,6 +28,7 @@ async def check_all(control: "Control") -> list[Check]:
         ("temporal", lambda: _temporal(control)),
         ("search attributes", lambda: _search_attributes(control)),
         ("worker", lambda: _worker(control)),
+        ("stack", lambda: asyncio.to_thread(_stack, control)),
         ("scheduler service", lambda: asyncio.to_thread(_scheduler, control)),
         ("cluster", lambda: asyncio.to_thread(_cluster, control)),
     ]
@@ -40,6 +44,17 @@ async def _checked(part: str, check: Callable[[], Awaitable[str]]) -> Check:
 
 def _database(control: "Control") -> str:
     return f"{control.database_name}, installation {control.records.installation()}"
+
+
+def _stack(control: "Control") -> str:
+    """Dispatcher and watcher have no door of their own; the embedded stack knows its processes."""
+    stack = stack_file.read(control.installation.settings.state)
+    if stack is None:
+        return "none on this state folder: its parts are looked after elsewhere"
+    dead = [each.name for each in stack.processes if not psutil.pid_exists(each.pid)]
+    if dead:
+        raise NotReady(f"{', '.join(dead)} of the stack have ended: `crawlctl up` starts them again, or is not running")
+    return ", ".join(each.name for each in stack.processes)
 
 
 def _scheduler(control: "Control") -> str:

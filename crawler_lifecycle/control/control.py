@@ -210,13 +210,15 @@ class Control:
 
     async def export(self, run: int | str) -> RunDetails:
         """Announces and archives a run that is over, again, under the same ids."""
-        from crawler_lifecycle.contract.steps import RunRef, ToRun
+        from crawler_lifecycle.contract.steps import RunRef, ToEnd
 
         details = await asyncio.to_thread(self.show, run)
         record = details.run
         if not record.status.is_over:
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
-        step = ToRun(run=RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch))
+        step = ToEnd(
+            run=RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch), end=record.end_number
+        )
         summary = f"export of run {record.run_id}, {record.crawler}"
         handle = await self.engine.start(EXPORT_WORKFLOW, step, f"export-{record.run_uid}", summary, join=True)
         try:
@@ -274,7 +276,8 @@ def is_handed_over(details: RunDetails) -> bool:
 def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
     if reopen and run.status is not RunStatus.FAILED:
         raise Conflict(f"run {run.run_id} is {run.status}: only a run that ended FAILED is reopened")
-    if run.status.is_over and not reopen:
+    handed_over = run.export_state is not ExportState.PENDING
+    if run.status.is_over and not reopen and handed_over:
         more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
         raise Conflict(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 

@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MAIN_JOB = "main_job"  # until that has started, no other task is deployed
-DISPATCHER = "dispatcher"  # it has not come by yet
-RUN_LIMIT = "run_limit"
-INSTALLATION_LIMIT = "installation_limit"
+from crawler_lifecycle.domain.reasons import INSTALLATION_LIMIT, RUN_LIMIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.domain.reasons import STOPPED, STOPPED_FORCED
 
 
 def outcome(
@@ -18,7 +19,7 @@ def outcome(
     if reason:
         return RunStatus.FAILED, reason
     if intent is not Intent.RUN and tasks.get(TaskStatus.STOPPED):
-        return RunStatus.FAILED, "stopped_forced" if intent is Intent.FORCE else "stopped"
+        return RunStatus.FAILED, STOPPED_FORCED if intent is Intent.FORCE else STOPPED
     if main_job is not TaskStatus.SUCCEEDED:
         return RunStatus.FAILED, "main_job_lost" if main_job is TaskStatus.LOST else "main_job_failed"
     failed = tasks.get(TaskStatus.FAILED, 0) + tasks.get(TaskStatus.LOST, 0)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.steps import RunPlan, RunRef
 from crawler_lifecycle.errors import BadInput
 
@@ -17,6 +17,7 @@ class RunLimits:
     grace_seconds: int = 30
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
+    clusters: tuple[str, ...] = ("default",)
 
 
 def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool) -> RunPlan:
@@ -27,6 +28,7 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool) -> Ru
         crawler=run.crawler,
         trigger=run.trigger,
         tasks=sum(run.tasks.values()),
+        end=run.end_number if run.status.is_over else run.end_number + 1,
         begun_at=run.begun_at,
         start_limit_seconds=request.start_limit_seconds,
         max_duration_seconds=request.max_duration_seconds,
@@ -35,8 +37,10 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool) -> Ru
     )
 
 
-def planned(request: RunRequest, entry: Crawler, limits: RunLimits) -> RunRequest:
+def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> AcceptedRequest:
     """The request with nothing left open: request before crawler before installation."""
+    if request.cluster not in limits.clusters:
+        raise BadInput("cluster", f"there is no cluster {request.cluster!r} here, only {', '.join(limits.clusters)}")
     tasks = request.tasks or entry.processes
     if tasks > limits.most_tasks:
         raise BadInput("tasks", f"{tasks} are asked for, this installation allows {limits.most_tasks} in a run")

@@ -9,6 +9,7 @@ from datetime import datetime
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.reasons import STOPPED, STOPPED_FORCED
 
 LOOKS_TO_CONFIRM_ABSENCE = 2
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
@@ -32,7 +33,8 @@ def verdict(row: TaskRow, look: Look, intent: Intent, now: datetime) -> TaskChan
         return None
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        return None
+        # how it ended nobody can tell any more; a stop only has to know that nothing of it runs
+        return _absent(row, intent, now) if job.gone and intent is not Intent.RUN else None
     if job is not None and row.job_uid in (None, job.uid):
         return _present(row, job, intent)
     if job is None and not look.complete:
@@ -94,7 +96,7 @@ def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
 
 
 def _stopped(intent: Intent) -> str:
-    return "stopped_forced" if intent is Intent.FORCE else "stopped"
+    return STOPPED_FORCED if intent is Intent.FORCE else STOPPED
 
 
 def _change(

@@ -56,7 +56,8 @@ class Service:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         with self.duration.time():
             try:
-                self._must_be_known(request.crawler.name)
+                if not self._is_made(request):
+                    self._must_be_known(request.crawler.name)
                 deployment = self.cluster.deploy(request)
             except LifecycleError as error:
                 self.outcomes.labels(OUTCOMES.get(status_of(error), "refused")).inc()
@@ -65,6 +66,10 @@ class Service:
         self.outcomes.labels("created" if deployment.created else "existing").inc()
         logger.info("job %s %s", deployment.job_name, "made" if deployment.created else "was there already")
         return deployment
+
+    def _is_made(self, request: DeploymentRequest) -> bool:
+        """Whoever asks again gets the same answer, whatever has become of the catalogue since."""
+        return (request.task, request.attempt) in self.cluster.look(request.run_uid).jobs
 
     def _must_be_known(self, crawler: str) -> None:
         """The job is made from the copy of the entry that came with the request, but not for a crawler taken out."""

@@ -13,22 +13,20 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
-from crawler_lifecycle.contract.lifecycle import Carried, LifecycleInput, LifecycleState, Stage
-from crawler_lifecycle.contract.requests import StopRequest, any_stop, parse
-from crawler_lifecycle.contract.steps import EndRun, RunOutcome, RunPlan, StopAnswer
+from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
+from crawler_lifecycle.contract.steps import EndRun, RunOutcome, RunPlan, StopAnswer, ToEnd
+from crawler_lifecycle.domain.reasons import BY_A_STOP, MAX_DURATION, NEVER_STARTED
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.workflows.deployment import NEVER_STARTED, deploy
+from crawler_lifecycle.workflows.deployment import deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
-from crawler_lifecycle.workflows.initiation import begin
-from crawler_lifecycle.workflows.inputs import NOTHING, decoded
+from crawler_lifecycle.workflows.initiation import begin, given_to
+from crawler_lifecycle.workflows.inputs import NOTHING
 from crawler_lifecycle.workflows.options import ANNOUNCE, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.stopping import ourselves, stop
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
-
-MAX_DURATION = "max_duration"
-STOPPED = ("stopped", "stopped_forced")
 
 
 @workflow.defn(name="CrawlerLifecycleWorkflow")
@@ -41,7 +39,7 @@ class CrawlerLifecycleWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> RunOutcome | None:
         """A cancel from Temporal's own tools means stop: it reaches this coroutine, and never the supervision."""
-        supervision = asyncio.create_task(self._supervise(decoded(LifecycleInput, raw)))
+        supervision = asyncio.create_task(self._supervise(given_to(raw)))
         while not supervision.done():
             try:
                 await asyncio.shield(supervision)
@@ -49,11 +47,11 @@ class CrawlerLifecycleWorkflow:
                 self._watch.cancelled = True
                 self._watch.ask(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
         outcome = supervision.result()
-        if self._watch.cancelled and outcome and outcome.reason in STOPPED:
+        if self._watch.cancelled and outcome and outcome.reason in BY_A_STOP:
             raise asyncio.CancelledError(outcome.reason)
         return outcome
 
-    async def _supervise(self, request: LifecycleInput) -> RunOutcome | None:
+    async def _supervise(self, request: RunRequest | Carried) -> RunOutcome | None:
         """None: the workflow that the run belongs to goes on with it."""
         beginning = await begin(self._watch, request)
         if beginning.carried is None:
@@ -110,11 +108,11 @@ class CrawlerLifecycleWorkflow:
     async def _hand_over(self, plan: RunPlan, outcome: RunOutcome, *, told: bool, exported: bool) -> None:
         """An outage of whoever shows the notices delays the export by minutes and costs no notice."""
         activities, watch = NoticeActivities, self._watch
-        closing = activities.signal_pusher_stopped if outcome.reason in STOPPED else activities.signal_pusher_finished
+        closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         told = told or await watch.notify(closing, plan)
         if not exported:
             watch.tell(Stage.COMPLETION, "the export", plan)
-            await export_if_possible(plan.run)
+            await export_if_possible(ToEnd(run=plan.run, end=plan.end))
         if not told:
             await watch.notify(closing, plan, patience=ANNOUNCE)
         watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)

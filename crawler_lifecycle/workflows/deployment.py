@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, RunPlan, ToRun
 from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
@@ -18,8 +19,6 @@ BEFORE_FIRST_STATUS = timedelta(seconds=6)
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
 LOOKS_THAT_MISS_THE_MAIN_JOB = 2
-NEVER_STARTED = "never_started"
-DEPLOYMENT_REFUSED = "deployment_refused"
 
 
 async def deploy(watch: Watch, plan: RunPlan) -> str | None:
@@ -63,15 +62,16 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
             return None
         watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
-        if not await _pause(watch, plan, attempt):
+        # a job that cannot be seen may have started: only a look that succeeded can say that it did not
+        if not await _pause(watch, plan, attempt, limited=status.known):
             break
     return NEVER_STARTED
 
 
-async def _pause(watch: Watch, plan: RunPlan, attempt: int) -> bool:
+async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> bool:
     """A growing pause, ended by a nudge or by the start limit. False once that is reached."""
     watch.continue_if_long(Carried(plan=plan))
-    limit = _start_limit(plan)
+    limit = _start_limit(plan) if limited else None
     until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
     await watch.nudged_or(min(until, limit) if limit else until)
     return limit is None or workflow.now() < limit

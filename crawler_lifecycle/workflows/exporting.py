@@ -5,22 +5,26 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError
 
 from crawler_lifecycle.activities.exports import ExportActivities
-from crawler_lifecycle.contract.steps import ExportedFiles, RunRef, ToRun
+from crawler_lifecycle.contract.steps import ExportedFiles, ToEnd
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
 
-async def export(run: RunRef) -> ExportedFiles:
-    await workflow.execute_activity_method(ExportActivities.initiate_export_signal, ToRun(run=run), **ANNOUNCE)
-    return await workflow.execute_activity_method(ExportActivities.export_supporting_files, ToRun(run=run), **LONG)
+async def announce(step: ToEnd) -> None:
+    await workflow.execute_activity_method(ExportActivities.initiate_export_signal, step, **ANNOUNCE)
 
 
-async def export_if_possible(run: RunRef) -> None:
-    """The end of a run: what cannot be exported now is shown as failed and can be exported again."""
-    try:
-        await export(run)
-    except ActivityError as error:
-        workflow.logger.error("run %s is over, but its export failed: %s", run.run_id, error.cause)
+async def archive(step: ToEnd) -> ExportedFiles:
+    return await workflow.execute_activity_method(ExportActivities.export_supporting_files, step, **LONG)
+
+
+async def export_if_possible(step: ToEnd) -> None:
+    """Each for itself: what cannot be done now is shown as failed and can be done again."""
+    for what in (announce, archive):
+        try:
+            await what(step)
+        except ActivityError as error:
+            workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, error.cause)
 
 
 @workflow.defn(name="RunExportWorkflow")
@@ -29,4 +33,6 @@ class RunExportWorkflow:
 
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> ExportedFiles:
-        return await export(decoded(ToRun, raw).run)
+        step = decoded(ToEnd, raw)
+        await announce(step)
+        return await archive(step)

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from temporalio import workflow
+from temporalio.common import RawValue
 
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
-from crawler_lifecycle.contract.lifecycle import Carried, LifecycleInput, Stage
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.lifecycle import Carried, Continuation, Stage
+from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import CreateHistory, RegisterWorkflow, RunPlan, TakenOver, TakeOver
+from crawler_lifecycle.workflows.inputs import decoded
 from crawler_lifecycle.workflows.options import WRITE
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
@@ -25,20 +27,27 @@ class Beginning:
     elsewhere: str | None = None
 
 
-async def begin(watch: Watch, request: LifecycleInput) -> Beginning:
-    if request.carried:
-        return Beginning(request.carried)
+def given_to(raw: RawValue) -> RunRequest | Carried:
+    """What an execution hands to its continuation is its own; everybody else has a request."""
+    if workflow.info().continued_run_id:
+        return decoded(Continuation, raw).carried
+    return decoded(RunRequest, raw)
+
+
+async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning:
+    if isinstance(request, Carried):
+        return Beginning(request)
     if request.run_id is None:
         return Beginning(Carried(plan=await _create(watch, request)))
     return await _take_over(watch, request, request.run_id)
 
 
-async def _create(watch: Watch, request: LifecycleInput) -> RunPlan:
+async def _create(watch: Watch, request: RunRequest) -> RunPlan:
     info = workflow.info()
     plan = await workflow.execute_activity_method(
         HistoryActivities.create_history_id,
         CreateHistory(
-            request=RunRequest(**request.model_dump(exclude={"carried"}, exclude_unset=True)),
+            request=AcceptedRequest(**request.model_dump(exclude_unset=True)),
             workflow_id=info.workflow_id,
             first_execution_run_id=info.first_execution_run_id,
         ),
@@ -52,7 +61,7 @@ async def _create(watch: Watch, request: LifecycleInput) -> RunPlan:
     return plan
 
 
-async def _take_over(watch: Watch, request: LifecycleInput, run_id: int) -> Beginning:
+async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning:
     info = workflow.info()
     step = TakeOver(
         run_id=run_id,

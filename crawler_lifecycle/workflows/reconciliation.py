@@ -23,6 +23,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
     if carried.resumed and carried.anchor:
         await watch.notify(NoticeActivities.signal_pusher_started, plan)  # its sender may have died before it
         number = next_look(anchor, number, workflow.now())
+    watch.nudged = watch.nudged or watch.owes_a_look
     while True:
         due = look_time(anchor, number)
         watch.tell(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
@@ -35,7 +36,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         looks = watch.looked(started, looked.alive, more=looked.more)
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
-        if looked.alive == 0 or watch.know_intent(looked.intent):
+        if looked.is_proof or watch.know_intent(looked.intent):
             return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 

@@ -47,7 +47,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     list_under(plan, RunStatus.STOPPING)
     await _record(watch, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
-    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{cancelled} tasks were queued and never run")
+    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{cancelled} tasks that were still queued will never run")
     rounds = 0
     while not (looked := await _round(watch, plan, rounds)).is_proof:
         rounds += 1

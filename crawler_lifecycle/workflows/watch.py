@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.notices import NoticeActivities
-from crawler_lifecycle.contract.lifecycle import Asked, Carried, LifecycleInput, LifecycleState, Stage
+from crawler_lifecycle.contract.lifecycle import Asked, Carried, Continuation, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, Notify, RunPlan, StopAnswer
@@ -22,6 +22,7 @@ class Watch:
     def __init__(self) -> None:
         self.state = LifecycleState(stage=Stage.INITIATION, waiting_for="the history to be written")
         self.nudged = False
+        self.owes_a_look = False  # a nudge was heard, and only a look lets the next one come
         self.asked: list[Asked] = []  # stops that are not on record yet
         self.stopping: Asked | None = None  # the first of all, from when on the grace period counts
         self.forced = False
@@ -63,6 +64,7 @@ class Watch:
         early = min(self._nudged_look_from, due) - workflow.now()
         if early > timedelta():
             await workflow.sleep(early)
+        self.owes_a_look = self.owes_a_look or self.nudged
         self.nudged = False
 
     async def asked_or(self, due: datetime) -> None:
@@ -85,6 +87,7 @@ class Watch:
         """A look is over; how many there were."""
         self._nudged_look_from = earliest_nudged_look(started, workflow.now() - started)
         self.nudged = self.nudged or more
+        self.owes_a_look = False
         self.state = self.state.model_copy(update={"looks": self.state.looks + 1, "alive": alive})
         return self.state.looks
 
@@ -109,7 +112,8 @@ class Watch:
     ) -> bool:
         """A notice that cannot be delivered fails nothing; whether it was."""
         try:
-            await workflow.execute_activity_method(notice, Notify(run=plan.run, number=number), **patience)
+            step = Notify(run=plan.run, end=plan.end, number=number)
+            await workflow.execute_activity_method(notice, step, **patience)
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -132,10 +136,9 @@ class Watch:
             return  # only the execution that was cancelled can close as cancelled
         known = {
             "looks": self.state.looks,
-            "nudged": self.nudged,
+            "nudged": self.nudged or self.owes_a_look,
             "asked": self.asked,
             "stopping": self.stopping,
             "forced": self.forced,
         }
-        again = LifecycleInput(crawler=carried.plan.crawler, carried=carried.model_copy(update=known))
-        workflow.continue_as_new(again)
+        workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

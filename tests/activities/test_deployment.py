@@ -37,13 +37,24 @@ def test_a_service_that_is_down_is_written_down_and_tried_again(house: House) ->
     assert house.details(plan).run.waiting_cause is None
 
 
-def test_a_refusal_is_final(house: House) -> None:
+def test_a_refusal_of_a_job_that_is_not_there_is_final(house: House) -> None:
+    house.bench.cluster.place_waiting()  # there is a cluster
     plan = house.begin("sleepy")
     house.deployer.trouble = Refused("no such image")
     for _ in range(2):
         assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).refused
     main = house.details(plan).tasks[0]
     assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "deployment_refused", "no such image")
+
+
+def test_a_refusal_of_a_job_that_may_be_there_is_not(house: House) -> None:
+    plan = house.begin("sleepy")
+    house.deployer.loses_answers = True
+    house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    house.deployer.trouble = Refused("the crawler was taken out of the catalogue")
+    outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    assert (outcome.refused, outcome.cause) == (False, "deployment_refused")
+    assert house.details(plan).tasks[0].status is TaskStatus.DEPLOYING
 
 
 def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import Notify, ToRun
+from crawler_lifecycle.contract.steps import Notify, ToEnd
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
 
@@ -32,8 +32,8 @@ def test_a_notice_keeps_its_id_on_every_try(house: House, kind: str) -> None:
 def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(house: House) -> None:
     plan = house.started("sleepy")
     (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text('{"title": "a book"}\n')
-    signals = [house.do(house.exports.initiate_export_signal, ToRun(run=plan.run)) for _ in range(2)]
-    archives = [house.do(house.exports.export_supporting_files, ToRun(run=plan.run)) for _ in range(2)]
+    signals = [house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run)) for _ in range(2)]
+    archives = [house.do(house.exports.export_supporting_files, ToEnd(run=plan.run)) for _ in range(2)]
     assert signals[0] == signals[1]
     assert archives[0].location == archives[1].location == signals[0].supporting_files
     with zipfile.ZipFile(str(archives[0].location)) as archive:
@@ -58,17 +58,17 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.exporter), "archive", full)
         with pytest.raises(TemporaryError):
-            house.do(house.exports.export_supporting_files, ToRun(run=plan.run))
+            house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "the disk is full")
-    house.do(house.exports.export_supporting_files, ToRun(run=plan.run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
     (done,) = house.details(plan).exports
     assert (done.event_id, done.state, done.problem) == (failed.event_id, ExportState.DONE, None)
 
 
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     plan = house.begin()
-    exported = house.do(house.exports.export_supporting_files, ToRun(run=plan.run))
+    exported = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
     assert (exported.location, exported.files) == (None, 0)
     (record,) = house.details(plan).exports
     assert (record.state, record.location) == (ExportState.DONE, None)

@@ -51,7 +51,8 @@ def test_a_run_is_as_it_was_asked_for(database: Database) -> None:
     histories, new = SqlHistories(database), new_run()
     run = histories.create(new)
     assert histories.get(run.run_id) == run
-    assert (run.request, run.entry, run.epoch) == (new.request, new.entry, 1)
+    assert run.request.model_dump() == new.request.model_dump()
+    assert (run.entry, run.epoch) == (new.entry, 1)
     assert (run.status, run.intent, run.tasks) == (RunStatus.INITIALIZING, Intent.RUN, {TaskStatus.QUEUED: 3})
     assert run.installation == SqlRecords(database).installation()
     assert SqlTasks(database).by_status(run.run_id) == {TaskStatus.QUEUED: [0, 1, 2]}
@@ -61,8 +62,18 @@ def test_the_same_execution_has_one_run(database: Database) -> None:
     histories = SqlHistories(database)
     first = histories.create(new_run())
     assert histories.create(new_run(tasks=9)) == first
-    others = [new_run(workflow_id="CRAWL-books"), new_run(first_execution_run_id="second")]
-    assert len({first.run_id, *(histories.create(other).run_id for other in others)}) == 3
+    assert histories.create(new_run(workflow_id="CRAWL-books")).run_id != first.run_id
+
+
+def test_a_workflow_id_stands_for_one_run_at_a_time(database: Database) -> None:
+    """Or else the stop of a run whose workflow was terminated would reach the next one of that name."""
+    histories = SqlHistories(database)
+    first, next_day = histories.create(new_run()), new_run(first_execution_run_id="second")
+    with pytest.raises(BadInput, match=f"belongs to run {first.run_id}, which is not over"):
+        histories.create(next_day)
+    SqlTasks(database).cancel_queued(ref_to(first), "stopped")
+    histories.close(ref_to(first), RunStatus.FAILED, "stopped")
+    assert histories.create(next_day).run_id != first.run_id
 
 
 def test_created_at_the_same_time_it_is_still_one(database: Database) -> None:

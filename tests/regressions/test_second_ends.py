@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import EndRun, LogCancellation, TakeOver, ToRun
+from crawler_lifecycle.contract.steps import EndRun, LogCancellation, TakeOver, ToEnd
 from crawler_lifecycle.control.control import is_handed_over
 from tests.house import House
 
@@ -21,9 +21,9 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
 
     run = plan.run
     end()
-    house.do(house.exports.initiate_export_signal, ToRun(run=run))
+    house.do(house.exports.initiate_export_signal, ToEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.PENDING
-    house.do(house.exports.export_supporting_files, ToRun(run=run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.DONE
     assert is_handed_over(house.details(plan))
 
@@ -33,9 +33,9 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
     assert taken.plan is not None
     run = taken.plan.run
     end()
-    house.do(house.exports.initiate_export_signal, ToRun(run=run))
+    house.do(house.exports.initiate_export_signal, ToEnd(run=run, end=taken.plan.end))
     assert house.details(plan).run.export_state is ExportState.PENDING
     assert not is_handed_over(house.details(plan))
-    house.do(house.exports.export_supporting_files, ToRun(run=run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=run, end=taken.plan.end))
     assert is_handed_over(house.details(plan))
     assert len({export.event_id for export in house.details(plan).exports}) == 4

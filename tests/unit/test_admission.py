@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.domain.admission import INSTALLATION_LIMIT, RUN_LIMIT, Demand, admitted, causes
+from crawler_lifecycle.domain.admission import Demand, admitted, causes
+from crawler_lifecycle.domain.reasons import INSTALLATION_LIMIT, RUN_LIMIT
 
 COUNTS = st.integers(min_value=0, max_value=500)
 DEMANDS = st.lists(

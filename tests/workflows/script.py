@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
@@ -43,6 +43,7 @@ from crawler_lifecycle.contract.steps import (
     TakeOver,
     TaskChange,
     TaskEvidence,
+    ToEnd,
     ToRun,
     Written,
 )
@@ -78,7 +79,7 @@ class Script:
     failures: dict[str, int] = field(default_factory=dict)  # how often an activity fails before it succeeds
     before: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     run: RunRef = field(default_factory=lambda: RunRef(run_id=7, run_uid=str(uuid4()), epoch=1))
-    request: RunRequest | None = None
+    request: AcceptedRequest | None = None
     looks: int = 0
 
     @property
@@ -246,11 +247,11 @@ class Script:
         return Counted(count=1)
 
     @activity.defn
-    async def initiate_export_signal(self, step: ToRun) -> ExportSignal:
+    async def initiate_export_signal(self, step: ToEnd) -> ExportSignal:
         await self._noted("initiate_export_signal", step)
         return ExportSignal(event_id="event", supporting_files="zip")
 
     @activity.defn
-    async def export_supporting_files(self, step: ToRun) -> ExportedFiles:
+    async def export_supporting_files(self, step: ToEnd) -> ExportedFiles:
         await self._noted("export_supporting_files", step)
         return ExportedFiles(event_id="event-2")

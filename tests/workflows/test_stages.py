@@ -26,7 +26,8 @@ async def test_all_four_stages_in_order(play: Play) -> None:
         result = await (await stage.start(RunRequest(crawler="books"))).result()
     assert script.names == [*BEGINNING, "run_onetime_crawler", "get_main_job_status", *STARTING, *LOOK, *LOOK, *END]
     assert result["status"] == "COMPLETED"
-    assert script.request == RunRequest(crawler="books")
+    assert script.request is not None
+    assert script.request.model_dump() == RunRequest(crawler="books").model_dump()
 
 
 async def test_time_has_its_own_way_to_deploy(play: Play) -> None:

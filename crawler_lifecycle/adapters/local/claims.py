@@ -11,13 +11,15 @@ from uuid import uuid4
 
 from crawler_lifecycle.adapters.local.layout import Layout, checked, log_name
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
-from crawler_lifecycle.adapters.local.processes import MARK
+from crawler_lifecycle.adapters.local.processes import MARK, NAME
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 
 LONGEST_STRING = 128 * 1024 - 1  # what Linux passes to a program in one piece
+# From the SIGTERM at a job's deadline to its SIGKILL, for a request that leaves it open. Those for runs of ours never
+# do; whoever else asks the scheduler service may, and a deadline has to end what does not listen all the same.
 GRACE_SECONDS = 30
 
 
@@ -62,7 +64,7 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
         claimed_at=now / 1e9,
         place=place_name(now, name),
         command=_command(request),
-        environment=_environment(request, folder, uid),
+        environment=_environment(request, folder, uid, name),
         files=str(folder),
         log=str(folder / log_name(request.task, request.attempt)),
         deadline_seconds=request.deadline_seconds,
@@ -94,7 +96,7 @@ def _command(request: DeploymentRequest) -> list[str]:
     return [*crawler.command, *flags]
 
 
-def _environment(request: DeploymentRequest, folder: Path, uid: str) -> dict[str, str]:
+def _environment(request: DeploymentRequest, folder: Path, uid: str, name: str) -> dict[str, str]:
     return {
         **request.crawler.environment,
         "CRAWL_RUN_ID": str(request.run_id),
@@ -105,6 +107,7 @@ def _environment(request: DeploymentRequest, folder: Path, uid: str) -> dict[str
         "CRAWL_ARGUMENTS": json.dumps(request.arguments, ensure_ascii=False),
         "CRAWL_FILES": str(folder),
         MARK: uid,
+        NAME: name,
     }
 
 

@@ -75,7 +75,7 @@ class LocalCluster:
             if job is None:
                 raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
             # the phase was read before the log: what is printed in between is only read once more
-            return logs.read_from(self._log_file(run_uid, task, attempt), offset, ended=job.phase.has_ended)
+            return logs.read_from(self._log_file(run_uid, task, attempt), offset, ended=job.phase.has_ended or job.gone)
 
     def changes(self) -> Iterator[set[str]]:
         return watch_runs(self._layout)

@@ -1,24 +1,31 @@
-"""What did a job print: from a byte on, or its last lines?"""
+"""What did a job print: from a byte on, or its last lines?
+
+What is not a regular file is no log: jobs can write where their logs lie.
+"""
 
 import codecs
+import os
 from pathlib import Path
+from typing import IO
 
+from crawler_lifecycle.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.ports import LogChunk
 
 CHUNK = 64 * 1024
 TAIL_BYTES = 4000
 TAIL_LINES = 20
+NO_LOG = (FileNotFoundError, NotADirectoryError, NotRegular)
 
 
 def read_from(log: Path, offset: int, *, ended: bool) -> LogChunk:
     """Whole characters only, unless the job has ended: then what is broken is shown as such."""
     try:
-        with log.open("rb") as file:
+        with _open(log) as file:
             size = file.seek(0, 2)
             start = max(0, size + offset) if offset < 0 else min(offset, size)
             file.seek(start)
             content = file.read(CHUNK)
-    except FileNotFoundError:
+    except NO_LOG:
         return LogChunk("", max(offset, 0), ended)
     if offset < 0:
         cut = _length_of_cut_character(content)
@@ -36,13 +43,17 @@ def _length_of_cut_character(content: bytes) -> int:
     return rest if rest < 4 else 0
 
 
+def _open(log: Path) -> IO[bytes]:
+    return os.fdopen(open_regular(log), "rb")
+
+
 def tail(log: Path) -> str:
     try:
-        with log.open("rb") as file:
+        with _open(log) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - TAIL_BYTES))
             content = file.read(TAIL_BYTES)
-    except FileNotFoundError:
+    except NO_LOG:
         return ""
     lines = content.decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
     # characters that could not be read take more room than they did

@@ -24,11 +24,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Orphan:
-    """A job that started and has neither a runner nor an end: its processes decide."""
+class _Doubt:
+    """A job without a runner, and without a record that says that it is over and gone: its processes decide."""
 
     look: JobLook
-    started: Started
+    folder: JobFolder
 
 
 class Looking:
@@ -51,34 +51,34 @@ class Looking:
         return self._see(self._found(run_uid, task, attempt) for task, attempt in jobs)
 
     def folder(self, run_uid: str, task: int, attempt: int) -> JobFolder | None:
-        """The job's folder, if there is one of our installation."""
+        """The job's folder, if there is one and it is not another installation's."""
         folder = self._found(run_uid, task, attempt).folder
-        spec = folder.spec()
-        return folder if spec and self._is_ours(spec.installation) else None
+        return folder if folder.path.exists() and self._is_ours(folder.installation) else None
 
-    def _is_ours(self, installation: str) -> bool:
-        return self._installation in (None, installation)
+    def _is_ours(self, installation: str | None) -> bool:
+        """A job that does not say any more whose it is belongs to whoever knows its run."""
+        return installation is None or self._installation in (None, installation)
 
     def _found(self, run_uid: str, task: int, attempt: int) -> Found:
         return Found(task, attempt, JobFolder(self._layout.run(run_uid) / job_name(run_uid, task, attempt)))
 
     def _see(self, listed: Iterable[Found]) -> dict[tuple[int, int], JobLook]:
         jobs: dict[tuple[int, int], JobLook] = {}
-        orphans: list[_Orphan] = []
+        doubts: list[_Doubt] = []
         waiting = _Waiting(self._layout)
         for found in listed:
             try:
                 seen = self._job(found, waiting)
             except (Unreadable, OSError) as error:
-                seen = JobLook(found.task, found.attempt, "", found.name, JobPhase.UNCLEAR, message=str(error))
-            if isinstance(seen, _Orphan):
-                orphans.append(seen)
+                seen = self._unclear(found, str(error))
+            if isinstance(seen, _Doubt):
+                doubts.append(seen)
             elif seen:
                 jobs[found.task, found.attempt] = seen
-        if orphans:
+        if doubts:
             # after the last of their runners was found dead: an older survey could miss what one of them started
             survey = processes.survey()
-            jobs.update({(orphan.look.task, orphan.look.attempt): _judge(orphan, survey) for orphan in orphans})
+            jobs.update({(doubt.look.task, doubt.look.attempt): _judge(doubt, survey) for doubt in doubts})
         return jobs
 
     def _coming(self, run_uid: str) -> dict[tuple[int, int], JobLook]:
@@ -111,7 +111,7 @@ class Looking:
             if key := _job_of(run_uid, name):
                 yield Found(*key, JobFolder(folder / name))
 
-    def _job(self, found: Found, waiting: "_Waiting") -> "JobLook | _Orphan | None":
+    def _job(self, found: Found, waiting: "_Waiting") -> "JobLook | _Doubt | None":
         folder = found.folder
         ended = folder.ended()
         if not ended and (started := folder.started()):
@@ -122,7 +122,7 @@ class Looking:
                 return look
             ended = folder.ended()  # it may have ended between the two
             if not ended:
-                return _Orphan(look, started)
+                return _Doubt(look, folder)
         if ended:
             return _ended(found, ended) if self._is_ours(ended.installation) else None
         spec = folder.spec()
@@ -132,6 +132,18 @@ class Looking:
             return None
         cause = "capacity" if waiting.has(spec.place) else "starting"
         return JobLook(found.task, found.attempt, spec.uid, found.name, JobPhase.WAITING, cause=cause)
+
+    def _unclear(self, found: Found, problem: str) -> "JobLook | _Doubt | None":
+        folder = found.folder
+        look = JobLook(found.task, found.attempt, "", found.name, JobPhase.UNCLEAR, message=problem)
+        try:
+            if not self._is_ours(folder.installation):
+                return None
+            # in this order: a job that will not start any more, and has no runner then, has all the processes it gets
+            is_closed = folder.stop_asked or folder.has_started or folder.has_ended
+            return _Doubt(look, folder) if is_closed and not folder.has_runner else look
+        except OSError:
+            return look
 
 
 class _Waiting:
@@ -166,8 +178,8 @@ def _running(found: Found, started: Started) -> JobLook:
     )
 
 
-def _ended(found: Found, ended: Ended) -> JobLook:
-    return JobLook(
+def _ended(found: Found, ended: Ended) -> JobLook | _Doubt:
+    look = JobLook(
         found.task,
         found.attempt,
         ended.uid,
@@ -181,13 +193,17 @@ def _ended(found: Found, ended: Ended) -> JobLook:
         stop_asked=ended.stop_asked,
         gone=not ended.left_over,
     )
+    return _Doubt(look, found.folder) if ended.left_over else look
 
 
-def _judge(orphan: _Orphan, survey: list[processes.Seen]) -> JobLook:
-    if processes.of_job(survey, orphan.started.uid, orphan.started.first):
-        return replace(orphan.look, cause="runner_lost")
+def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
+    is_alive = bool(doubt.folder.processes(survey))
+    if doubt.look.phase is JobPhase.UNCLEAR or doubt.look.phase.has_ended:
+        return replace(doubt.look, gone=not is_alive)
+    if is_alive:
+        return replace(doubt.look, cause="runner_lost")
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
-    return replace(orphan.look, phase=JobPhase.VANISHED, reason="runner_lost", message=message, gone=True)
+    return replace(doubt.look, phase=JobPhase.VANISHED, reason="runner_lost", message=message, gone=True)
 
 
 def moment(seconds: float) -> datetime:

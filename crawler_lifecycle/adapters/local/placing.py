@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crawler_lifecycle.adapters.local import processes
+from crawler_lifecycle.adapters.local.environment import passed_on
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
+from crawler_lifecycle.adapters.regular_files import open_regular
 
 logger = logging.getLogger(__name__)
 RUNNER = "crawler_lifecycle.adapters.local.runner"
-OURS_ALONE = ("CRAWLER_", "TEMPORAL_")  # settings of this project, secrets among them
 
 _runners: list[subprocess.Popen[bytes]] = []
 """Runners that this process started: it is their parent and has to collect them when they end."""
@@ -44,6 +45,12 @@ class Placing:
     def withdraw(self, spec: Spec) -> None:
         (self.layout.waiting / spec.place).unlink(missing_ok=True)
 
+    def withdraw_unread(self, job_name: str) -> None:
+        """The place of a job whose record does not tell it any more."""
+        for place in names(self.layout.waiting):
+            if _name(place) == job_name:
+                (self.layout.waiting / place).unlink(missing_ok=True)
+
     def place(self) -> None:
         """Start waiting jobs while there are places. Only inside `exclusive`."""
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
@@ -65,7 +72,7 @@ class Placing:
         try:
             if not job.has_ended and (job.has_runner or lives_without_runner(job)):
                 return True
-        except Unreadable:
+        except OSError:
             return True  # to start too few is mended by hand, to start too many is not
         if job.path.exists() and not job.has_started and not job.has_ended:
             marker.rename(self.layout.waiting / place)  # its runner died before it did anything
@@ -101,7 +108,7 @@ class Placing:
         return True
 
     def _start_runner(self, job: JobFolder, lock: int) -> None:
-        with (job.path / "runner.log").open("ab") as log:
+        with os.fdopen(open_regular(job.path / "runner.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             arguments = [str(self.layout.root), job.path.name, str(self.capacity), str(lock)]
             runner = subprocess.Popen(
                 [sys.executable, "-P", "-X", "utf8", "-m", RUNNER, *arguments],
@@ -109,7 +116,7 @@ class Placing:
                 stdout=log,
                 stderr=log,
                 cwd=job.path,
-                env={name: value for name, value in os.environ.items() if not name.startswith(OURS_ALONE)},
+                env=passed_on(os.environ),
                 pass_fds=(lock,),
                 start_new_session=True,
             )
@@ -120,8 +127,7 @@ class Placing:
 
 
 def lives_without_runner(job: JobFolder) -> bool:
-    started = job.started()
-    return bool(started and processes.of_job(processes.survey(), started.uid, started.first))
+    return job.has_started and bool(job.processes(processes.survey()))
 
 
 def place_name(claimed_at_ns: int, job_name: str) -> str:

@@ -1,7 +1,8 @@
 """Which processes belong to a job, and how are they ended?
 
 A process belongs to a job if it carries the job's uid in its environment, is the job's first process, or is in the
-session that this one opened. Children inherit the first and the last, also when their parents are long dead.
+session that this one opened. Children inherit the first and the last, also when their parents are long dead. Where no
+record says the uid any more, the job's name in the environment has to do.
 """
 
 import os
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import psutil
 
 MARK = "CRAWL_JOB_UID"
+NAME = "CRAWL_JOB_NAME"
 CLOCK_SLACK = 2.0  # seconds by which the creation time of one process may seem to move
 ROUND = 0.2
 YOUNG = 5.0
@@ -34,6 +36,7 @@ class Seen:
     created: float
     session: int | None
     mark: str | None
+    name: str | None
     is_blank: bool  # it shows no environment, as a program does for a moment when it has just begun
 
 
@@ -59,6 +62,10 @@ def of_job(survey: Iterable[Seen], uid: str, first: First | None) -> list[psutil
         or (session is not None and seen.session == session)
         or (first and seen.process.pid == first.pid and _same_time(seen.created, first.created))
     ]
+
+
+def of_name(survey: Iterable[Seen], name: str) -> list[psutil.Process]:
+    return [seen.process for seen in survey if seen.name == name]
 
 
 def send(processes: Iterable[psutil.Process], signal: int) -> None:
@@ -100,6 +107,7 @@ def _see(pid: int) -> Seen | None:
             created=process.create_time(),
             session=_session(pid),
             mark=environment.get(MARK),
+            name=environment.get(NAME),
             is_blank=not environment and _is_young_program(process),
         )
     except psutil.NoSuchProcess:

@@ -13,13 +13,18 @@ import json
 import os
 import types
 import typing
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
-from crawler_lifecycle.adapters.local.processes import First
+import psutil
+
+from crawler_lifecycle.adapters.local.processes import First, Seen, of_job, of_name
+from crawler_lifecycle.adapters.regular_files import open_regular
 
 T = TypeVar("T")
 
@@ -102,6 +107,25 @@ class JobFolder:
     def ended(self) -> Ended | None:
         return _read(self.path / "exit.json", Ended)
 
+    def _readable(self) -> Iterator[Spec | Started | Ended]:
+        for read in (self.spec, self.started, self.ended):
+            with suppress(Unreadable):
+                if record := read():
+                    yield record
+
+    @property
+    def installation(self) -> str | None:
+        """Whose job it is, by the first record that can be read; None: nothing says so."""
+        return next((record.installation for record in self._readable()), None)
+
+    def processes(self, survey: Iterable[Seen]) -> list[psutil.Process]:
+        """Those of the job, found by whatever can be read."""
+        readable = list(self._readable())
+        if not readable:
+            return of_name(survey, self.path.name)
+        first = next((record.first for record in readable if isinstance(record, Started)), None)
+        return of_job(survey, readable[0].uid, first)
+
     def write(self, record: Spec | Started | Stop | Ended) -> None:
         names = {Spec: "spec.json", Started: "started.json", Stop: "stop.json", Ended: "exit.json"}
         _write(self.path / names[type(record)], dataclasses.asdict(record))
@@ -117,6 +141,15 @@ class JobFolder:
     @property
     def has_ended(self) -> bool:
         return (self.path / "exit.json").exists()
+
+    @property
+    def is_clean(self) -> bool:
+        """Over, and by its record nothing of it is left."""
+        try:
+            ended = self.ended()
+        except Unreadable:
+            return False
+        return ended is not None and not ended.left_over
 
     def may_tell(self) -> bool:
         """True for exactly one caller: a second SIGTERM makes many programs give up their orderly end."""
@@ -152,7 +185,8 @@ class JobFolder:
 
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        content = path.read_bytes()
+        with os.fdopen(open_regular(path), "rb") as file:
+            content = file.read()
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -19,9 +19,11 @@ from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started, Unreadable
+from crawler_lifecycle.adapters.regular_files import open_regular
 
 PATIENCE_WITH_LEFTOVERS = 30.0
 PAUSE_ON_A_FULL_DISK = 1.0
+CANNOT_START = 128
 REASONS = {
     126: "not_executable",
     127: "command_not_found",
@@ -48,10 +50,18 @@ class Runner:
             return
         self._write_start()
         try:
-            process = self._spawn()
+            log = self._open_log()
+        except OSError as error:
+            problem = f"its log {self.spec.log} cannot be written: {error.strerror}"
+            self._write_end(code=CANNOT_START, reason="cannot_start", message=problem)
+            return
+        try:
+            process = self._spawn(log)
         except OSError as error:
             self._write_end(*_cannot_start(self.spec.command[0], error))
             return
+        finally:
+            os.close(log)
         self.first = processes.First(process.pid, processes.created(process.pid))
         # on a full disk the job goes on, and this runner with it
         with suppress(OSError):
@@ -61,23 +71,25 @@ class Runner:
         self._watch_deadline()
         self._wait(process)
 
-    def _spawn(self) -> "subprocess.Popen[bytes]":
+    def _open_log(self) -> int:
         Path(self.spec.files).mkdir(parents=True, exist_ok=True)
         log = Path(self.spec.log)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            return subprocess.Popen(
-                self.spec.command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=self.spec.files,
-                env={**os.environ, **self.spec.environment},
-                start_new_session=True,
-                # The lock closes only when the job's program begins, marked by its environment. If this runner is
-                # killed right here, the job is never without both lock and mark: nobody takes it for gone.
-                close_fds=False,
-            )
+        return open_regular(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def _spawn(self, log: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self.spec.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=self.spec.files,
+            env={**os.environ, **self.spec.environment},
+            start_new_session=True,
+            # The lock closes only when the job's program begins, marked by its environment. If this runner is
+            # killed right here, the job is never without both lock and mark: nobody takes it for gone.
+            close_fds=False,
+        )
 
     def _heed_stop(self) -> None:
         """A stop that came while the job started found no process to tell: it is passed on here."""
@@ -173,7 +185,7 @@ def _cannot_start(program: str, error: OSError) -> tuple[int, str, str]:
         return 127, "command_not_found", f"{program}: command not found, or the interpreter it names"
     if error.errno in NOT_EXECUTABLE:
         return 126, "not_executable", f"{program}: cannot be executed: {error.strerror}"
-    return 128, "cannot_start", f"{program}: cannot be started: {error.strerror}"
+    return CANNOT_START, "cannot_start", f"{program}: cannot be started: {error.strerror}"
 
 
 def main(root: str, name: str, capacity: str, lock: str) -> None:

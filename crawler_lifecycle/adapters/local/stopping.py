@@ -2,11 +2,14 @@
 
 The wish is written down first. A job that has not started gets its end here, under the lock that placing takes;
 one that is just starting is told by its runner, which reads the wish after it made the process.
+
+Each job is ended by itself: what is in the way of one keeps no other alive, and is told when all is done that can be.
 """
 
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -15,6 +18,7 @@ from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Stop, Unreadable
+from crawler_lifecycle.errors import TemporaryError
 
 PATIENCE_WITH_KILLED = 2.0
 
@@ -25,53 +29,87 @@ class Stopping:
     placing: Placing
 
     def ask(self, folders: Iterable[JobFolder]) -> None:
-        started = self._note(folders, kill=False)
+        problems = _Problems()
+        started = self._note(folders, problems, kill=False)
         survey = processes.survey() if started else []
         for folder in started:
-            found = _processes(folder, survey)
-            if found and folder.may_tell():
-                processes.send(found, signal.SIGTERM)
+            with problems.of(folder):
+                found = folder.processes(survey)
+                if found and folder.may_tell():
+                    processes.send(found, signal.SIGTERM)
+        problems.report()
 
     def kill(self, folders: Iterable[JobFolder]) -> None:
-        folders = list(folders)
-        try:
-            self._end(self._note(folders, kill=True))
-        except (OSError, Unreadable):
-            self._end(folders)  # a full disk must not keep alive what fills it
-            raise
+        problems = _Problems()
+        started = self._note(folders, problems, kill=True)
 
-    def _end(self, folders: list[JobFolder]) -> None:
         def living() -> list[psutil.Process]:
             survey = processes.survey()
-            return [process for folder in folders for process in _processes(folder, survey)]
+            return [process for folder in started for process in folder.processes(survey)]
 
-        if folders:
+        if started:
             processes.kill_until_none(living, PATIENCE_WITH_KILLED)
+        problems.report()
 
-    def _note(self, folders: Iterable[JobFolder], *, kill: bool) -> list[JobFolder]:
-        """Write the wish down; those jobs that have started, or are about to."""
+    def _note(self, folders: Iterable[JobFolder], problems: "_Problems", *, kill: bool) -> list[JobFolder]:
+        """Write the wish down; those jobs that may have processes, or get some now."""
         with self.placing.exclusive():
-            return [folder for folder in folders if not folder.has_ended and self._note_one(folder, kill=kill)]
+            return [folder for folder in folders if self._may_live(folder, problems, kill=kill)]
+
+    def _may_live(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
+        with problems.of(folder):
+            return not folder.is_clean and self._note_one(folder, kill=kill)
+        return True  # a full disk, for one, must not keep alive what fills it
 
     def _note_one(self, folder: JobFolder, *, kill: bool) -> bool:
-        spec, known = folder.spec(), folder.stop()
-        if spec is None:
-            return False
+        known = _known_stop(folder)
         is_new = known is None or (kill and not known.kill)
         if is_new:
             folder.write(Stop(at=known.at if known else time.time(), kill=kill))
-        started = folder.has_runner or folder.has_started
-        if not started:
-            folder.write(_never_started(spec))
-            self.placing.withdraw(spec)
-        if is_new or not started:  # whoever asks again and again must not be woken by it
-            self.layout.announce_change(spec.run_uid)
-        return started
+        may_live = folder.has_runner or folder.has_started or folder.has_ended
+        is_ended = not may_live and self._end_waiting(folder)
+        if is_new or is_ended:  # whoever asks again and again must not be woken by it
+            self.layout.announce_change(folder.path.parent.name)
+        return may_live
+
+    def _end_waiting(self, folder: JobFolder) -> bool:
+        """Whether its end could be recorded. If not, the wish alone keeps it from starting."""
+        try:
+            spec = folder.spec()
+        except Unreadable:
+            spec = None
+        if spec is None:
+            self.placing.withdraw_unread(folder.path.name)
+            return False
+        folder.write(_never_started(spec))
+        self.placing.withdraw(spec)
+        return True
 
 
-def _processes(folder: JobFolder, survey: list[processes.Seen]) -> list[psutil.Process]:
-    spec, started = folder.spec(), folder.started()
-    return processes.of_job(survey, spec.uid, started.first if started else None) if spec else []
+class _Problems:
+    """What could not be done for single jobs."""
+
+    def __init__(self) -> None:
+        self._told: list[str] = []
+
+    @contextmanager
+    def of(self, folder: JobFolder) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._told.append(f"{folder.path.name}: {error}")
+
+    def report(self) -> None:
+        if self._told:
+            others = f" (and {len(self._told) - 1} more jobs)" if len(self._told) > 1 else ""
+            raise TemporaryError(f"the local cluster could not note the end of {self._told[0]}{others}")
+
+
+def _known_stop(folder: JobFolder) -> Stop | None:
+    try:
+        return folder.stop()
+    except Unreadable:
+        return None  # it is written anew
 
 
 def _never_started(spec: Spec) -> Ended:

@@ -11,7 +11,7 @@ from crawler_lifecycle.adapters.sql.fence import fence, hold, share
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -171,7 +171,7 @@ def _claim(
 
 
 def _as_claim(run: Row[Any], task: int, attempt: int, token: str, until: datetime) -> Claim:
-    request = RunRequest.model_validate_json(run.request)
+    request = AcceptedRequest.model_validate_json(run.request)
     entry = Crawler.model_validate_json(run.entry)
     deployment = DeploymentRequest(
         installation=run.installation,

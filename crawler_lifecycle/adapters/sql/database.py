@@ -101,6 +101,8 @@ def is_sqlite(address: URL) -> bool:
 
 
 def _sqlite(address: URL, pool_size: int) -> Engine:
+    if not address.database:
+        raise NotReady("database.url: expected the path of a file, as in sqlite:////path/to/crawler.db")
     engine = create_engine(address, pool_size=pool_size, max_overflow=pool_size)
 
     @event.listens_for(engine, "do_connect")

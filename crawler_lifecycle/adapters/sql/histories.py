@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import fence, log
+from crawler_lifecycle.adapters.sql.fence import LIVE, fence, log
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import (
@@ -20,9 +20,9 @@ from crawler_lifecycle.adapters.sql.schema import (
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
-from crawler_lifecycle.domain.admission import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.errors import BadInput, Conflict, NotReady
+from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
+from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotReady
 from crawler_lifecycle.ports import NewRun
 
 FIRST_EPOCH = 1
@@ -35,18 +35,26 @@ class SqlHistories:
     def create(self, new: NewRun) -> RunRecord:
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
-        if found := self._find(new):
+        if found := self.find(new.workflow_id, new.first_execution_run_id):
             return found
         try:
             return self._db.transact(lambda connection: self._insert(connection, new))
         except Conflict:  # somebody made it since we looked
-            if found := self._find(new):
+            if found := self.find(new.workflow_id, new.first_execution_run_id):
                 return found
             raise
 
     def get(self, run_id: int) -> RunRecord:
         with self._db.read() as connection:
             return run_record(connection, run_id)
+
+    def current(self, run: RunRef) -> RunRecord:
+        record = self.get(run.run_id)
+        if record.run_uid != run.run_uid:
+            raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
+        if record.epoch != run.epoch:
+            raise Fenced(f"run {run.run_id} has another supervisor now (epoch {record.epoch}, ours is {run.epoch})")
+        return record
 
     def set_property(self, run: RunRef, name: str, value: str) -> None:
         def write(connection: Connection) -> None:
@@ -116,12 +124,13 @@ class SqlHistories:
 
         return self._db.transact(write)
 
-    def _find(self, new: NewRun) -> RunRecord | None:
+    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
         with self._db.read() as connection:
-            return find(connection, new.workflow_id, new.first_execution_run_id)
+            return find(connection, workflow_id, first_execution_run_id)
 
     def _insert(self, connection: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
+        _refuse_while_another_lives(connection, new)
         values = _history_values(connection, new)
         connection.execute(insert(histories).values(created_at=now, begun_at=now, **values))
         run_id = connection.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
@@ -161,6 +170,17 @@ def find(connection: Connection, workflow_id: str, first_execution_run_id: str) 
     key = {"workflow_id": workflow_id, "first_execution_run_id": first_execution_run_id}
     run_id = connection.scalar(select(histories.c.id).filter_by(**key))
     return None if run_id is None else run_record(connection, run_id)
+
+
+def _refuse_while_another_lives(connection: Connection, new: NewRun) -> None:
+    """A workflow id stands for one run at a time: else a stop of the one would reach the other."""
+    same_id = and_(histories.c.workflow_id == new.workflow_id, histories.c.status.in_(LIVE))
+    others = histories.c.first_execution_run_id != new.first_execution_run_id
+    if (run_id := connection.scalar(select(histories.c.id).where(same_id, others))) is not None:
+        raise BadInput(
+            "workflow_id",
+            f"{new.workflow_id} belongs to run {run_id}, which is not over: resume that, or use another id",
+        )
 
 
 def _history_values(connection: Connection, new: NewRun) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
-from crawler_lifecycle.domain.admission import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.ports import Execution
 
@@ -31,6 +31,10 @@ NEVER_RUN = dict.fromkeys(
 class SqlSupervision:
     def __init__(self, db: Database) -> None:
         self._db = db
+
+    def get(self, run_id: int) -> RunRecord:
+        with self._db.read() as connection:
+            return run_record(connection, run_id)
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         def write(connection: Connection, row: Row[Any]) -> None:

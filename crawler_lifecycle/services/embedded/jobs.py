@@ -31,7 +31,7 @@ def open_jobs(control: Control) -> list[OpenJob]:
         OpenJob(run.run_id, run.run_uid, run.crawler, job)
         for run in runs
         for job in control.cluster.look(run.run_uid).jobs.values()
-        if not job.phase.has_ended
+        if not (job.phase.has_ended or job.gone)
     ]
 
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import IO
 
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.control import Control
@@ -26,14 +27,23 @@ REAPER_PATIENCE = 30.0
 @contextmanager
 def owned(state: Path) -> Iterator[None]:
     """The state folder is ours alone; what an earlier stack left running on it is ended."""
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (state / "lock").open("w") as lock:
+    with _lock_file(state) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise NotReady(f"a stack runs on {state} already: end it, or choose another folder with --state") from error
         end_leftovers(state)
         yield
+
+
+def _lock_file(state: Path) -> IO[str]:
+    """The folder holds tokens and what crawlers are given: it is its owner's alone, also if it was there before."""
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        state.chmod(0o700)
+        return (state / "lock").open("w")
+    except OSError as error:
+        raise NotReady(f"{state} cannot be the state folder: {error.strerror}; choose another with --state") from error
 
 
 def end_leftovers(state: Path) -> None:

@@ -1,0 +1,216 @@
+"""Going on with a run that exists: take_over_run, hand_over_run, note_stop_phase, and what lingers of a run."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.steps import (
+    EndRun,
+    LogCancellation,
+    LookAt,
+    NotePhase,
+    RunPlan,
+    StatusWrite,
+    StopTasks,
+    TakenOver,
+    TakeOver,
+    ToEnd,
+    ToRun,
+)
+from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
+from tests.clusters import until
+from tests.house import House
+
+ASKED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def step(house: House, plan: RunPlan, execution: str = "second", **changes: object) -> TakeOver:
+    workflow_id = house.details(plan).run.workflow_id
+    given = {"run_id": plan.run.run_id, "crawler": plan.crawler, "workflow_id": workflow_id, **changes}
+    return TakeOver.model_validate({**given, "temporal_run_id": execution})
+
+
+def taken_over(house: House, plan: RunPlan, execution: str = "second", **changes: object) -> TakenOver:
+    return house.do(house.supervision.take_over_run, step(house, plan, execution, **changes))
+
+
+def look(house: House, plan: RunPlan) -> str:
+    """Once, and its changes written; what lingers."""
+    active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+    found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    return found.lingering
+
+
+def ended(house: House, **request: Any) -> RunPlan:
+    """A run of two tasks that is over and FAILED, as its second task did."""
+    plan = house.started(tasks=2, **request)
+    house.deploy_children(plan)
+
+    def over() -> bool:
+        look(house, plan)
+        return all(task.status.is_over for task in house.details(plan).tasks)
+
+    until(over, "both jobs to end")
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    return plan
+
+
+# Taking over
+
+
+def test_a_run_is_taken_over_from_where_it_stands(house: House) -> None:
+    plan = house.started("sleepy", tasks=3, grace_seconds=9, max_duration_seconds=600)
+    first, again = (taken_over(house, plan) for _ in range(2))
+    assert first == again
+    assert first.plan == plan.model_copy(update={"run": plan.run.model_copy(update={"epoch": 2})})
+    assert (first.status, first.intent, first.exported) == (RunStatus.PROCESSING, Intent.RUN, False)
+    assert first.started_at == house.details(plan).run.started_at
+    with pytest.raises(Fenced, match="another supervisor"):
+        house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run))
+    with pytest.raises(Fenced, match="another supervisor"):
+        house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    assert {job.phase for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()} <= {
+        JobPhase.WAITING,
+        JobPhase.RUNNING,
+    }
+
+
+def test_what_was_never_deployed_has_not_started(house: House) -> None:
+    taken = taken_over(house, house.begin("sleepy"))
+    assert (taken.status, taken.started_at) == (RunStatus.INITIALIZING, None)
+
+
+def test_a_stop_that_is_under_way_is_known(house: House) -> None:
+    plan = house.started("sleepy")
+    stop = LogCancellation(run=plan.run, stop=StopRequest(force=True), asked_at=ASKED)
+    house.do(house.stopping.add_cancellation_log_to_db, stop)
+    assert taken_over(house, plan).intent is Intent.FORCE
+
+
+def test_a_run_that_is_over_is_told_to_be(house: House) -> None:
+    plan = ended(house)
+    taken = taken_over(house, plan)
+    assert taken.plan == plan, "its epoch stays"
+    assert (taken.status, taken.exported) == (RunStatus.FAILED, True)
+
+
+def test_a_run_of_another_workflow_is_left_to_it(house: House) -> None:
+    plan = house.started("sleepy")
+    before = house.details(plan)
+    taken = taken_over(house, plan, workflow_id="elsewhere")
+    assert (taken.plan, taken.supervised_by) == (None, before.run.workflow_id)
+    assert house.details(plan) == before
+
+
+def test_a_run_of_another_crawler_or_none_at_all(house: House) -> None:
+    plan = house.started("sleepy")
+    before = house.details(plan)
+    with pytest.raises(BadInput, match=r"crawler: run \d+ is a run of 'sleepy', not of 'books'"):
+        taken_over(house, plan, crawler="books")
+    with pytest.raises(NotFound, match="there is no run 999999"):
+        taken_over(house, plan, run_id=999_999)
+    assert house.details(plan) == before
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+async def test_its_own_workflow_goes_on_with_it(house: House, reopen: bool) -> None:
+    plan = house.started("sleepy")
+    own = house.details(plan).run.workflow_id
+    await house.environment.run(house.supervision.hand_over_run, step(house, plan, workflow_id="x", reopen=reopen))
+    assert house.supervisors.started == [
+        (own, RunRequest(crawler="sleepy", run_id=plan.run.run_id, reopen=reopen)),
+    ]
+
+
+# Reopening
+
+
+def test_a_failed_run_is_reopened_once_by_one_execution_even_when_its_new_jobs_live(house: House) -> None:
+    """The first answer may have been lost, and the dispatcher does not wait for the second."""
+    plan = ended(house)
+    house.deployer.scripts["books"] = "exec sleep 60"
+    first = taken_over(house, plan, reopen=True)
+    assert first.plan is not None
+    assert first.status is RunStatus.PROCESSING, "its main job has succeeded"
+    house.deploy_children(first.plan)
+    again = taken_over(house, plan, reopen=True)
+    assert again == first
+    assert [task.attempt for task in house.details(plan).tasks] == [1, 2]
+    with pytest.raises(Conflict, match="only a run that ended FAILED is reopened"):
+        taken_over(house, plan, "third", reopen=True)
+
+
+def test_no_next_attempt_while_a_job_of_the_last_one_lives(house: House) -> None:
+    """Its row says that it is over; nobody could be sure that it was."""
+    house.deployer.scripts["books"] = "exec sleep 60"
+    plan = house.started(tasks=2)
+    house.tasks.cancel_queued(plan.run, "stopped")
+    main = house.tasks.rows(plan.run.run_id, [0])[0]
+    given_up = StatusWrite.model_validate(
+        {"run": plan.run, "changes": [{"task": 0, "attempt": 1, "version": main.version, "status": TaskStatus.LOST}]}
+    )
+    house.do(house.reconciliation.sync_statuses, given_up)
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    before = house.details(plan)
+    with pytest.raises(Conflict, match="task 0 still has a job that runs"):
+        taken_over(house, plan, reopen=True)
+    root = house.bench.layout.root
+    root.rename(root.with_name("elsewhere"))
+    try:
+        with pytest.raises(Conflict, match="cannot be reopened while the cluster cannot be seen"):
+            taken_over(house, plan, reopen=True)
+    finally:
+        root.with_name("elsewhere").rename(root)
+    assert house.details(plan) == before
+
+    house.bench.cluster.kill(plan.run.run_uid, [(0, 1)])
+    until(lambda: house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].gone, "the job to be gone")
+    assert taken_over(house, plan, reopen=True).status is RunStatus.INITIALIZING
+
+
+# A stop
+
+
+def test_each_phase_is_noted_once(house: House) -> None:
+    plan = house.started("sleepy")
+    for message in ("3 jobs", "2 jobs"):
+        note = NotePhase(run=plan.run, phase=StopPhase.JOBS_ASKED, message=message)
+        house.do(house.stopping.note_stop_phase, note)
+    noted = [line.message for line in house.details(plan).log if line.event == StopPhase.JOBS_ASKED]
+    assert noted == ["3 jobs"]
+
+
+def test_a_job_that_lives_although_its_task_is_over_lingers(house: House) -> None:
+    """By its runner's record it has ended, and a process of it could not be ended."""
+    house.deployer.scripts["books"] = "exec sleep 60"
+    plan = house.started(tasks=2)
+    house.deploy_children(plan)
+    assert look(house, plan) == "", "as long as its task is alive it is only a job"
+    given_up = house.tasks.rows(plan.run.run_id, [1])
+    changes = [{"task": row.task, "attempt": 1, "version": row.version, "status": "LOST"} for row in given_up]
+    house.do(house.reconciliation.sync_statuses, StatusWrite.model_validate({"run": plan.run, "changes": changes}))
+    assert look(house, plan) == "1"
+    report = house.do(house.stopping.k8_stop_pod, StopTasks(run=plan.run, tasks="1"))
+    assert report.asked == 1
+
+    def gone() -> bool:
+        return look(house, plan) == ""
+
+    until(gone, "nothing to linger")
+    assert house.details(plan).tasks[0].status in (TaskStatus.PENDING, TaskStatus.RUNNING), "the other goes on"
+
+
+def test_an_earlier_execution_does_not_come_back(house: House) -> None:
+    plan = house.started("sleepy")
+    taken_over(house, plan, "third", began_at=ASKED + timedelta(seconds=2))
+    with pytest.raises(Fenced, match="a later supervisor already"):
+        taken_over(house, plan, "second", began_at=ASKED)

@@ -1,0 +1,72 @@
+"""Does the example that stops, forces, resumes and reopens runs show what it says, and leave nothing behind?"""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded import environment, processes_of
+from tests.process.crawls import end_all_of
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "control.sh"
+PATIENCE = 150.0
+EXPECTED = [  # in this order
+    r"run 1: STOP is on record, its workflow is told",
+    r"run 1  stop asked \S+ by ann, crawlctl: wrong arguments",
+    r"run 1  proved after \d+\.\d s: nothing of the run is left in the cluster",
+    r"run 2: STOP is on record",
+    r"run 2: FORCE is on record",
+    r"run 2  jobs made to end after \d+\.\d s: 1 jobs were ended without asking",
+    r"run 2  proved after",
+    r"run 3 goes on under workflow crawl-brief-\w+, epoch 2: PROCESSING",
+    r"run 3 ended COMPLETED \(all_succeeded\): 1 SUCCEEDED",
+    r"run 1 goes on under workflow crawl-moody-\w+, epoch 2: INITIALIZING",
+    r"run 1 ended COMPLETED \(all_succeeded\): 3 SUCCEEDED",
+    r"task 2 +SUCCEEDED .*attempt 2",
+    r"ended: FAILED: stopped",
+    r"reopened: by execution",
+    r"ended: COMPLETED: all_succeeded",
+    r"3 +brief +COMPLETED",
+    r"2 +stubborn +FAILED +stopped_forced",
+    r"1 +moody +COMPLETED",
+]
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    end_all_of(tmp_path)
+
+
+async def test_three_runs_are_controlled(folder: Path) -> None:
+    ours = environment(folder)
+    process = await asyncio.create_subprocess_exec(
+        *("sh", str(EXAMPLE)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=ours | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{ours['PATH']}"},
+        cwd=folder,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    told = output.decode()
+    assert process.returncode == 0, told
+    position = 0
+    for pattern in EXPECTED:
+        found = re.compile(pattern).search(told, position)
+        assert found, f"{pattern!r} is not among what follows:\n{told[position:]}"
+        position = found.end()
+    assert processes_of(folder) == []
+    assert not list(folder.glob("tmp*")), "its folder is gone"

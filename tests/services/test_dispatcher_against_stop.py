@@ -1,0 +1,347 @@
+"""The dispatcher deploys what a stop has just ended: whoever is slower, no job starts once the stop is proved."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.activities.deploying import Deploying
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.adapters.local import claims as making
+from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps import (
+    CloseLook,
+    EndRun,
+    LogCancellation,
+    LookAt,
+    RunPlan,
+    RunRef,
+    StatusWrite,
+    StopTasks,
+    ToRun,
+)
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import Claim
+from crawler_lifecycle.services.dispatcher import Dispatcher
+from tests.clusters import PATIENCE, until
+from tests.databases import MakeRun, ref_to
+from tests.house import House
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+
+RUNS, TASKS, AT_ONCE = 300, 9, 8
+CLAIM_FOR = timedelta(seconds=0.04)
+THREADS = 8
+MINUTE = timedelta(minutes=1)
+Job = tuple[str, int]
+
+
+def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActivities, run: RunRef) -> bool:
+    """What the workflow does in a round of a stop; whether it is proved."""
+    stopping.k8_stop_task(StopTasks(run=run))
+    active = reconciliation.get_active_running_tasks(ToRun(run=run))
+    differences = reconciliation.get_history_statuses_to_sync(LookAt(run=run, active=active))
+    if differences.changes:
+        reconciliation.sync_statuses(StatusWrite(run=run, changes=differences.changes))
+    alive = reconciliation.count_alive_tasks(CloseLook(run=run, nudge=active.nudge, known=differences.known))
+    if differences.lingering:
+        stopping.k8_stop_pod(StopTasks(run=run, tasks=differences.lingering))
+    return differences.known and not alive.total and not differences.lingering
+
+
+class QuickCluster(SmallCluster):
+    """Jobs without processes. Making one takes its time, and meanwhile anything may happen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coming: set[Job] = set()
+        self.running: dict[Job, str] = {}
+        self.ended: dict[Job, str] = {}
+        self.proved: set[str] = set()
+        self.too_late: list[Job] = []  # made after the proof, or still running then
+        self.refused = 0
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        job = (request.run_uid, request.task)
+        self.coming.add(job)
+        try:
+            if request.not_after and request.not_after <= datetime.now(UTC):
+                self.refused += 1
+                raise TemporaryError("the claim has run out")
+            time.sleep(random.choice((0, 0, 0.005, 0.02)))
+            deployment = super().deploy(request.model_copy(update={"not_after": None}))
+            if deployment.created:
+                self.running[job] = deployment.job_uid
+                if request.run_uid in self.proved:
+                    self.too_late.append(job)
+            return deployment
+        finally:
+            self.coming.discard(job)
+
+    def look(self, run_uid: str) -> Look:
+        kinds = ((self.coming, JobPhase.UNCLEAR), (self.running, JobPhase.RUNNING), (self.ended, JobPhase.FAILED))
+        jobs: dict[tuple[int, int], JobLook] = {}
+        for known, phase in kinds:  # in the order in which a job goes through them
+            for owner, task in list(known):
+                if owner == run_uid:
+                    uid = self.running.get((owner, task)) or self.ended.get((owner, task)) or ""
+                    over = phase is JobPhase.FAILED
+                    jobs[task, 1] = JobLook(task, 1, uid, f"job-{task}", phase, stop_asked=over, gone=over)
+        time.sleep(random.choice((0, 0.01, 0.03)))  # what it shows grows old on its way
+        return Look(complete=True, jobs=jobs)
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        for task, _ in jobs:
+            if uid := self.running.get((run_uid, task)):
+                self.ended[run_uid, task] = uid
+                self.running.pop((run_uid, task), None)
+
+    kill = stop
+
+    def prove(self, run_uid: str) -> None:
+        self.proved.add(run_uid)
+        self.too_late += [job for job in list(self.running) if job[0] == run_uid]
+
+
+@dataclass
+class SlowDeployer:
+    """Requests wait on their way, often for longer than their claim, and answers are lost."""
+
+    cluster: QuickCluster
+    counted: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def crawler(self, name: str) -> Crawler:
+        return Crawler(name=name)
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        with self.lock:
+            self.counted += 1
+        time.sleep(random.choice((0, 0, 0.01, 0.06)))
+        deployment = self.cluster.deploy(request)
+        if random.random() < 0.1:
+            raise TemporaryError("the answer was lost")
+        return deployment
+
+    def check(self) -> str:
+        return "slow"
+
+
+@contextmanager
+def dispatching(dispatcher: Dispatcher) -> Iterator[None]:
+    """It runs beside the block; at its end whatever it has under way is over."""
+    told = threading.Event()
+    with ThreadPoolExecutor(1) as own:
+        loop = own.submit(dispatcher.run, told, timedelta(milliseconds=1))
+        try:
+            yield
+        finally:
+            told.set()
+            loop.result(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.timeout(240)
+def test_thousands_of_races(database: Database, make_run: MakeRun) -> None:
+    """Runs of eight child tasks are stopped at any moment of their deployment."""
+    cluster, histories, tasks, claims = QuickCluster(), SqlHistories(database), SqlTasks(database), SqlClaims(database)
+    stopping = StoppingActivities(histories, SqlStops(database), tasks, cluster)
+    reconciliation = ReconciliationActivities(histories, tasks, cluster)
+    deployer = SlowDeployer(cluster)
+
+    def race(_: int) -> RunRecord:
+        run = make_run(TASKS)
+        ref = ref_to(run)
+        claim = claims.claim_main(ref, "supervisor", MINUTE)
+        assert claim
+        claims.deployed(claim, cluster.deploy(claim.request))
+        histories.mark_started(ref)
+        time.sleep(random.uniform(0, 0.25))
+        SqlStops(database).ask(run.run_id, StopRequest(actor="ann"), datetime.now(UTC))
+        tasks.cancel_queued(ref, "stopped")
+        until(lambda: stop_round(stopping, reconciliation, ref), "the proof")
+        cluster.prove(run.run_uid)
+        return run
+
+    with (
+        ThreadPoolExecutor(THREADS) as deployments,
+        ThreadPoolExecutor(AT_ONCE) as races,
+        dispatching(Dispatcher(claims, Deploying(claims, cluster, deployer), 1000, CLAIM_FOR, THREADS, deployments)),
+    ):
+        runs = list(races.map(race, range(RUNS)))
+    assert cluster.too_late == []
+    assert cluster.running == {}, "whoever deployed under a stop has ended its job"
+    for run in runs:
+        ended = {task for owner, task in cluster.ended if owner == run.run_uid}
+        rows = SqlRecords(database).details(run.run_id).tasks
+        assert {row.status for row in rows} == {TaskStatus.STOPPED}
+        assert ended == {row.task for row in rows if row.job_uid}, "what had a job is known to have had it"
+    assert deployer.counted > RUNS, "otherwise nothing has raced"
+    assert cluster.refused, "otherwise no claim has run out on its way"
+
+
+def test_a_few_races_with_real_jobs(house: House) -> None:
+    """The same against the local cluster: what has not begun when the stop is proved never does."""
+    house.deployer.scripts["sleepy"] = "echo > began-$CRAWL_TASK; exec sleep 60"
+    began: dict[str, set[str]] = {}
+
+    def race(number: int) -> str:
+        plan = house.started("sleepy", tasks=4)
+        time.sleep(number * 0.04)
+        stop(house, plan)
+        until(lambda: stop_round(house.stopping, house.reconciliation, plan.run), "the proof")
+        began[plan.run.run_uid] = _began(house, plan.run.run_uid)
+        return plan.run.run_uid
+
+    with (
+        ThreadPoolExecutor(THREADS) as deployments,
+        dispatching(Dispatcher(house.claims, house.deploying, 1000, MINUTE, THREADS, deployments)),
+    ):
+        raced = [race(number) for number in range(8)]
+    assert {run_uid: _began(house, run_uid) for run_uid in raced} == began
+    assert all(job.gone for run_uid in raced for job in house.bench.cluster.look(run_uid).jobs.values())
+
+
+def _began(house: House, run_uid: str) -> set[str]:
+    return {path.name for path in (house.folder / "files" / run_uid).glob("began-*")}
+
+
+def stop(house: House, plan: RunPlan) -> None:
+    step = LogCancellation(run=plan.run, stop=StopRequest(actor="ann"), asked_at=datetime.now(UTC))
+    house.stopping.add_cancellation_log_to_db(step)
+    house.stopping.cancel_queued_tasks(EndRun(run=plan.run, reason="stopped"))
+
+
+# A deployer that stands still
+
+
+def claimed(house: House, plan: RunPlan, expires_in: timedelta) -> Claim:
+    (claim,) = house.claims.claim_children(plan.run.run_id, "dispatcher", expires_in, 1)
+    return claim
+
+
+def wait_for_the_end_of(claim: Claim) -> None:
+    assert claim.request.not_after
+    time.sleep(max(0, (claim.request.not_after - datetime.now(UTC)).total_seconds()) + 0.001)
+
+
+def proved(house: House, plan: RunPlan) -> bool:
+    return stop_round(house.stopping, house.reconciliation, plan.run)
+
+
+def changes(house: House, plan: RunPlan) -> dict[int, TaskStatus]:
+    """What a look would write of each task."""
+    active = house.reconciliation.get_active_running_tasks(ToRun(run=plan.run))
+    found = house.reconciliation.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
+    return {change.task: change.status for change in found.changes}
+
+
+def jobs(house: House, plan: RunPlan) -> set[int]:
+    return {task for task, _ in house.bench.cluster.look(plan.run.run_uid).jobs}
+
+
+def test_a_claim_that_may_still_be_used_is_waited_for_and_useless_afterwards(house: House) -> None:
+    plan = house.started("sleepy", tasks=2)
+    claim = claimed(house, plan, timedelta(seconds=1.5))
+    stop(house, plan)
+
+    def proved_in_time() -> bool:
+        found = proved(house, plan)
+        assert claim.request.not_after
+        assert not found or datetime.now(UTC) >= claim.request.not_after
+        return found
+
+    until(proved_in_time, "the proof")
+    with pytest.raises(TemporaryError, match="has run out"):
+        house.deployer.deploy(claim.request)
+    assert jobs(house, plan) == {0}
+    never_deployed = house.details(plan).tasks[1]
+    assert (never_deployed.status, never_deployed.job_uid) == (TaskStatus.STOPPED, None)
+
+
+def test_a_job_that_is_just_being_made_when_its_claim_runs_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes it asked in time whether it may, and was held up since."""
+    plan = house.started("sleepy", tasks=2)
+    claim = claimed(house, plan, timedelta(seconds=0.5))
+    held_up, go_on, make = threading.Event(), threading.Event(), making._make
+
+    def make_later(*arguments: Any) -> None:
+        held_up.set()
+        assert go_on.wait(PATIENCE)
+        make(*arguments)
+
+    monkeypatch.setattr(making, "_make", make_later)
+    with ThreadPoolExecutor(1) as pool:
+        deployed = pool.submit(house.deploying.deploy, claim)
+        try:
+            assert held_up.wait(PATIENCE)
+            stop(house, plan)
+            wait_for_the_end_of(claim)
+            assert 1 not in changes(house, plan), "it may come at any moment"
+        finally:
+            go_on.set()
+        assert deployed.result(timeout=PATIENCE).job_id
+    until(lambda: proved(house, plan), "the proof")
+    assert jobs(house, plan) == {0, 1}
+    assert house.details(plan).tasks[1].job_uid
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "under a claim that runs out"])
+def test_a_job_that_is_made_after_the_cluster_was_looked_at(
+    house: House, monkeypatch: pytest.MonkeyPatch, recorded: bool
+) -> None:
+    """What the look shows is older than what is compared with it: it must not count as absence."""
+    plan = house.started("sleepy", tasks=2)
+    claim = claimed(house, plan, timedelta(seconds=60 if recorded else 0.5))
+    stop(house, plan)
+    look, made = house.bench.cluster.look, list[Deployment]()
+
+    def look_and_grow_old(run_uid: str) -> Look:
+        found = look(run_uid)
+        made.append(house.deployer.deploy(claim.request))
+        if recorded:
+            house.claims.deployed(claim, made[0])
+        else:
+            wait_for_the_end_of(claim)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.bench.cluster, "look", look_and_grow_old)
+        assert 1 not in changes(house, plan)
+    assert made[0].created
+    until(lambda: proved(house, plan), "the proof")
+    assert house.details(plan).tasks[1].job_uid == made[0].job_uid
+
+
+def test_a_request_that_comes_late_to_the_service_is_refused_and_may_be_made_anew(house: House) -> None:
+    plan = house.started("sleepy", tasks=2)
+    catalogue = a_catalogue(house.folder, '[crawlers.sleepy]\ncommand = ["true"]\n')
+    with served(house.bench.cluster, catalogue) as url, closing(SchedulerClient(url, TOKEN, timeout=10)) as client:
+        claim = claimed(house, plan, timedelta(seconds=0.2))
+        wait_for_the_end_of(claim)
+        with pytest.raises(TemporaryError, match="has run out: it has to be claimed again"):
+            client.deploy(claim.request)
+        assert jobs(house, plan) == {0}
+        again = claimed(house, plan, MINUTE)
+        assert again.request.key == claim.request.key
+        assert client.deploy(again.request).created
+        assert not client.deploy(claim.request).created, "what is there is told, however late somebody asks"
+    assert jobs(house, plan) == {0, 1}
