@@ -24,10 +24,10 @@ LOOKS_THAT_MISS_THE_MAIN_JOB = 2
 async def deploy(watch: Watch, plan: RunPlan) -> str | None:
     """None once the main job runs or has run, or the run is to end; else the run's own reason to end."""
     deployed = await _deployed(watch, plan)
+    if watch.stopping is not None or (deployed and watch.know_intent(deployed.intent)):
+        return None
     if deployed is None:
         return NEVER_STARTED
-    if watch.know_intent(deployed.intent):
-        return None
     if deployed.refused:
         await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
         return DEPLOYMENT_REFUSED
@@ -65,16 +65,16 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         # a job that cannot be seen may have started: only a look that succeeded can say that it did not
         if not await _pause(watch, plan, attempt, limited=status.known):
             break
-    return NEVER_STARTED
+    return NEVER_STARTED if watch.stopping is None else None
 
 
 async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> bool:
-    """A growing pause, ended by a nudge or by the start limit. False once that is reached."""
+    """A growing pause, ended by a nudge or by the start limit. False once that is reached, or the run is stopped."""
     watch.continue_if_long(Carried(plan=plan))
     limit = _start_limit(plan) if limited else None
     until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
-    await watch.nudged_or(min(until, limit) if limit else until)
-    return limit is None or workflow.now() < limit
+    goes_on = await watch.nudged_or(min(until, limit) if limit else until)
+    return goes_on and (limit is None or workflow.now() < limit)
 
 
 def _start_limit(plan: RunPlan) -> datetime | None:

@@ -27,7 +27,8 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
     while True:
         due = look_time(anchor, number)
         watch.tell(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
-        await watch.nudged_or(due)
+        if not await watch.nudged_or(due):
+            return
         started = workflow.now()
         if started >= due:
             number = next_look(anchor, number + 1, started)

@@ -52,20 +52,24 @@ class Watch:
 
     # Waiting
 
-    async def nudged_or(self, due: datetime) -> None:
-        """Until it is due, or until a nudge that is not too soon after the last look."""
+    async def nudged_or(self, due: datetime) -> bool:
+        """Until it is due, or until a nudge that is not too soon after the last look. False if the run is to end:
+        a cancel that comes in the moment in which a wait is over may be swallowed by it."""
         if not self.nudged and workflow.now() < due:
             try:
                 await workflow.wait_condition(
                     lambda: self.nudged or self.stopping is not None, timeout=due - workflow.now()
                 )
             except TimeoutError:
-                return
+                return self.stopping is None
+        if self.stopping is not None:
+            return False
         early = min(self._nudged_look_from, due) - workflow.now()
         if early > timedelta():
             await workflow.sleep(early)
         self.owes_a_look = self.owes_a_look or self.nudged
         self.nudged = False
+        return self.stopping is None
 
     async def asked_or(self, due: datetime) -> None:
         """The same in a stop: a further one that is asked for is heard at once."""

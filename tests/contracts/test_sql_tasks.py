@@ -58,7 +58,7 @@ def test_statements_grow_by_pages_only(database: Database, make_run: MakeRun, ta
     with counted(database) as creating:
         run = ref_to(make_run(tasks))
     assert sum("INSERT INTO task_histories" in statement for statement in creating) == pages
-    assert len(creating) <= pages + 10
+    assert len(creating) <= pages + 11  # however many tasks
     with counted(database) as reading:
         rows = port.rows(run.run_id, range(tasks))
     assert len(rows) == tasks

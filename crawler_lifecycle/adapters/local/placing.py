@@ -51,6 +51,14 @@ class Placing:
             if _name(place) == job_name:
                 (self.layout.waiting / place).unlink(missing_ok=True)
 
+    def leave(self, spec: Spec) -> None:
+        """The place of a job that is over."""
+        (self.layout.running / spec.place).unlink(missing_ok=True)
+
+    def anything_waits(self) -> bool:
+        with os.scandir(self.layout.waiting) as places:
+            return any(True for _ in places)
+
     def place(self) -> None:
         """Start waiting jobs while there are places. Only inside `exclusive`."""
         _runners[:] = [runner for runner in _runners if runner.poll() is None]

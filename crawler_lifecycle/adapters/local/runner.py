@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from crawler_lifecycle.adapters.local import processes
+from crawler_lifecycle.adapters.local import descendants, processes
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started, Unreadable
@@ -43,6 +43,7 @@ class Runner:
         self.started_at: float | None = None
         self.first: processes.First | None = None
         self.deadline_passed = False
+        self.adopts = descendants.adopt()
 
     def run(self) -> None:
         if self.job.stop_asked:
@@ -109,11 +110,12 @@ class Runner:
         self.deadline_passed = True
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
-        code = process.wait()
+        code = process.returncode = descendants.wait_for(process.pid)
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)
         stop_asked = self.job.stop_asked
-        left_over = processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
+        is_clean = self.adopts and descendants.none_left()
+        left_over = 0 if is_clean else processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
         code = code if code >= 0 else 128 - code
         reason = "deadline_exceeded" if self.deadline_passed else _reason(code)
         message = f"ended with exit code {code}" if reason else None
@@ -199,8 +201,11 @@ def main(root: str, name: str, capacity: str, lock: str) -> None:
         Runner(layout, job, spec).run()
     os.close(int(lock))
     placing = Placing(layout, int(capacity))
-    with placing.exclusive():
-        placing.place()
+    if spec and job.has_ended:
+        placing.leave(spec)
+    if placing.anything_waits():  # whoever comes later sees that this place is free
+        with placing.exclusive():
+            placing.place()
 
 
 if __name__ == "__main__":
