@@ -20,10 +20,10 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
 test: $(VENV)/.installed-dev mariadb ## the tests
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
 test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
-	@CI=true $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
 	@$(BIN)/ruff check .

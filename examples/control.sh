@@ -46,7 +46,7 @@ command = ["sh", "-c", "trap 'echo asked to end, going on' TERM; while :; do sle
 grace_seconds = 600
 
 [crawlers.brief]
-command = ["sh", "-c", "sleep 15"]
+command = ["sh", "-c", "sleep 28"]
 CATALOGUE
 
 crawlctl up --free-ports --stop-jobs --catalogue "$folder/catalogue.toml" > "$folder/up.log" 2>&1 &
