@@ -29,6 +29,7 @@ class SupervisionActivities:
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id != step.workflow_id:
+            _refuse_what_is_done(run, step)
             return TakenOver(status=run.status, supervised_by=run.workflow_id)
         execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
         if step.reopen:
@@ -68,3 +69,8 @@ def _refuse_before_hand_over(run: RunRecord) -> None:
     if run.export_state is ExportState.PENDING:
         what = f"the end of run {run.run_id} is not exported yet"
         raise Conflict(f"{what}: `crawlctl resume {run.run_id}` does that, then reopen it")
+
+
+def _refuse_what_is_done(run: RunRecord, step: TakeOver) -> None:
+    if run.status.is_over and run.export_state is ExportState.DONE and not step.reopen:
+        raise BadInput("run_id", f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume")

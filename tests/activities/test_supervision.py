@@ -214,3 +214,12 @@ def test_an_earlier_execution_does_not_come_back(house: House) -> None:
     taken_over(house, plan, "third", began_at=ASKED + timedelta(seconds=2))
     with pytest.raises(Fenced, match="a later supervisor already"):
         taken_over(house, plan, "second", began_at=ASKED)
+
+
+def test_under_another_workflow_id_a_run_that_is_over_starts_nothing(house: House) -> None:
+    plan = ended(house)
+    foreign = step(house, plan).model_copy(update={"workflow_id": "somebody-elses"})
+    with pytest.raises(BadInput, match=f"run {plan.run.run_id} is over"):
+        house.do(house.supervision.take_over_run, foreign)
+    asked_to_reopen = foreign.model_copy(update={"reopen": True})
+    assert house.do(house.supervision.take_over_run, asked_to_reopen).supervised_by is not None
