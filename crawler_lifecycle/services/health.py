@@ -21,8 +21,7 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.settings import HealthSettings
 
-ASK_EVERY = 10.0
-TURN_EVERY = 1.0
+TRIES = 4  # within a limit, so that one that was slow does not count
 PATIENCE_WITH_A_CLIENT = 10.0
 
 Need = Callable[[], Awaitable[object]]
@@ -144,9 +143,12 @@ async def told(
         return
     passes = {"passes": loop.succeeded} if loop else {}
     health = Health(limits, (loop or Pulses()).turned, passes | {name: Pulse() for name in needs})
-    tasks = [asyncio.create_task(_keep_asking(need, health.answered[name])) for name, need in needs.items()]
+    tasks = [
+        asyncio.create_task(_keep_asking(need, health.answered[name], limits.ready_seconds / TRIES))
+        for name, need in needs.items()
+    ]
     if loop is None:
-        tasks.append(asyncio.create_task(_keep_turning(health.turned)))
+        tasks.append(asyncio.create_task(_keep_turning(health.turned, limits.stuck_seconds / TRIES)))
     try:
         with _opened(limits, limits.port, health) as door:
             Thread(target=door.serve_forever, name="health", daemon=True).start()
@@ -169,17 +171,17 @@ def _opened(limits: HealthSettings, port: int, health: Health) -> Door:
         ) from error
 
 
-async def _keep_asking(need: Need, answered: Pulse) -> None:
+async def _keep_asking(need: Need, answered: Pulse, pause: float) -> None:
     while True:
         try:
             await need()
             answered.beat()
         except LifecycleError as error:
             answered.missed(error.message)
-        await asyncio.sleep(ASK_EVERY)
+        await asyncio.sleep(pause)
 
 
-async def _keep_turning(turned: Pulse) -> None:
+async def _keep_turning(turned: Pulse, pause: float) -> None:
     while True:
         turned.beat()
-        await asyncio.sleep(TURN_EVERY)
+        await asyncio.sleep(pause)
