@@ -46,13 +46,15 @@ class KubernetesSettings(BaseModel):
 
     namespace: str = Field(default="crawls", description="where the jobs are; it should hold nothing else")
     kubeconfig: Path | None = Field(
-        default=None, description="kubeconfig file; default: the pod's own service account, outside of pods kubectl's file"
+        default=None,
+        description="kubeconfig file; default: the pod's own service account, outside of pods kubectl's file",
     )
     context: str | None = Field(default=None, description="context of the kubeconfig file; default: its current one")
     connect_seconds: float = Field(default=3, gt=0, description="to reach the API server")
     read_seconds: float = Field(default=10, gt=0, description="of silence until a request is given up")
     service_account: str | None = Field(
-        default=None, description="under which the pods of crawlers run, without its token; default: the namespace's own"
+        default=None,
+        description="under which the pods of crawlers run, without its token; default: the namespace's own",
     )
     image_pull_secrets: str = Field(default="", description="names of secrets for the crawlers' images, between commas")
     files_claim: str | None = Field(
@@ -60,7 +62,9 @@ class KubernetesSettings(BaseModel):
     )
     files_group: int = Field(default=1000, ge=1, description="group that may write into that volume")
     longest_days: int = Field(default=30, ge=1, le=365, description="of a job whose run has no limit of its own")
-    keep_days: int = Field(default=7, ge=1, le=365, description="until the cluster removes an ended job that we did not")
+    keep_days: int = Field(
+        default=7, ge=1, le=365, description="until the cluster removes an ended job that we did not"
+    )
     log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
 
 

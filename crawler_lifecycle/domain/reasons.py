@@ -7,9 +7,13 @@ RUN_LIMIT = "run_limit"
 INSTALLATION_LIMIT = "installation_limit"
 SCHEDULER_UNAVAILABLE = "scheduler_unavailable"
 CLUSTER_UNKNOWN = "cluster_unknown"
+QUOTA = "quota"
+CLUSTER_UNAVAILABLE = "cluster_unavailable"
+CLUSTER_FORBIDS = "cluster_forbids"
 
 # why a run, or a task, has ended
 DEPLOYMENT_REFUSED = "deployment_refused"
+ADMISSION_DENIED = "admission_denied"
 NEVER_STARTED = "never_started"
 MAX_DURATION = "max_duration"
 STOPPED = "stopped"

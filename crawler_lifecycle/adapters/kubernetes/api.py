@@ -4,6 +4,7 @@ What may be sent again is decided here and nowhere below: a read whose connectio
 answered with "too many requests" and how long to wait; anything refused for its token, once, with the token read again.
 """
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -120,13 +121,22 @@ class Api:
             yield rest
 
     def chunks(
-        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float | None = None
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = JSON,
+        silence: float | None = None,
+        within: float | None = None,
     ) -> Iterator[bytes]:
-        """The pieces of an answer that may be long."""
+        """The pieces of an answer that may be long: how long no piece may come, and how long all may take."""
         timeout = (self._access.connect_seconds, silence or self._access.read_seconds)
+        until = time.monotonic() + within if within else math.inf
         with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, timeout) as answer:
             while chunk := answer.read1(CHUNK):
                 yield chunk
+                if time.monotonic() > until:
+                    raise urllib3.exceptions.HTTPError("its answer does not end")
 
     def _whole(
         self, method: str, path: str, query: Mapping[str, str | int] | None, accept: str, body: object = None
@@ -180,7 +190,7 @@ class Api:
             yield answer
         finally:
             answer.close()  # unless it was read to its end, which gave the connection back already
-    
+
     @contextmanager
     def _wrapped(self, method: str, path: str) -> Iterator[None]:
         try:

@@ -3,7 +3,7 @@
 The Job and its pods carry the same labels; whatever is read is selected by installation and run.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from uuid import UUID
 
 from crawler_lifecycle.errors import BadInput
@@ -16,7 +16,6 @@ ATTEMPT = PREFIX + "attempt"
 SPEC_HASH = PREFIX + "spec-hash"
 NOT_AFTER = PREFIX + "not-after"  # an annotation: until then a late copy of the request may still make the job
 
-FULL_LIST = "application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
@@ -39,11 +38,3 @@ def selector(installation: str | None, run_uid: str | None = None, tasks: Iterab
     if numbers := sorted(set(tasks)):
         parts.append(f"{TASK} in ({','.join(map(str, numbers))})")
     return ",".join(parts)
-
-
-def key_of(labels: Mapping[str, str]) -> tuple[int, int] | None:
-    """Task and attempt as the labels tell them; None: they are no numbers of ours."""
-    try:
-        return int(labels[TASK]), int(labels[ATTEMPT])
-    except (KeyError, ValueError):
-        return None
