@@ -9,9 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
-from crawler_lifecycle.adapters.kubernetes.objects import JOBS, NO_LABELS, PODS, Job, Labels, Metadata, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import (
+    JOBS,
+    NO_LABELS,
+    PODS,
+    Decoder,
+    Job,
+    JobStatus,
+    Labels,
+    Metadata,
+    Object,
+    Pod,
+)
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import TemporaryError
 
@@ -21,6 +34,24 @@ R = TypeVar("R")
 NOTHING: Mapping[str, int] = {}
 THREADS = 8
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
+
+
+class Annotations(msgspec.Struct, frozen=True, rename={"not_after": naming.NOT_AFTER}):
+    not_after: str | None = None
+
+
+class DatedMetadata(Metadata, frozen=True):
+    annotations: Annotations | None = None
+
+
+class DatedJob(Object, frozen=True):
+    """With the annotation that only a removal asks for."""
+
+    metadata: DatedMetadata
+    status: JobStatus | None = None
+
+
+DATED_JOBS = Decoder("Job", DatedJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +73,21 @@ class Jobs:
     def some(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, Job]:
         """Of these, by one list."""
         wanted = set(keys)
-        pages = self._pages(self.api.batch("jobs"), run_uid, wanted)
+        pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted))
         jobs = (job for page in pages for job in JOBS.page(page).whole)
         return {key: job for job in jobs if (key := _key(job.metadata.labels)) and key in wanted}
+
+    def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[Key, DatedJob]:
+        """Every attempt of these tasks."""
+        pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
+        jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
+        return {key: job for job in jobs if (key := _key(job.metadata.labels))}
 
     def pods(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, list[Pod]]:
         """The pods of these, newest first."""
         wanted = set(keys)
         found: dict[Key, list[Pod]] = {}
-        for page in self._pages(self.api.core("pods"), run_uid, wanted):
+        for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted)):
             for pod in PODS.page(page).whole:
                 if (key := _key(pod.metadata.labels)) and key in wanted:
                     found.setdefault(key, []).append(pod)
@@ -62,7 +99,7 @@ class Jobs:
         """Exactly what was read: of this uid, and a Job only if nothing of it has changed since.
 
         In the address as well as in the body: some clients and proxies drop the body of a DELETE."""
-        chosen = {**options, **({"propagationPolicy": propagation} if propagation else {})}
+        chosen: dict[str, str | int] = {**options, **({"propagationPolicy": propagation} if propagation else {})}
         unchanged = {"resourceVersion": read.resource_version} if propagation and read.resource_version else {}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": read.uid, **unchanged}}
         self.api.delete(path, {**body, **chosen}, chosen)
@@ -81,8 +118,8 @@ class Jobs:
             raise TemporaryError(f"{what}: {failed[0].message}{others}") from failed[0]
         return done
 
-    def _pages(self, path: str, run_uid: str, keys: Iterable[Key]) -> Iterator[bytes]:
-        tasks = sorted({task for task, _ in keys})
+    def _pages(self, path: str, run_uid: str, of_tasks: Iterable[int]) -> Iterator[bytes]:
+        tasks = sorted(set(of_tasks))
         naming.checked(run_uid)
         for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
             selector = naming.selector(self.installation, run_uid, tasks[start : start + TASKS_IN_A_SELECTOR])

@@ -5,8 +5,8 @@ The cluster keeps a log for as long as the pod, and only its latest part: the no
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class Logs:
         if not path.exists():
             _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, WHOLE_SECONDS))
 
-    def _pieces(self, pod: Pod, query: dict[str, str | int], seconds: float) -> Iterator[bytes]:
+    def _pieces(self, pod: Pod, query: Mapping[str, str | int], seconds: float) -> Iterator[bytes]:
         containers = pod.spec.containers if pod.spec else None
         named = {"container": containers[0].name} if containers and containers[0].name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
@@ -93,10 +93,8 @@ def _opened(folder: Path, within: int | None = None) -> Iterator[int]:
     if within is None:
         name.mkdir(parents=True, exist_ok=True)
     else:
-        try:
+        with suppress(FileExistsError):
             os.mkdir(name, dir_fd=within)
-        except FileExistsError:
-            pass
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
     try:
         yield descriptor

@@ -57,7 +57,7 @@ class Stopping:
                     raise
             else:
                 return True
-        raise TemporaryError(f"job {job.metadata.name} changes faster than it can be told to end")
+        raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
 
     def _delete_pods(self, run_uid: str, keys: Sequence[Key], options: dict[str, int]) -> None:
         pods = [pod for found in self.jobs.pods(run_uid, keys).values() for pod in found] if keys else []
