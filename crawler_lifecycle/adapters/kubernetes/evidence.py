@@ -83,6 +83,10 @@ def _condition(job: Job | None) -> Condition | None:
     return next((each for each in conditions if each.type in ("Complete", "Failed") and each.is_true), None)
 
 
+def has_ended(job: Job | None) -> bool:
+    return _condition(job) is not None
+
+
 def _succeeded(job: Job) -> bool:
     ended = _condition(job)
     return ended is not None and ended.type == "Complete"

@@ -64,7 +64,9 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience:
         return _detailed(known, job, pod, found) if pod else known
     if pod is None:
         if _some((job.status or NO_STATUS).active):
-            return unclear(key, job.metadata.name, "its pod is not listed, although the Job counts it", job.metadata.uid)
+            return unclear(
+                key, job.metadata.name, "its pod is not listed, although the Job counts it", job.metadata.uid
+            )
         return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
     phase = pods.phase(pod)
     if phase == pods.PENDING:
