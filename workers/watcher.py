@@ -5,11 +5,8 @@ import os
 
 from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.watcher import Watcher
-
-NO_RUN = "00000000-0000-0000-0000-000000000000"
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
@@ -29,15 +26,8 @@ def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
     return {
         "database": lambda: asyncio.to_thread(parts.records.installation),
         "temporal": engine.ping,
-        "cluster": lambda: asyncio.to_thread(_look, parts),
+        "cluster": lambda: asyncio.to_thread(parts.cluster.check),
     }
-
-
-def _look(parts: Parts) -> None:
-    """`check` would ask for rights that a watcher does not need: a look at no run asks whether it may look."""
-    look = parts.cluster.look(NO_RUN)
-    if not look.complete:
-        raise TemporaryError(look.problem or "a look at the cluster was not complete")
 
 
 if __name__ == "__main__":
