@@ -59,7 +59,9 @@ class ApiServer:
     logs: dict[str, bytes] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    watching: list[list[bytes] | Answered | Callable[[], list[bytes]]] = field(default_factory=list)  # what each next stream says, then it ends
+    watching: list[list[bytes] | Answered | Callable[[], list[bytes]]] = field(
+        default_factory=list
+    )  # what each next stream says, then it ends
     version: int = 100
     lists_at_once: int = 0
     slow_lists: threading.Barrier | None = None
