@@ -4,7 +4,7 @@ what controllers, schedulers and nodes do: that is shown on a real control plane
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -59,7 +59,9 @@ class ApiServer:
     logs: dict[str, bytes] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    watching: list[list[bytes] | Answered] = field(default_factory=list)  # what each next stream says, then it ends
+    watching: list[list[bytes] | Answered | Callable[[], list[bytes]]] = field(
+        default_factory=list
+    )  # what each next stream says, then it ends
     version: int = 100
     lists_at_once: int = 0
     slow_lists: threading.Barrier | None = None
@@ -233,6 +235,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                 lines = server.watching.pop(0) if server.watching else []
             if isinstance(lines, Answered):
                 raise lines
+            if callable(lines):
+                lines = lines()
             self.send(200, b"".join(line + b"\n" for line in lines), {})
 
         def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
