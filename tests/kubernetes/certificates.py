@@ -1,4 +1,4 @@
-"""Who are the servers of the control plane? An authority of the bed's own, a certificate for loopback, a signing key."""
+"""Who are the servers of the control plane? An authority of the bed, a certificate for loopback, a signing key."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta
@@ -57,9 +57,7 @@ def _certificate(
         .not_valid_after(now + timedelta(days=30))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
         .add_extension(_usage(is_authority=is_authority), critical=True)
     )
     if not is_authority:

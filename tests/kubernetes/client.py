@@ -12,11 +12,13 @@ PATIENCE = 60.0
 MERGE = "application/merge-patch+json"
 
 
-class Answer(Exception):  # noqa: N818
+class Answer(Exception):
     """The API server answered with an error."""
 
     def __init__(self, response: httpx.Response) -> None:
-        super().__init__(f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}")
+        super().__init__(
+            f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}"
+        )
         self.status = response.status_code
         self.text = response.text
 

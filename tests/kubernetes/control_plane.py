@@ -132,7 +132,8 @@ class ControlPlane:
 
     def kubeconfig(self, name: str, token: str, namespace: str = "default", server: str | None = None) -> Path:
         """A file that makes clients this user."""
-        cluster = {"server": server or self.url("kube-apiserver"), "certificate-authority": str(self.certificates.authority)}
+        address, authority = server or self.url("kube-apiserver"), str(self.certificates.authority)
+        cluster = {"server": address, "certificate-authority": authority}
         document = {
             "apiVersion": "v1",
             "kind": "Config",

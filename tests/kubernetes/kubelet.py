@@ -45,8 +45,8 @@ class Kubelet:
         sent = 0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: len(self.output(job)) > sent or job in self._over or self._closed)
-                piece = self.output(job)[sent:]
+                while not (piece := self.output(job)[sent:]) and job not in self._over and not self._closed:
+                    self._changed.wait()
             if not piece:
                 return
             yield piece

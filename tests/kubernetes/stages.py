@@ -103,6 +103,9 @@ def _containers(ready: str, state: str) -> str:
     )
 
 
+UNREADY = _conditions(Initialized="True", Ready="False", ContainersReady="False")
+
+
 def _waiting(reason: str, message: str = "") -> str:
     return _containers("false", f"{{waiting: {{reason: {reason}, message: '{message}'}}}}")
 
@@ -188,7 +191,7 @@ PODS = [
         "pod-is-created",
         "Pod",
         [ALIVE, NEW],
-        CREATED + _conditions(Initialized="True", Ready="False", ContainersReady="False") + _waiting("ContainerCreating"),
+        CREATED + UNREADY + _waiting("ContainerCreating"),
     ),
     _stage("pod-runs", "Pod", [ALIVE, phase("Pending"), CREATING, but(*NOT_TO_RUN)], RUNNING),
     _stage(
@@ -248,7 +251,8 @@ PODS = [
             "137",
             "Error",
             "Failed",
-            more=DISRUPTED.format(message="'node shutdown'") + "reason: Terminated\nmessage: 'imminent node shutdown'\n",
+            more=DISRUPTED.format(message="'node shutdown'")
+            + "reason: Terminated\nmessage: 'imminent node shutdown'\n",
         ),
         delay=DELAY,
     ),

@@ -66,7 +66,8 @@ def test_a_pod_that_cannot_start_waits_until_it_is_deleted(jobs: Jobs, image: st
 
 
 @pytest.mark.parametrize(
-    ("image", "phase", "code"), [(fates.RUNS, "Failed", 143), (fates.ORDERLY, "Succeeded", 0), (fates.IGNORES, "Failed", 137)]
+    ("image", "phase", "code"),
+    [(fates.RUNS, "Failed", 143), (fates.ORDERLY, "Succeeded", 0), (fates.IGNORES, "Failed", 137)],
 )
 def test_a_running_pod_that_is_deleted_ends_as_its_program_would(
     bed: Bed, namespace: str, jobs: Jobs, image: str, phase: str, code: int
