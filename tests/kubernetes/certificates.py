@@ -31,7 +31,7 @@ class Certificates:
             path.write_bytes(
                 key.private_bytes(
                     serialization.Encoding.PEM,
-                    serialization.PrivateFormat.PKCS8,
+                    serialization.PrivateFormat.TraditionalOpenSSL,
                     serialization.NoEncryption(),
                 )
             )

@@ -26,7 +26,7 @@ PACKAGES = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
-GO = {"GOFLAGS": "-mod=mod -buildvcs=false", "GOWORK": "off", "CGO_ENABLED": "0"}
+GO = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off", "CGO_ENABLED": "0"}
 
 
 class Unbuildable(Exception):
@@ -82,14 +82,12 @@ def _build_into(target: Path) -> None:
     began = time.monotonic()
     work = Path(tempfile.mkdtemp(prefix=".building-", dir=target.parent))
     try:
-        for name in ("go.mod", "go.sum"):
-            shutil.copy(PINS / name, work)
         for number, (name, package) in enumerate(PACKAGES.items(), 1):
             _say(f"  {number} of {len(PACKAGES)}: {name} ...")
-            _go(work, "build", *_flags(), "-o", f"built/{name}", package)
-        (work / "built").rename(target)
+            _go_build(package, work / name)
+        work.rename(target)
     finally:
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)
     _say(f"Built in {time.monotonic() - began:.0f} s.")
 
 
@@ -106,10 +104,10 @@ def _check_go() -> None:
         raise Unbuildable(f"{advice}. {asked.stderr.strip()}")
 
 
-def _go(work: Path, *arguments: str) -> None:
-    done = subprocess.run(["nice", "-n", "10", "go", *arguments], cwd=work, env=os.environ | GO, stdout=sys.stderr)
-    if done.returncode:
-        raise Unbuildable(f"`go {arguments[0]}` failed; what it said is above.")
+def _go_build(package: str, target: Path) -> None:
+    command = ["nice", "-n", "10", "go", "build", *_flags(), "-o", str(target), package]
+    if subprocess.run(command, cwd=PINS, env=os.environ | GO, stdout=sys.stderr).returncode:
+        raise Unbuildable(f"`go build {package}` failed; what it said is above.")
 
 
 def _say(line: str) -> None:

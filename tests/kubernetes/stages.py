@@ -29,7 +29,12 @@ def configuration() -> str:
     options = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
-        "options": {"podPlayStageParallelism": 16, "enableDebuggingHandlers": False},
+        "options": {
+            "podPlayStageParallelism": 16,
+            "nodePlayStageParallelism": 4,
+            "nodeLeaseParallelism": 4,
+            "podsOnNodeSyncParallelism": 4,
+        },
     }
     return "\n---\n".join(json.dumps(document) for document in [options, *NODES, *PODS])
 
