@@ -159,12 +159,12 @@ class Bed:
             self._replace_api_server()
 
     def _replace_api_server(self, *options: str) -> None:
-        self.programs["kube-apiserver"].stop()
+        self.programs["kube-apiserver"].kill()  # it would wait a minute for watchers to leave
         self.programs["kube-apiserver"] = self.plane.api_server(*options)
         self.start_program("kube-apiserver")
 
     def compact(self) -> None:
-        """What was before now cannot be read any more: continued lists answer 410."""
+        """What was before now cannot be read any more: lists that are continued answer 410."""
         etcd = self.plane.url("etcd")
         with httpx.Client(base_url=etcd, timeout=30, trust_env=False) as http:
             revision = http.post("/v3/kv/range", json={"key": "AA=="}).raise_for_status().json()["header"]["revision"]

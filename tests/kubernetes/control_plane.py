@@ -78,7 +78,8 @@ class ControlPlane:
             f"--service-account-key-file={self.certificates.accounts_key}",
             f"--service-account-signing-key-file={self.certificates.accounts_key}",
             "--service-cluster-ip-range=10.0.0.0/24",
-            "--etcd-compaction-interval=0",  # only a test compacts
+            "--etcd-compaction-interval=0",  # only a test compacts ...
+            "--feature-gates=ListFromCacheSnapshot=false",  # ... and no page outlives that
             f"--default-not-ready-toleration-seconds={TOLERATION_SECONDS}",
             f"--default-unreachable-toleration-seconds={TOLERATION_SECONDS}",
             *more,

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PATIENCE = 30.0
-# the kernel's promise to kill the child when the thread that started it is gone; Linux only
+# the kernel's promise to kill the child when the thread that started it is gone (Linux only), unless it is already
 BOUND = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
-os.execv(sys.argv[1], sys.argv[1:])
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -38,7 +39,7 @@ class Program:
     def start(self) -> None:
         """To be called in the main thread: the program dies with the thread that started it."""
         assert not self.running, f"{self.name} runs already"
-        bound = [sys.executable, "-I", "-S", "-c", BOUND] if sys.platform == "linux" else []
+        bound = [sys.executable, "-I", "-S", "-c", BOUND, str(os.getpid())] if sys.platform == "linux" else []
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*bound, *self.command],

@@ -1,5 +1,6 @@
 """Does what is done to the bed really happen to it, and is it well afterwards?"""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -67,6 +68,13 @@ def test_a_list_cannot_be_continued_after_compaction(bed: Bed, jobs: Jobs) -> No
     with pytest.raises(Answer) as answer:
         bed.admin.get(jobs.jobs, limit=1, **{"continue": page["metadata"]["continue"]})
     assert answer.value.status == 410
+
+
+def test_a_watch_from_long_ago_is_expired(bed: Bed, jobs: Jobs) -> None:
+    query: dict[str, str | int] = {"watch": "true", "resourceVersion": 1, "timeoutSeconds": 30}
+    with bed.admin.http.stream("GET", jobs.jobs, params=query) as response:
+        event = json.loads(next(response.iter_lines()))
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
 def test_too_many_requests_at_once_are_sent_away(bed: Bed, jobs: Jobs) -> None:
