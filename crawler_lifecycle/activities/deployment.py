@@ -66,8 +66,9 @@ class DeploymentActivities:
     def _main_job(self, run: RunRef, row: TaskRow) -> MainJobStatus:
         if row.status.is_over:
             return MainJobStatus(started=True)
-        look = self.cluster.look(run.run_uid)
-        job = look.jobs.get((MAIN_TASK, row.attempt))
+        key = (MAIN_TASK, row.attempt)
+        look = self.cluster.look(run.run_uid, [key])
+        job = look.jobs.get(key)
         if job is None:
             return MainJobStatus(known=look.complete, vanished=look.complete, message=look.problem)
         if job.phase is JobPhase.UNCLEAR:

@@ -153,6 +153,7 @@ class Differences(Message):
     evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
     more: bool = Field(default=False, description="there are further differences for another look")
     lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
+    removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
     problem: str | None = None
 
 
@@ -281,6 +282,18 @@ class StopReport(Message):
     """`asked`: jobs told to end in this page; `rest`: task numbers left for further pages."""
 
     asked: int
+    rest: str = ""
+
+
+class RemoveJobs(Message):
+    run: RunRef
+    tasks: str = Field(default="", description="as ranges; none: all that are over")
+
+
+class Removal(Message):
+    """`left`: jobs that have to stay for now; `rest`: task numbers left for further pages."""
+
+    left: int = 0
     rest: str = ""
 
 

@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
 )
 from crawler_lifecycle.workflows.options import OPTIONAL, READ, WRITE
+from crawler_lifecycle.workflows.removal import remove
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         ),
         **WRITE,
     )
+    if differences.removable:
+        await remove(run, differences.removable)
     return Looked(
         alive=alive.total,
         stopped=alive.stopped,
