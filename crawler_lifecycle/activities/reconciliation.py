@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
+from crawler_lifecycle.activities.measuring import noted
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
@@ -26,6 +27,7 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Histories, Tasks
 
@@ -33,6 +35,7 @@ from crawler_lifecycle.ports import Cluster, Histories, Tasks
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
+FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
 JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
 
 
@@ -71,6 +74,7 @@ class ReconciliationActivities:
             more=len(changes) > len(page),
             lingering=to_ranges(_lingering(look, rows, changes)),
             removable=to_ranges(_removable(look, watched)),
+            saturated=noted(saturation(rows, look, began), run.cluster),
             problem=look.problem or doubt,
         )
 
@@ -107,7 +111,10 @@ class ReconciliationActivities:
     def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         """How many tasks are queued, pending or active. This closes a look: its nudge is acknowledged."""
         self.histories.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        counts = self.histories.current(step.run).tasks
+        run = self.histories.current(step.run)
+        if run.waiting_cause != step.saturated:
+            self.histories.mark_waiting(step.run, step.saturated, step.saturated and FULL_FOR_THE_RUN)
+        counts = run.tasks
         return AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),

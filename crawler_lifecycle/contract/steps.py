@@ -92,6 +92,7 @@ class DeploymentOutcome(Message):
     cause: str | None = None
     message: str | None = None
     refused: bool = False
+    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
     intent: Intent = Intent.RUN
 
 
@@ -105,6 +106,7 @@ class MainJobStatus(Message):
     cause: str | None = None
     since: datetime | None = None
     message: str | None = None
+    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
 
 
 class RunMoment(Message):
@@ -154,6 +156,7 @@ class Differences(Message):
     more: bool = Field(default=False, description="there are further differences for another look")
     lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
+    saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
     problem: str | None = None
 
 
@@ -203,6 +206,7 @@ class CloseLook(Message):
     nudge: int = 0
     known: bool = True
     problem: str | None = None
+    saturated: str | None = None
     next_look_at: datetime | None = None
 
 

@@ -63,6 +63,7 @@ class TaskRow:
     version: int
     job_uid: str | None = None
     cause: str | None = None
+    cause_since: datetime | None = None
     reason: str | None = None
     exit_code: int | None = None
     absent_count: int = 0

@@ -126,6 +126,7 @@ class CrawlerLifecycleWorkflow:
         )
         self._over = outcome
         list_under(plan, outcome.status)
+        self._watch.know_saturation(plan, None)
         return outcome
 
     # Doors

@@ -31,6 +31,7 @@ class Looked:
     more: bool
     known: bool
     lingering: str
+    saturated: str | None
     intent: Intent
 
     @property
@@ -58,6 +59,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
             nudge=active.nudge,
             known=differences.known,
             problem=differences.problem,
+            saturated=differences.saturated,
             next_look_at=next_look_at,
         ),
         **WRITE,
@@ -71,6 +73,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         more=differences.more,
         known=differences.known,
         lingering=differences.lingering,
+        saturated=differences.saturated,
         intent=active.intent,
     )
 

@@ -73,6 +73,7 @@ class Script:
     more: Callable[[int], bool] = lambda look: False
     failing: Sequence[str] = ()
     lingering: Callable[[int], str] = lambda look: ""
+    saturated: Callable[[int], str | None] = lambda look: None
     removable: Callable[[int], str] = lambda look: ""
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
@@ -163,6 +164,7 @@ class Script:
             more=self.more(self.looks),
             lingering=self.lingering(self.looks),
             removable=self.removable(self.looks),
+            saturated=self.saturated(self.looks),
             changes=changes,
             evidence=",".join(str(change.task) for change in changes if change.status.is_over),
         )
