@@ -1,7 +1,7 @@
 """Where does a job stand? Objects become a JobLook here; which rule does what is in docs/decisions/0014."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import failure, pods, waiting
@@ -15,91 +15,92 @@ SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
 FINISHING, FAILING, SUSPENDING, BACKOFF = "finishing", "failing", "suspending", "backoff"
 SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
 
+Key = tuple[int, int]  # task and attempt
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    task: int
-    attempt: int
+
+Stage = tuple[JobPhase, str | None]
 
 
 def of_job(key: Key, job: Job) -> JobLook | None:
     """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only."""
     status = job.status or NO_STATUS
-    true = {each.type: each for each in status.conditions or () if each.is_true and each.type}
+    true = _true_conditions(status)
     if complete := true.get("Complete"):
         return _succeeded(key, job, complete)
     if failed := true.get("Failed"):
         return _failed(key, job, failed)
     if job.metadata.deletion_timestamp:
         return _look(key, job, JobPhase.ENDING, stop_asked=True)
+    stage = _by_conditions(job, status, true) or _by_counters(status)
+    return _look(key, job, *stage) if stage else None
+
+
+def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage | None:
+    """Rules 7 to 10."""
     if "FailureTarget" in true:
-        return _look(key, job, JobPhase.RUNNING, FAILING)
+        return JobPhase.RUNNING, FAILING
     if "SuccessCriteriaMet" in true:
-        return _look(key, job, JobPhase.RUNNING, FINISHING)
+        return JobPhase.RUNNING, FINISHING
     if "Suspended" in true or (job.spec is not None and job.spec.suspend):
-        if _some(status.active) or _some(status.terminating):
-            return _look(key, job, JobPhase.RUNNING, SUSPENDING)
-        return _look(key, job, JobPhase.WAITING, SUSPENDED)
-    if status.start_time is None:
-        return _look(key, job, JobPhase.WAITING, waiting.NOT_SYNCED)
-    return _of_counters(key, job, status)
+        has_pods = _some(status.active) or _some(status.terminating)
+        return (JobPhase.RUNNING, SUSPENDING) if has_pods else (JobPhase.WAITING, SUSPENDED)
+    return (JobPhase.WAITING, waiting.NOT_SYNCED) if status.start_time is None else None
 
 
-def _of_counters(key: Key, job: Job, status: JobStatus) -> JobLook | None:
+def _by_counters(status: JobStatus) -> Stage | None:
+    """Rules 11 to 13, and 20 where no pod has to be asked: one that is Ready runs."""
     if _some(status.active):
-        return _look(key, job, JobPhase.RUNNING) if _some(status.ready) else None
+        return (JobPhase.RUNNING, None) if _some(status.ready) else None
     if _some(status.terminating):
-        return _look(key, job, JobPhase.RUNNING, POD_TERMINATING)
+        return JobPhase.RUNNING, POD_TERMINATING
     if _some(status.succeeded):
-        return _look(key, job, JobPhase.RUNNING, FINISHING)
-    if _some(status.failed):
-        return _look(key, job, JobPhase.RUNNING, BACKOFF)
-    return None
+        return JobPhase.RUNNING, FINISHING
+    return (JobPhase.RUNNING, BACKOFF) if _some(status.failed) else None
 
 
 def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
     """The same once its pods are known."""
     pod, known = pods.the_one_that_counts(found), of_job(key, job)
     if known is not None:
-        return _detailed(known, job, pod, found) if pod else known
+        return _failed_because(known, job, pod, found) if pod and known.phase is JobPhase.FAILED else known
     if pod is None:
-        if _some((job.status or NO_STATUS).active):
-            return unclear(
-                key, job.metadata.name, "its pod is not listed, although the Job counts it", job.metadata.uid
-            )
-        return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
+        return _without_pod(key, job)
     phase = pods.phase(pod)
     if phase == pods.PENDING:
         return _of_pending(key, job, pod, now, patience)
-    if phase == pods.RUNNING:
-        return _look(key, job, JobPhase.RUNNING, _what_ails(pod), pod)
-    if phase == pods.SUCCEEDED:
-        return _look(key, job, JobPhase.RUNNING, FINISHING, pod)
-    if phase == pods.FAILED:
-        return _look(key, job, JobPhase.RUNNING, BACKOFF, pod)
+    if phase in IN_PHASE:
+        return _look(key, job, JobPhase.RUNNING, IN_PHASE[phase](pod), pod)
     return unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
-def _detailed(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> JobLook:
-    """What the Job says stands; the pod adds why, and the exit code."""
-    are_over = all(pods.has_ended(each) for each in found)
-    gone = look.gone and are_over
-    detailed = replace(
+def _without_pod(key: Key, job: Job) -> JobLook:
+    if _some((job.status or NO_STATUS).active):
+        problem = "its pod is not listed, although the Job counts it"
+        return unclear(key, job.metadata.name, problem, job.metadata.uid)
+    return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
+
+
+def _failed_because(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> JobLook:
+    """That it failed, the Job says; why, its pod."""
+    failed = _true_conditions(job.status or NO_STATUS).get("Failed")
+    gone = look.gone and all(pods.has_ended(each) for each in found)
+    return replace(
         look,
-        gone=gone,
-        removable=look.removable and gone,
+        reason=failure.reason(failed, pod),
+        message=failure.message(failed, pod),
         exit_code=pods.exit_code(pod),
         started_at=pods.started_at(pod) or look.started_at,
+        gone=gone,
+        removable=look.removable and gone,
     )
-    if look.phase is not JobPhase.FAILED:
-        return detailed
-    failed = _newest_failure(job)
-    return replace(detailed, reason=failure.reason(failed, pod), message=failure.message(failed, pod))
 
 
-def _newest_failure(job: Job) -> Condition | None:
-    found = [each for each in (job.status or NO_STATUS).conditions or () if each.type == "Failed" and each.is_true]
-    return found[0] if found else None
+def _true_conditions(status: JobStatus) -> dict[str, Condition]:
+    """By type; of several of one type, which only nonsense has, the same in whatever order they come."""
+    found = [each for each in status.conditions or () if each.is_true]
+    if len(found) > 1:
+        found.sort(key=repr)
+    return {each.type or "": each for each in found}
 
 
 def _of_pending(key: Key, job: Job, pod: Pod, now: datetime, patience: timedelta) -> JobLook:
@@ -123,11 +124,18 @@ def _what_ails(pod: Pod) -> str | None:
 
 
 def _is_out_of_sight(pod: Pod) -> bool:
-    """When a node does not answer, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
+    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
     ready = pods.condition(pod, "Ready")
     taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
     lost = pod.status is not None and pod.status.reason == "NodeLost"
     return lost or (taken and pods.is_true(pod, "ContainersReady"))
+
+
+IN_PHASE: dict[str | None, Callable[[Pod], str | None]] = {
+    pods.RUNNING: _what_ails,
+    pods.SUCCEEDED: lambda _pod: FINISHING,  # the Job has not noticed yet
+    pods.FAILED: lambda _pod: BACKOFF,
+}
 
 
 def asks_events_of(look: JobLook, job: Job, pod: Pod | None) -> str | None:
@@ -156,7 +164,7 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
     if not uid:
         return unclear(key, name, f"pod {pod.metadata.name} does not tell whose it is")
     asked = pod.metadata.deletion_timestamp is not None
-    look = JobLook(key.task, key.attempt, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked)
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked)
     if not pods.has_ended(pod):
         return replace(look, started_at=pods.started_at(pod))
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
@@ -178,7 +186,7 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
 
 
 def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
-    return JobLook(key.task, key.attempt, uid, name, JobPhase.UNCLEAR, message=message)
+    return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)
 
 
 def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
@@ -196,8 +204,7 @@ def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: 
     status, deleted = job.status or NO_STATUS, job.metadata.deletion_timestamp
     gone = not _some(status.active) and not _some(status.terminating)
     return JobLook(
-        key.task,
-        key.attempt,
+        *key,
         job.metadata.uid,
         job.metadata.name,
         phase,
@@ -217,7 +224,7 @@ def _look(
     begun = (job.status or NO_STATUS).start_time if phase is JobPhase.RUNNING else None
     started = (pods.started_at(pod) if pod else None) or begun
     uid, name = job.metadata.uid, job.metadata.name
-    return JobLook(key.task, key.attempt, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
+    return JobLook(*key, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
 
 
 def _waits(key: Key, job: Job, wait: Wait) -> JobLook:
