@@ -6,7 +6,7 @@ method may be called twice. Every write to a run compares the epoch in its RunRe
 another supervisor has taken over.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -240,8 +240,10 @@ class Cluster(Protocol):
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """One job per key for ever; Conflict if the key was used for something else."""
 
-    def look(self, run_uid: str) -> Look:
-        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise."""
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
+
+        `watched`: (task, attempt) of those that are believed alive, where details and absence matter."""
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         """Of these (task, attempt); a job without evidence is left out."""
@@ -251,6 +253,12 @@ class Cluster(Protocol):
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         """End these jobs without asking. A job that is gone is success."""
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.
+
+        Answers how many have to stay for now: a late copy of their request could make them anew. One that has not
+        ended is left alone and does not count."""
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         """What the task printed from this byte on (negative: that many bytes from the end)."""
