@@ -14,6 +14,7 @@ RUN deploy/image/install.sh /app
 
 FROM ${BASE}
 COPY --from=build /app /app
+RUN install -d -o 1000 -g 1000 /state
 # nothing is written at run time but below /tmp and the folder of CRAWLER_STATE
 ENV PATH=/app/bin:$PATH \
     HOME=/tmp \
