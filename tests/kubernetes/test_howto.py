@@ -69,11 +69,27 @@ def test_the_commands_of_the_page(bed: Bed, desk: Path, machine: StandIn) -> Non
         while "exec" in waiting[0]:
             command = waiting.pop(0)
             said[" ".join(command[7:])] = machine.run(*command[command.index("--") + 1 :])
+        check_that_doctor_sees_and_the_page_mends(kubectl, desk, machine)
     type_until(None)
     assert "mend" not in said["doctor"]
     assert "cluster rights" in said["doctor"]
     assert "COMPLETED" in said["run hello"]
     assert "hello" in said["list"]
+
+
+def check_that_doctor_sees_and_the_page_mends(kubectl: Kubectl, desk: Path, machine: StandIn) -> None:
+    """Somebody has removed the rights of the actor."""
+    kubectl("delete", "rolebinding", "actor", "-n", "crawls")
+    complaint = until(lambda: missing_rights(machine.run("crawlctl", "doctor", status=4)), "doctor to see it")
+    assert "delete jobs.batch" in complaint
+    assert "kubectl apply" in complaint
+    kubectl("apply", "--server-side", "-k", "installation", folder=desk)
+    until(lambda: machine.run("crawlctl", "doctor"), "doctor to be content")
+
+
+def missing_rights(said: str) -> str | None:
+    lines = [line for line in said.splitlines() if line.startswith("mend") and "cluster rights" in line]
+    return lines[0] if lines else None
 
 
 def succeed(kubectl: Kubectl, job: str) -> None:
