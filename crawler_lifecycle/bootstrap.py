@@ -15,11 +15,11 @@ from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
     from crawler_lifecycle.activities.deploying import Deploying
-    from crawler_lifecycle.adapters.local.cluster import LocalCluster
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
         Claims,
+        Cluster,
         Deployer,
         Exporter,
         Exports,
@@ -101,14 +101,41 @@ class Parts:
     # the cluster
 
     @cached_property
-    def cluster(self) -> "LocalCluster":
+    def cluster(self) -> "Cluster":
         return self.cluster_of(self.records.installation())
 
-    def cluster_of(self, installation: str | None) -> "LocalCluster":
+    def cluster_of(self, installation: str | None) -> "Cluster":
+        if self.settings.cluster.kind == "kubernetes":
+            return self._kubernetes(installation)
         from crawler_lifecycle.adapters.local.cluster import LocalCluster
 
         settings = self.settings
         return LocalCluster(settings.jobs_folder, settings.files_folder, installation, settings.cluster.capacity)
+
+    def _kubernetes(self, installation: str | None) -> "Cluster":
+        from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+        from crawler_lifecycle.adapters.kubernetes.connection import Access
+        from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+
+        chosen = self.settings.kubernetes
+        access = Access(
+            namespace=chosen.namespace,
+            kubeconfig=chosen.kubeconfig,
+            context=chosen.context,
+            connections=self.settings.worker.activity_slots,
+            connect_seconds=chosen.connect_seconds,
+            read_seconds=chosen.read_seconds,
+        )
+        pods = Pods(
+            service_account=chosen.service_account,
+            image_pull_secrets=tuple(name.strip() for name in chosen.image_pull_secrets.split(",") if name.strip()),
+            files_claim=chosen.files_claim,
+            files_group=chosen.files_group,
+            longest=timedelta(days=chosen.longest_days),
+            keep=timedelta(days=chosen.keep_days),
+        )
+        keeping = Keeping(self.settings.files_folder, chosen.log_mebibytes << 20)
+        return KubernetesCluster(access, installation, pods, keeping)
 
     @cached_property
     def deployer(self) -> "Deployer":

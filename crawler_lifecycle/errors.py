@@ -6,11 +6,12 @@ only asks: temporary or permanent. The message is written for the person who has
 
 
 class LifecycleError(Exception):
-    """Something this project understands went wrong."""
+    """Something this project understands went wrong. `cause`: one word for it, where people wait because of it."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.cause = cause
 
 
 class TemporaryError(LifecycleError):

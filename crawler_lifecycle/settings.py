@@ -34,11 +34,38 @@ class SchedulerSettings(BaseModel):
 
 
 class ClusterSettings(BaseModel):
-    kind: Literal["local"] = Field(default="local", description="which backend runs the jobs")
+    kind: Literal["local", "kubernetes"] = Field(default="local", description="which backend runs the jobs")
     capacity: int = Field(default=16, ge=1, description="jobs the local cluster runs at once; others wait")
     installation: str | None = Field(
         default=None, description="UUID of the one installation the scheduler service deploys for; default: any"
     )
+
+
+class KubernetesSettings(BaseModel):
+    """Only for `CRAWLER_CLUSTER__KIND=kubernetes`."""
+
+    namespace: str = Field(default="crawls", description="where the jobs are; it should hold nothing else")
+    kubeconfig: Path | None = Field(
+        default=None,
+        description="kubeconfig file; default: the pod's own service account, outside of pods kubectl's file",
+    )
+    context: str | None = Field(default=None, description="context of the kubeconfig file; default: its current one")
+    connect_seconds: float = Field(default=3, gt=0, description="to reach the API server")
+    read_seconds: float = Field(default=10, gt=0, description="of silence until a request is given up")
+    service_account: str | None = Field(
+        default=None,
+        description="under which the pods of crawlers run, without its token; default: the namespace's own",
+    )
+    image_pull_secrets: str = Field(default="", description="names of secrets for the crawlers' images, between commas")
+    files_claim: str | None = Field(
+        default=None, description="volume claim with the supporting files, a folder per run; default: lost with the pod"
+    )
+    files_group: int = Field(default=1000, ge=1, description="group that may write into that volume")
+    longest_days: int = Field(default=30, ge=1, le=365, description="of a job whose run has no limit of its own")
+    keep_days: int = Field(
+        default=7, ge=1, le=365, description="until the cluster removes an ended job that we did not"
+    )
+    log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
 
 
 class DispatcherSettings(BaseModel):
@@ -89,6 +116,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     cluster: ClusterSettings = ClusterSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
     worker: WorkerSettings = WorkerSettings()
     limits: LimitSettings = LimitSettings()

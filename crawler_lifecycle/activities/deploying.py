@@ -19,9 +19,10 @@ class Deploying:
         try:
             deployment = self.deployer.deploy(claim.request)
         except TemporaryError as error:
-            return self._not_deployed(claim, SCHEDULER_UNAVAILABLE, error.message, refused=False)
+            return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
         except (Refused, BadInput, Conflict) as error:
-            return self._not_deployed(claim, DEPLOYMENT_REFUSED, error.message, refused=self._is_absent(claim))
+            cause = error.cause or DEPLOYMENT_REFUSED
+            return self._not_deployed(claim, cause, error.message, refused=self._is_absent(claim))
         intent = self.claims.deployed(claim, deployment)
         if intent is not Intent.RUN:  # the stop may have listed the jobs before this one was there
             self.cluster.stop(claim.request.run_uid, [(claim.task, claim.request.attempt)])

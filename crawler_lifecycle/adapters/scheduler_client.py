@@ -77,7 +77,8 @@ class SchedulerClient:
         if answer.status == 409 and (problem := answer.problem):
             raise Conflict(problem.detail)
         if answer.status in FINAL and (problem := answer.problem):
-            raise Refused(f"{problem.field}: {problem.detail}" if problem.field else problem.detail)
+            detail = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
+            raise Refused(detail, cause=problem.cause)
         deployment = self._result(Deployment, answer)
         if deployment.key != request.key:
             raise TemporaryError(f"the scheduler service at {self._url} answered for {deployment.key}: it is broken")
@@ -133,7 +134,7 @@ class SchedulerClient:
         if answer.status in WRONG_TOKEN:
             return TemporaryError(f"{service}: CRAWLER_SCHEDULER__TOKEN is not the token of the service")
         if problem := answer.problem:
-            return TemporaryError(f"{service}: {problem.detail}")
+            return TemporaryError(f"{service}: {problem.detail}", cause=problem.cause)
         return TemporaryError(f"{service}: is CRAWLER_SCHEDULER__URL its address?")
 
 

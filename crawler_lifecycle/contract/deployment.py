@@ -84,3 +84,8 @@ class Problem(Message):
     status: int
     detail: str
     field: str | None = None
+    cause: str | None = Field(
+        default=None,
+        pattern=r"^[a-z][a-z0-9_]{0,63}$",
+        description="one word for it, shown on the run that waits or fails",
+    )

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import psutil
 
@@ -32,6 +32,8 @@ async def check_all(control: "Control") -> list[Check]:
         ("scheduler service", lambda: asyncio.to_thread(_scheduler, control)),
         ("cluster", lambda: asyncio.to_thread(_cluster, control)),
     ]
+    if control.installation.settings.cluster.kind == "kubernetes":
+        parts.append(("cluster rights", lambda: asyncio.to_thread(_rights, control)))
     return list(await asyncio.gather(*(_checked(part, check) for part, check in parts)))
 
 
@@ -63,6 +65,18 @@ def _scheduler(control: "Control") -> str:
 
 def _cluster(control: "Control") -> str:
     return control.cluster.check()
+
+
+@runtime_checkable
+class GrantsRights(Protocol):
+    """A cluster in which somebody decides what we may do."""
+
+    def check_rights(self) -> str: ...
+
+
+def _rights(control: "Control") -> str:
+    cluster = control.cluster
+    return cluster.check_rights() if isinstance(cluster, GrantsRights) else "none needed"
 
 
 async def _temporal(control: "Control") -> str:

@@ -7,11 +7,27 @@ RUN_LIMIT = "run_limit"
 INSTALLATION_LIMIT = "installation_limit"
 SCHEDULER_UNAVAILABLE = "scheduler_unavailable"
 CLUSTER_UNKNOWN = "cluster_unknown"
+QUOTA = "quota"
+CLUSTER_UNAVAILABLE = "cluster_unavailable"
+CLUSTER_FORBIDS = "cluster_forbids"
+
+# why a job in the cluster waits, or what ails it
+SUSPENDED = "suspended"
+QUOTA = "quota"
+POD_CREATE_REJECTED = "pod_create_rejected"
+UNSCHEDULABLE = "unschedulable"
+IMAGE_PULL = "image_pull"
+CONTAINER_CONFIG = "container_config"
+POD_TERMINATING = "pod_terminating"
+ORPHAN_PODS = "orphan_pods"
+DELETED_EXTERNALLY = "deleted_externally"
 
 # why a run, or a task, has ended
 DEPLOYMENT_REFUSED = "deployment_refused"
+ADMISSION_DENIED = "admission_denied"
 NEVER_STARTED = "never_started"
 MAX_DURATION = "max_duration"
 STOPPED = "stopped"
 STOPPED_FORCED = "stopped_forced"
+JOB_DISAPPEARED = "job_disappeared"
 BY_A_STOP = (STOPPED, STOPPED_FORCED)

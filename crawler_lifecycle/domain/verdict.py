@@ -9,7 +9,14 @@ from datetime import datetime
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
-from crawler_lifecycle.domain.reasons import STOPPED, STOPPED_FORCED
+from crawler_lifecycle.domain.reasons import (
+    DELETED_EXTERNALLY,
+    JOB_DISAPPEARED,
+    POD_TERMINATING,
+    STOPPED,
+    STOPPED_FORCED,
+    SUSPENDED,
+)
 
 LOOKS_TO_CONFIRM_ABSENCE = 2
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
@@ -61,14 +68,23 @@ def _present(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange | None:
         return _ended(row, job, intent)
     if row.status is TaskStatus.LOST:
         return None  # a job that ran on after it was given up ends as evidence, not as life
-    status = ONGOING[job.phase]
+    status, cause = ONGOING[job.phase], _cause(job, intent)
     if status is TaskStatus.PENDING and row.status is TaskStatus.RUNNING:
-        return None  # an older observation
-    if row.status is TaskStatus.STOPPING:
+        if cause != SUSPENDED:
+            return None  # an older observation
+        status = TaskStatus.RUNNING
+    ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
+    if row.status is TaskStatus.STOPPING or ends_by_a_stop:
         status = TaskStatus.STOPPING
-    if (status, job.cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
+    if (status, cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
         return None
-    return _change(row, job, status, cause=job.cause)
+    return _change(row, job, status, cause=cause)
+
+
+def _cause(job: JobLook, intent: Intent) -> str | None:
+    if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
+        return job.cause or DELETED_EXTERNALLY
+    return job.cause
 
 
 def _ended(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange:
@@ -92,7 +108,8 @@ def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
         return _change(row, None, row.status, cause=row.cause, absent_count=count)
     if intent is not Intent.RUN:
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
-    return _change(row, None, TaskStatus.LOST, reason="job_disappeared")
+    reason = DELETED_EXTERNALLY if row.cause == DELETED_EXTERNALLY else JOB_DISAPPEARED
+    return _change(row, None, TaskStatus.LOST, reason=reason)
 
 
 def _stopped(intent: Intent) -> str:

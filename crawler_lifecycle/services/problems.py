@@ -15,8 +15,14 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 
 
-def problem(status: int, detail: str, field: str | None = None, headers: Mapping[str, str] | None = None) -> Response:
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, field=field)
+def problem(
+    status: int,
+    detail: str,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    cause: str | None = None,
+) -> Response:
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, field=field, cause=cause)
     return Response(body.model_dump_json(exclude_none=True), status, headers, MEDIA_TYPE)
 
 
@@ -46,7 +52,7 @@ async def _ours(_: Request, error: Exception) -> Response:
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else None
     if isinstance(error, BadInput):
         return problem(status, error.expected, error.field, headers)
-    return problem(status, error.message, headers=headers)
+    return problem(status, error.message, headers=headers, cause=error.cause)
 
 
 async def _invalid(_: Request, error: Exception) -> Response:

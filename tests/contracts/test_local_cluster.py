@@ -20,8 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crawler_lifecycle.adapters.job_request import request_hash
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.claims import new_spec, request_hash
+from crawler_lifecycle.adapters.local.claims import new_spec
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.local.placing import RUNNER
 from crawler_lifecycle.adapters.local.records import JobFolder, Started

@@ -1,14 +1,19 @@
 """How does a request become a job, once per key?"""
 
-import hashlib
-import json
 import shutil
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+from crawler_lifecycle.adapters.job_request import (
+    arguments_of,
+    environment_of,
+    grace_seconds,
+    refuse_if_late,
+    refuse_what_no_program_can_get,
+    request_hash,
+)
 from crawler_lifecycle.adapters.local.layout import Layout, checked, log_name
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
 from crawler_lifecycle.adapters.local.processes import MARK, NAME
@@ -16,11 +21,6 @@ from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
-
-LONGEST_STRING = 128 * 1024 - 1  # what Linux passes to a program in one piece
-# From the SIGTERM at a job's deadline to its SIGKILL, for a request that leaves it open. Those for runs of ours never
-# do; whoever else asks the scheduler service may, and a deadline has to end what does not listen all the same.
-GRACE_SECONDS = 30
 
 
 def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Placing) -> Deployment:
@@ -35,9 +35,11 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
         # first: a place without a job is cleared, a job without a place would wait for ever; and a look that comes
         # between the question whether it is too late and the job is told by the place that it may come
         placing.enqueue(spec)
-        if _is_late(request):
+        try:
+            refuse_if_late(request)
+        except TemporaryError:
             placing.withdraw(spec)
-            raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
+            raise
         _make(folder, spec, layout)
         return Deployment(key=spec.key, job_name=spec.name, job_uid=spec.uid, created=True)
     if known.installation != spec.installation:
@@ -64,66 +66,21 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
         claimed_at=now / 1e9,
         place=place_name(now, name),
         command=_command(request),
-        environment=_environment(request, folder, uid, name),
+        environment=environment_of(request, str(folder)) | {MARK: uid, NAME: name},
         files=str(folder),
         log=str(folder / log_name(request.task, request.attempt)),
         deadline_seconds=request.deadline_seconds,
-        grace_seconds=request.grace_seconds or request.crawler.grace_seconds or GRACE_SECONDS,
+        grace_seconds=grace_seconds(request),
     )
-    _refuse_what_no_program_can_get(spec)
+    refuse_what_no_program_can_get(spec.environment, spec.command)
     return spec
-
-
-def _is_late(request: DeploymentRequest) -> bool:
-    """Whoever asked may have been stopped for long, and the run proved over since."""
-    return request.not_after is not None and request.not_after <= datetime.now(UTC)
-
-
-def request_hash(request: DeploymentRequest) -> str:
-    """The same for the same request on every try, also after new fields with defaults were added."""
-    values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after"})
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _command(request: DeploymentRequest) -> list[str]:
     crawler = request.crawler
     if not crawler.command:
         raise Refused(f"crawler {crawler.name!r} has no command: the local cluster runs programs, not images")
-    flags: list[str] = []
-    if crawler.argument_flag:
-        for name, value in request.arguments.items():
-            flags += [crawler.argument_flag, f"{name}={value}"]
-    return [*crawler.command, *flags]
-
-
-def _environment(request: DeploymentRequest, folder: Path, uid: str, name: str) -> dict[str, str]:
-    return {
-        **request.crawler.environment,
-        "CRAWL_RUN_ID": str(request.run_id),
-        "CRAWL_RUN_UID": request.run_uid,
-        "CRAWL_TASK": str(request.task),
-        "CRAWL_TASKS": str(request.tasks),
-        "CRAWL_ATTEMPT": str(request.attempt),
-        "CRAWL_ARGUMENTS": json.dumps(request.arguments, ensure_ascii=False),
-        "CRAWL_FILES": str(folder),
-        MARK: uid,
-        NAME: name,
-    }
-
-
-def _refuse_what_no_program_can_get(spec: Spec) -> None:
-    for name, value in spec.environment.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise Refused(f"environment: {name!r} cannot be set: a name without '=' and no zero bytes were expected")
-        if len(f"{name}={value}".encode()) >= LONGEST_STRING:
-            raise Refused(f"environment: {name} is longer than the {LONGEST_STRING} bytes a program can be given")
-    for part in spec.command:
-        if "\0" in part:
-            raise Refused(f"command: {part!r} has a zero byte")
-        if len(part.encode()) >= LONGEST_STRING:
-            raise Refused(f"command: a part is longer than the {LONGEST_STRING} bytes a program can be given")
-    if not spec.command[0]:
-        raise Refused("command: the name of the program is empty")
+    return [*crawler.command, *arguments_of(request)]
 
 
 def _make(folder: JobFolder, spec: Spec, layout: Layout) -> None:

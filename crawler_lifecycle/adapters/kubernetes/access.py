@@ -1,0 +1,81 @@
+"""Which rights does this process have in the cluster, and which are missing for what?
+
+The API server itself is asked, one right at a time: the rules that lead to its answer are its own business.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.objects import NOT_DECODABLE
+from crawler_lifecycle.errors import TemporaryError
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    verb: str
+    resource: str
+    purpose: str
+    group: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        resource = "/".join(filter(None, (self.resource, self.subresource)))
+        return f"{self.verb} {'.'.join(filter(None, (resource, self.group)))}"
+
+
+BATCH = "batch"
+RIGHTS = (
+    Right("create", "jobs", "to deploy", BATCH),
+    Right("get", "jobs", "to look", BATCH),
+    Right("list", "jobs", "to look", BATCH),
+    Right("watch", "jobs", "to follow changes", BATCH),
+    Right("delete", "jobs", "to stop", BATCH),
+    Right("get", "pods", "to look"),
+    Right("list", "pods", "to look"),
+    Right("watch", "pods", "to follow changes"),
+    Right("delete", "pods", "to stop by force"),
+    Right("get", "pods", "to read logs", subresource="log"),
+    Right("list", "events", "to say why something waits"),
+    Right("list", "resourcequotas", "to say why something waits"),
+    Right("get", "namespaces", "to tell what is gone from what cannot be seen"),
+)
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class Review(msgspec.Struct, frozen=True):
+    status: Allowed
+
+
+def missing_rights(api: Api, pool: ThreadPoolExecutor, rights: Iterable[Right] = RIGHTS) -> list[Right]:
+    asked = list(rights)
+    return [right for right, has in zip(asked, pool.map(lambda right: _has(api, right), asked), strict=True) if not has]
+
+
+def _has(api: Api, right: Right) -> bool:
+    attributes = {
+        "namespace": api.namespace,
+        "verb": right.verb,
+        "group": right.group,
+        "resource": right.resource,
+        "subresource": right.subresource,
+    }
+    if right.resource == "namespaces":
+        attributes["name"] = api.namespace  # only this one
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    try:
+        return msgspec.json.decode(api.post(REVIEWS, review), type=Review).status.allowed
+    except NOT_DECODABLE as error:
+        raise TemporaryError(f"the API server's answer is no review of access: {error}") from error

@@ -1,0 +1,258 @@
+"""How do we speak with the API server? Bytes in, bytes out; every wait has an end, and every error is one of ours.
+
+What may be sent again is decided here and nowhere below: a read whose connection broke, once; anything that was
+answered with "too many requests" and how long to wait; anything refused for its token, once, with the token read again.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+import urllib3
+
+from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
+from crawler_lifecycle.errors import NotFound, TemporaryError
+
+JSON = "application/json"
+PAGE = 500
+LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
+LONGEST_ANSWER_SECONDS = 60.0
+LARGEST_ANSWER = 256 << 20
+CHUNK = 1 << 16
+LONGEST_RETRY_AFTER = 8.0  # all pauses of one request together
+STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
+BUSY = (429, 503)
+
+
+class Missing(NotFound):
+    """There is nothing of that name, says the API server itself."""
+
+
+class ApiFailed(TemporaryError):
+    """Anything else that went wrong; `status` is None if there was no answer."""
+
+    def __init__(
+        self, message: str, status: int | None = None, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What the API server says when it says no."""
+
+    kind: str | None = None
+    message: str | None = None
+    reason: str | None = None
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
+    next: str | None = None
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
+class Api:
+    """One for a process; may be used by many threads at once."""
+
+    def __init__(self, access: Access) -> None:
+        self.namespace = access.namespace
+        self._access = access
+        self._timeout = (access.connect_seconds, access.read_seconds)
+        self._connection = Connection(access)
+        self._renewing = threading.Lock()
+        self._lists = threading.BoundedSemaphore(LISTS_AT_ONCE)
+
+    @property
+    def host(self) -> str:
+        return self._connection.host
+
+    def batch(self, *names: str) -> str:
+        """The path of Jobs in our namespace."""
+        return _path("apis", "batch", "v1", "namespaces", self.namespace, *names)
+
+    def core(self, *names: str) -> str:
+        """The path of pods, their logs, and events in our namespace."""
+        return _path("api", "v1", "namespaces", self.namespace, *names)
+
+    def get(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> bytes:
+        return self._whole("GET", path, query, accept)
+
+    def post(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
+        return self._whole("POST", path, query, JSON, body)
+
+    def delete(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
+        return self._whole("DELETE", path, query, JSON, body)
+
+    def pages(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> Iterator[bytes]:
+        """Every page of a list, as of now. One that became too old between two pages ends in ApiFailed, 410."""
+        asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
+        while True:
+            if not self._lists.acquire(timeout=LONGEST_ANSWER_SECONDS):
+                raise ApiFailed("the other lists of this process do not end: try again")
+            try:
+                page = self._whole("GET", path, asked, accept)
+            finally:
+                self._lists.release()
+            yield page
+            following = _continues(page)
+            if not following:
+                return
+            asked["continue"] = following
+
+    def lines(
+        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60
+    ) -> Iterator[bytes]:
+        """The lines of an answer that goes on, as they come. It ends with the answer, or ApiFailed after `silence`."""
+        rest = b""
+        for chunk in self.chunks(path, query, accept=accept, silence=silence):
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in whole if line)
+        if rest:
+            yield rest
+
+    def chunks(
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = JSON,
+        silence: float | None = None,
+        within: float | None = None,
+    ) -> Iterator[bytes]:
+        """The pieces of an answer that may be long: how long no piece may come, and how long all may take."""
+        timeout = (self._access.connect_seconds, silence or self._access.read_seconds)
+        until = time.monotonic() + within if within else math.inf
+        with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, timeout) as answer:
+            while chunk := answer.read1(CHUNK):
+                yield chunk
+                if time.monotonic() > until:
+                    raise urllib3.exceptions.HTTPError("its answer does not end")
+
+    def _whole(
+        self, method: str, path: str, query: Mapping[str, str | int] | None, accept: str, body: object = None
+    ) -> bytes:
+        for last in (method != "GET", True):
+            try:
+                with self._answer(method, path, query, accept, body, self._timeout) as answer:
+                    return _read(answer)
+            except STALE_CONNECTION as error:
+                if last:
+                    raise self._unreached(method, path, error) from error
+            except NOT_REACHED as error:
+                raise self._unreached(method, path, error) from error
+        raise AssertionError("not reached")
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None,
+        accept: str,
+        body: object,
+        timeout: tuple[float, float],
+    ) -> Iterator[urllib3.HTTPResponse]:
+        """An answer that says yes."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        headers = {"Accept": accept, **({"Content-Type": JSON} if body is not None else {})}
+        patience, may_renew = LONGEST_RETRY_AFTER, True
+        while True:
+            connection = self._connection
+            try:
+                answer = connection.request(method, target, headers, body, timeout)
+            except CANNOT_BE_USED as error:
+                raise self._unreached(method, path, error) from error
+            if answer.status < 300:
+                break
+            failed = _failed(method, path, answer)
+            if answer.status == 401 and may_renew:
+                may_renew = False
+                self._renew(connection)
+            elif answer.status in BUSY and failed.retry_after is not None and failed.retry_after <= patience:
+                pause = max(failed.retry_after, 0.1)
+                patience -= pause
+                time.sleep(pause)
+            elif answer.status == 404 and failed.reason == "NotFound":
+                raise Missing(failed.message)
+            else:
+                raise failed
+        try:
+            yield answer
+        finally:
+            answer.close()  # unless it was read to its end, which gave the connection back already
+
+    @contextmanager
+    def _wrapped(self, method: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except NOT_REACHED as error:
+            raise self._unreached(method, path, error) from error
+
+    def _renew(self, used: Connection) -> None:
+        """A token that was changed is read again, by the first who is told."""
+        with self._renewing:
+            if self._connection is used:
+                self._connection = Connection(self._access)
+
+    def _unreached(self, method: str, path: str, error: Exception) -> ApiFailed:
+        what = str(error) or type(error).__name__
+        return ApiFailed(f"no answer of the Kubernetes API at {self.host} to {method} {path}: {what}")
+
+
+def _path(*names: str) -> str:
+    return "".join(f"/{quote(name, safe='')}" for name in names)
+
+
+def _read(answer: urllib3.HTTPResponse) -> bytes:
+    """The time-out below is for each piece; this bounds them all together."""
+    deadline, pieces, received = time.monotonic() + LONGEST_ANSWER_SECONDS, [], 0
+    while chunk := answer.read1(CHUNK):
+        pieces.append(chunk)
+        received += len(chunk)
+        if received > LARGEST_ANSWER or time.monotonic() > deadline:
+            raise urllib3.exceptions.HTTPError("its answer does not end")
+    return b"".join(pieces)
+
+
+def _failed(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
+    try:
+        body = _read(answer)
+    except NOT_REACHED:
+        body = b""
+    finally:
+        answer.close()
+    try:
+        told = msgspec.json.decode(body, type=Status)
+    except msgspec.MsgspecError:
+        told = Status()
+    message = told.message or body[:200].decode(errors="replace").strip() or answer.reason or ""
+    return ApiFailed(
+        f"the Kubernetes API answers {answer.status} to {method} {path}: {message}",
+        answer.status,
+        (told.reason or "") if told.kind == "Status" else "",
+        _seconds(answer.headers.get("Retry-After")),
+    )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None  # a date: the API server never sends one
+
+
+def _continues(page: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(page, type=_List).metadata.next
+    except msgspec.MsgspecError as error:
+        raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error

@@ -1,0 +1,101 @@
+"""How is the Cluster port fulfilled by Kubernetes?"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler_lifecycle.adapters.kubernetes.access import missing_rights
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
+from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
+from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.logs import Logs
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
+from crawler_lifecycle.adapters.kubernetes.objects import METADATA
+from crawler_lifecycle.adapters.kubernetes.removal import Removing
+from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
+from crawler_lifecycle.adapters.local.logs import read_from
+from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
+from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.errors import NotFound, NotReady, Refused
+from crawler_lifecycle.ports import LogChunk
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where the logs of jobs go that leave the cluster, and how much of each."""
+
+    files: Path
+    most_bytes: int = 64 << 20
+
+
+class KubernetesCluster:
+    """`installation`: whose jobs are ours; None: everybody's in the namespace."""
+
+    def __init__(self, access: Access, installation: str | None, pods: Pods, keeping: Keeping) -> None:
+        self._api = Api(access)
+        self._installation = installation
+        self._jobs = Jobs(self._api, installation)
+        self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
+        self._deploying = Deploying(self._api, pods)
+        self._looking = Looking(self._api, installation)
+        self._stopping = Stopping(self._jobs)
+        self._removing = Removing(self._jobs, self._logs)
+        self._collecting = Collecting(self._jobs, self._logs)
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        if self._installation not in (None, request.installation):
+            raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
+        return self._deploying.deploy(request)
+
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+        return self._looking.look(run_uid, watched)
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        return self._collecting.evidence(run_uid, jobs)
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        self._stopping.ask(run_uid, jobs)
+
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        self._stopping.kill(run_uid, jobs)
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        return self._removing.remove(run_uid, jobs)
+
+    def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
+        key = (task, attempt)
+        kept = self._logs.kept(run_uid, task, attempt)
+        if kept.exists():
+            return read_from(kept, offset, ended=True)
+        # before the log: what is printed in between is only read once more
+        job, pods = self._jobs.one(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
+        if job is None and not pods:
+            raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
+        ended = has_ended(job) or any(pod.status and pod.status.phase in OVER for pod in pods[:1])
+        if not pods:
+            return LogChunk("", max(offset, 0), ended)
+        return self._logs.chunk(pods[0], offset, ended=ended)
+
+    def changes(self) -> Iterator[set[str]]:
+        return watch_runs(self._api, self._installation)
+
+    def check(self) -> str:
+        """One small list: the API server answers, knows us, and lets us see our jobs."""
+        query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
+        page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
+        jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"
+        return f"Kubernetes at {self._api.host}, namespace {self._api.namespace}, {jobs}"
+
+    def check_rights(self) -> str:
+        """NotReady with what is missing, for what, and how to give it."""
+        missing = missing_rights(self._api, self._jobs.pool)
+        if not missing:
+            return f"all that is needed in namespace {self._api.namespace}"
+        named = ", ".join(f"{right} ({right.purpose})" for right in missing)
+        raise NotReady(f"missing in namespace {self._api.namespace}: {named}; `kubectl apply -k` our manifests again")

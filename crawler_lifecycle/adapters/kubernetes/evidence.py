@@ -1,0 +1,120 @@
+"""What helps to see why a job of a Kubernetes cluster ended as it did?
+
+Collected when the end is first seen: events are gone after an hour, pods whenever somebody deletes them. What cannot be
+had is said in its place and is in nobody's way.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.logs import Logs
+from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, Condition, ContainerStatus, Event, Job, Metadata, Pod
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.errors import TemporaryError
+
+SECONDS = 15.0  # of logs and events of a page; the activity around has 30
+MOST_EVENTS = 10  # of a job, and of its pod
+LONGEST_MESSAGE = 2000
+LONGEST_EVENT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Collecting:
+    jobs: Jobs
+    logs: Logs
+
+    def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
+        jobs, pods = self.jobs.some(run_uid, keys), self.jobs.pods(run_uid, keys)
+        until = time.monotonic() + SECONDS
+
+        def collect(key: Key) -> TaskEvidence | None:
+            # the newest first: it is the one that counts
+            return self._of(key, jobs.get(key), next(iter(pods.get(key, [])), None), until)
+
+        return [found for found in self.jobs.each(collect, keys, "no evidence") if found]
+
+    def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence | None:
+        ended = _condition(job)
+        if pod is None and ended is None:
+            return None
+        log, problem = self._tail(pod, until) if pod else ("", None)
+        statuses = (pod.status.container_statuses if pod and pod.status else None) or []
+        message = "; ".join(_sentences(ended, pod, statuses))[:LONGEST_MESSAGE]
+        events = self._events(job, pod, until) if job is None or not _succeeded(job) else []
+        return TaskEvidence(
+            task=key[0],
+            attempt=key[1],
+            message=message or None,
+            node=pod.spec.node_name if pod and pod.spec else None,
+            restarts=sum(status.restart_count or 0 for status in statuses),
+            log_tail=log,
+            events=[*events, *([problem] if problem else [])],
+        )
+
+    def _tail(self, pod: Pod, until: float) -> tuple[str, str | None]:
+        if time.monotonic() > until:
+            return "", "log not read: too many others were slow"
+        try:
+            return self.logs.tail(pod), None
+        except (Missing, ApiFailed) as error:
+            return "", f"log not read: {error.message}"[:LONGEST_EVENT]
+
+    def _events(self, job: Job | None, pod: Pod | None, until: float) -> list[str]:
+        try:
+            found = [event for each in (job, pod) if each for event in self._warnings(each.metadata, until)]
+        except TemporaryError as error:
+            return [f"events not read: {error.message}"[:LONGEST_EVENT]]
+        return [_line(event) for event in sorted(found, key=_time)]
+
+    def _warnings(self, about: Metadata, until: float) -> list[Event]:
+        if time.monotonic() > until:
+            return []
+        chosen = f"involvedObject.uid={about.uid},type=Warning"
+        page = next(self.jobs.api.pages(self.jobs.api.core("events"), {"fieldSelector": chosen}))
+        return sorted(EVENTS.page(page).whole, key=_time)[-MOST_EVENTS:]
+
+
+def _condition(job: Job | None) -> Condition | None:
+    """How the Job has ended, in its own words."""
+    conditions = (job.status.conditions if job and job.status else None) or []
+    return next((each for each in conditions if each.type in ("Complete", "Failed") and each.is_true), None)
+
+
+def has_ended(job: Job | None) -> bool:
+    return _condition(job) is not None
+
+
+def _succeeded(job: Job) -> bool:
+    ended = _condition(job)
+    return ended is not None and ended.type == "Complete"
+
+
+def _sentences(ended: Condition | None, pod: Pod | None, statuses: list[ContainerStatus]) -> Iterator[str]:
+    """What the container, the pod and the Job say, the nearest to the program first."""
+    for status in statuses:
+        if status.state and (end := status.state.terminated):
+            # the message is the end of the log, if the program left no other and failed
+            said = f": {end.message.strip()[-LONGEST_MESSAGE // 2 :]}" if end.message else ""
+            yield f"{status.name} ended with exit code {end.exit_code} ({end.reason or 'no reason given'}){said}"
+    if pod and pod.status and (pod.status.reason or pod.status.message):
+        yield f"pod {_joined(pod.status.reason, pod.status.message)}"
+    if ended and ended.type == "Failed":
+        yield f"job {_joined(ended.reason, ended.message)}"
+
+
+def _joined(*words: str | None) -> str:
+    return ": ".join(word for word in words if word)
+
+
+def _time(event: Event) -> float:
+    return event.seen_at.timestamp() if event.seen_at else 0.0
+
+
+def _line(event: Event) -> str:
+    at = f"{event.seen_at.isoformat(timespec='seconds')} " if event.seen_at else ""
+    times = f" ({event.count} times)" if event.count and event.count > 1 else ""
+    return f"{at}{event.reason or 'Warning'}: {(event.message or '').strip()}"[:LONGEST_EVENT] + times

@@ -1,0 +1,133 @@
+"""Which Job does a deployment request become?
+
+One pod, started once: attempts are ours to count. Names and labels tell whose it is, and a hash of the request tells
+whether a Job that is there already is the one that was asked for.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from crawler_lifecycle.adapters.job_request import (
+    arguments_of,
+    environment_of,
+    grace_seconds,
+    refuse_what_no_program_can_get,
+    request_hash,
+)
+from crawler_lifecycle.adapters.kubernetes import naming
+from crawler_lifecycle.contract.deployment import DeploymentRequest
+from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.errors import Refused
+
+CONTAINER = "crawl"
+FILES = "/crawl/files"
+HASH_LENGTH = 40  # a label's value ends at 63 characters
+UID_OF_THE_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """What the pods of this installation have in common."""
+
+    service_account: str | None = None
+    image_pull_secrets: tuple[str, ...] = ()
+    files_claim: str | None = None
+    files_group: int = 1000
+    longest: timedelta = timedelta(days=30)
+    keep: timedelta = timedelta(days=7)
+
+
+def labels_of(request: DeploymentRequest) -> dict[str, str]:
+    return {
+        naming.INSTALLATION: request.installation,
+        naming.RUN_UID: naming.checked(request.run_uid),
+        naming.TASK: str(request.task),
+        naming.ATTEMPT: str(request.attempt),
+        naming.SPEC_HASH: request_hash(request)[:HASH_LENGTH],
+    }
+
+
+def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+    labels = labels_of(request)
+    not_after = request.not_after.isoformat() if request.not_after else ""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": job_name(request.run_uid, request.task, request.attempt),
+            "labels": labels,
+            "annotations": {naming.NOT_AFTER: not_after},
+        },
+        "spec": {
+            "completions": 1,
+            "parallelism": 1,
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "activeDeadlineSeconds": request.deadline_seconds or int(pods.longest.total_seconds()),
+            "ttlSecondsAfterFinished": int(pods.keep.total_seconds()),
+            "template": {"metadata": {"labels": labels}, "spec": _pod(request, pods)},
+        },
+    }
+
+
+def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+    claim = {"persistentVolumeClaim": {"claimName": pods.files_claim}} if pods.files_claim else {"emptyDir": {}}
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_seconds(request),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # a variable for every service of the namespace
+        "securityContext": {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "fsGroup": pods.files_group,
+            "fsGroupChangePolicy": "OnRootMismatch",  # else every start walks through the files of all runs
+        },
+        "containers": [_container(request, pods)],
+        "volumes": [{"name": "files", **claim}],
+    }
+    if pods.service_account:
+        pod["serviceAccountName"] = pods.service_account
+    if pods.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in pods.image_pull_secrets]
+    return pod
+
+
+def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
+    crawler = request.crawler
+    if not crawler.image:
+        raise Refused(f"crawler {crawler.name!r} has no image: Kubernetes runs images")
+    arguments = arguments_of(request)
+    environment = environment_of(request, FILES)
+    refuse_what_no_program_can_get(environment, [*(crawler.command or [crawler.image]), *arguments])
+    resources = crawler.resources.model_dump(exclude_none=True)
+    mount = {"name": "files", "mountPath": FILES}
+    container = {
+        "name": CONTAINER,
+        "image": crawler.image,
+        "args": [_literal(part) for part in arguments],
+        "env": [{"name": name, **source} for name, source in _sources(request, environment).items()],
+        "resources": {"requests": resources, "limits": resources},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        # each run sees its own folder of the volume, and no other
+        "volumeMounts": [mount | {"subPath": request.run_uid} if pods.files_claim else mount],
+    }
+    if crawler.command:
+        container["command"] = [_literal(part) for part in crawler.command]
+    return container
+
+
+def _sources(request: DeploymentRequest, environment: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Where the value of each variable comes from."""
+    return {
+        **{name: {"value": _literal(value)} for name, value in environment.items()},
+        "CRAWL_JOB_NAME": {"value": job_name(request.run_uid, request.task, request.attempt)},
+        "CRAWL_JOB_UID": {"valueFrom": {"fieldRef": {"fieldPath": UID_OF_THE_JOB}}},
+    }
+
+
+def _literal(text: str) -> str:
+    """Kubernetes puts values in the place of `$(NAME)`; a doubled dollar is one that means nothing."""
+    return text.replace("$", "$$")

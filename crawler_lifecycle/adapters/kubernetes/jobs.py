@@ -1,0 +1,137 @@
+"""Which Jobs and pods stand behind (task, attempt) of a run? Only those that are ours are found.
+
+The work on a page of jobs is spread over a few threads: each job by itself, so that what is in the way of one keeps
+none of the others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from crawler_lifecycle.adapters.kubernetes import naming
+from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.adapters.kubernetes.objects import (
+    JOBS,
+    NO_LABELS,
+    PODS,
+    Decoder,
+    Job,
+    JobStatus,
+    Labels,
+    Metadata,
+    Object,
+    Pod,
+)
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.survey import key_of
+from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.errors import TemporaryError
+
+T = TypeVar("T")
+R = TypeVar("R")
+NOTHING: Mapping[str, int] = {}
+THREADS = 8
+TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
+
+
+class Annotations(msgspec.Struct, frozen=True, rename={"not_after": naming.NOT_AFTER}):
+    not_after: str | None = None
+
+
+class DatedMetadata(Metadata, frozen=True):
+    annotations: Annotations | None = None
+
+
+class DatedJob(Object, frozen=True):
+    """With the annotation that only a removal asks for."""
+
+    metadata: DatedMetadata
+    status: JobStatus | None = None
+
+
+DATED_JOBS = Decoder("Job", DatedJob)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    api: Api
+    installation: str | None
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
+    )
+
+    def one(self, run_uid: str, key: Key) -> Job | None:
+        """As it is now, in the API server's own copy."""
+        try:
+            job = JOBS.one(self.api.get(self.api.batch("jobs", job_name(naming.checked(run_uid), *key))))
+        except Missing:
+            return None
+        return job if self._is(job.metadata.labels, run_uid, key) else None
+
+    def some(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, Job]:
+        """Of these, by one list."""
+        wanted = set(keys)
+        pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted))
+        jobs = (job for page in pages for job in JOBS.page(page).whole)
+        return {key: job for job in jobs if (key := key_of(job.metadata.labels)) and key in wanted}
+
+    def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[Key, DatedJob]:
+        """Every attempt of these tasks."""
+        pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
+        jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
+        return {key: job for job in jobs if (key := key_of(job.metadata.labels))}
+
+    def pods(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, list[Pod]]:
+        """The pods of these, newest first."""
+        wanted = set(keys)
+        found: dict[Key, list[Pod]] = {}
+        for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted)):
+            for pod in PODS.page(page).whole:
+                if (key := key_of(pod.metadata.labels)) and key in wanted:
+                    found.setdefault(key, []).append(pod)
+        for pods in found.values():
+            pods.sort(key=_age, reverse=True)
+        return found
+
+    def delete(self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NOTHING) -> None:
+        """Exactly what was read: of this uid, and a Job only if nothing of it has changed since.
+
+        In the address as well as in the body: some clients and proxies drop the body of a DELETE."""
+        chosen: dict[str, str | int] = {**options, **({"propagationPolicy": propagation} if propagation else {})}
+        unchanged = {"resourceVersion": read.resource_version} if propagation and read.resource_version else {}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": read.uid, **unchanged}}
+        self.api.delete(path, {**body, **chosen}, chosen)
+
+    def each(self, act: Callable[[T], R], items: Sequence[T], what: str) -> list[R]:
+        """Do it to every one; whatever failed is told at the end."""
+        done: list[R] = []
+        failed: list[TemporaryError] = []
+        for future in [self.pool.submit(act, item) for item in items]:
+            try:
+                done.append(future.result())
+            except TemporaryError as error:
+                failed.append(error)
+        if failed:
+            others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise TemporaryError(f"{what}: {failed[0].message}{others}") from failed[0]
+        return done
+
+    def _pages(self, path: str, run_uid: str, of_tasks: Iterable[int]) -> Iterator[bytes]:
+        tasks = sorted(set(of_tasks))
+        naming.checked(run_uid)
+        for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
+            selector = naming.selector(self.installation, run_uid, tasks[start : start + TASKS_IN_A_SELECTOR])
+            yield from self.api.pages(path, {"labelSelector": selector})
+
+    def _is(self, labels: Labels | None, run_uid: str, key: Key) -> bool:
+        labels = labels or NO_LABELS
+        ours = labels.installation is not None and self.installation in (None, labels.installation)
+        return ours and labels.run_uid == run_uid and key_of(labels) == key
+
+
+def _age(pod: Pod) -> tuple[float, str]:
+    made = pod.metadata.creation_timestamp
+    return made.timestamp() if made else 0.0, pod.metadata.name

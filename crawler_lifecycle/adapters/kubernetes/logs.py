@@ -1,0 +1,102 @@
+"""What did a job print: from a byte on, its last lines, or all of it into the run's files?
+
+The cluster keeps a log for as long as the pod, and only its latest part: the node begins a new file every 10 MiB or so.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.naming import checked
+from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.local.layout import log_name
+from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, read_from, tail
+from crawler_lifecycle.ports import LogChunk
+
+TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it
+TAIL_SECONDS = 5.0
+WHOLE_SECONDS = 60.0
+NO_LOG_ANY_MORE = (400, 404, 500, 502, 504)  # never started, or the node that had it is gone
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    api: Api
+    files: Path
+    most_bytes: int
+
+    def kept(self, run_uid: str, task: int, attempt: int) -> Path:
+        """Where a log is when its job has left the cluster."""
+        return self.files / checked(run_uid) / log_name(task, attempt)
+
+    def tail(self, pod: Pod) -> str:
+        query = {"tailLines": TAIL_LINES, "limitBytes": TAIL_BYTES}
+        with tempfile.NamedTemporaryFile() as file:
+            file.writelines(self._pieces(pod, query, TAIL_SECONDS))
+            file.flush()
+            return tail(Path(file.name))
+
+    def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
+        """The API cannot begin at a byte: what comes before is read, and dropped."""
+        wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
+        with tempfile.NamedTemporaryFile() as file:
+            try:
+                file.writelines(self._pieces(pod, {"limitBytes": wanted}, WHOLE_SECONDS))
+            except (Missing, ApiFailed) as error:
+                if not is_gone(error):
+                    raise
+            file.flush()
+            return read_from(Path(file.name), offset, ended=ended)
+
+    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
+        """All of it, up to a limit, to the run's files; what is there already is left as it is."""
+        path = self.kept(run_uid, task, attempt)
+        if not path.exists():
+            _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, WHOLE_SECONDS))
+
+    def _pieces(self, pod: Pod, query: Mapping[str, str | int], seconds: float) -> Iterator[bytes]:
+        containers = pod.spec.containers if pod.spec else None
+        named = {"container": containers[0].name} if containers and containers[0].name else {}
+        path = self.api.core("pods", pod.metadata.name, "log")
+        return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds)
+
+
+def is_gone(error: Missing | ApiFailed) -> bool:
+    """There is no log, and there will be none."""
+    return isinstance(error, Missing) or error.status in NO_LOG_ANY_MORE
+
+
+def _write(path: Path, pieces: Iterable[bytes]) -> None:
+    """All at once. No step follows a link: crawls can write into these folders too."""
+    with _opened(path.parent.parent) as run, _opened(path.parent, within=run) as folder:
+        draft = f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}"
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(draft, dir_fd=folder)
+            raise
+
+
+@contextmanager
+def _opened(folder: Path, within: int | None = None) -> Iterator[int]:
+    """A folder, made if it is not there."""
+    name = folder if within is None else Path(folder.name)
+    if within is None:
+        name.mkdir(parents=True, exist_ok=True)
+    else:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=within)
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,133 @@
+"""What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
+
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.adapters.kubernetes import naming, pods, status
+from crawler_lifecycle.adapters.kubernetes.absence import Absence
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, JOBS, PODS, Broken, Pod, Unreadable
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
+from crawler_lifecycle.domain.looks import JobPhase, Look
+from crawler_lifecycle.errors import PermanentError, TemporaryError
+
+TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
+MOST_ASKED_FOR_EVENTS = 10
+EVENTS_OF_ONE = 100
+PATIENCE = timedelta(minutes=30)  # with what the cluster tries for ever, such as an image that is not there
+NOT_SEEN = (TemporaryError, PermanentError)
+
+
+class Looking:
+    def __init__(self, api: Api, installation: str | None, patience: timedelta = PATIENCE) -> None:
+        self._api = api
+        self._installation = installation
+        self._patience = patience
+        self._absence = Absence(api)
+
+    def look(self, run_uid: str, watched: Collection[Key] = ()) -> Look:
+        survey = Survey(run_uid, self._installation, frozenset(watched))
+        try:
+            self._list_jobs(survey)
+        except NOT_SEEN as error:
+            return Look(complete=False, problem=error.message)
+        missing = sorted(key for key in survey.watched if key not in survey.jobs)
+        try:
+            absent = self._absent(survey, missing) if missing else []
+        except NOT_SEEN as error:
+            absent = []
+            survey.problems.append(error.message)
+        if absent or survey.closer:
+            self._ask_pods(survey, absent)
+        problem = survey.problems[0] if survey.problems else None
+        return Look(complete=problem is None, jobs=survey.jobs, problem=problem)
+
+    def _list_jobs(self, survey: Survey) -> None:
+        selector = naming.selector(survey.installation, naming.checked(survey.run_uid))
+        for body in self._api.pages(self._api.batch("jobs"), {"labelSelector": selector}):
+            page = JOBS.page(body)
+            for job in page.whole:
+                survey.add(job)
+            for broken in page.broken:
+                problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
+                survey.add_unclear(key_of(broken.labels), broken.name, problem)
+
+    def _absent(self, survey: Survey, missing: Sequence[Key]) -> list[Key]:
+        """Of these, those that are provably not there."""
+        keys = {survey.name(key): key for key in missing}
+        for name, job in self._absence.found(list(keys)):
+            if job is not None:
+                survey.add(job)
+            if keys[name] not in survey.jobs:
+                survey.add_unclear(keys[name], name, f"job {name} is there, but the list of its run does not show it")
+        return [key for key in missing if key not in survey.jobs]
+
+    def _ask_pods(self, survey: Survey, absent: Sequence[Key]) -> None:
+        try:
+            found = self._pods(survey, {*survey.closer, *absent})
+        except NOT_SEEN as error:
+            survey.problems.append(error.message)
+            for key, job in survey.closer.items():
+                survey.jobs[key] = status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
+            return
+        now = datetime.now(UTC)
+        for key in absent:
+            if key not in survey.jobs and (left := status.of_orphans(key, survey.name(key), found.get(key, ()))):
+                survey.jobs[key] = left
+        asking: list[tuple[Key, str]] = []
+        for key, job in survey.closer.items():
+            own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
+            look = survey.jobs[key] = status.with_pods(key, job, own, now, self._patience)
+            if uid := status.asks_events_of(look, job, pods.the_one_that_counts(own)):
+                asking.append((key, uid))
+        self._ask_events(survey, asking)
+
+    def _pods(self, survey: Survey, keys: Collection[Key]) -> dict[Key, list[Pod]]:
+        found: dict[Key, list[Pod]] = {}
+        for selector in self._selectors(survey, keys):
+            for body in self._api.pages(self._api.core("pods"), {"labelSelector": selector}):
+                page = PODS.page(body)
+                for broken in page.broken:
+                    _note(survey, broken, keys)
+                for pod in page.whole:
+                    key = key_of(pod.metadata.labels)
+                    if key and key in keys and survey.is_ours(pod.metadata.labels):
+                        found.setdefault(key, []).append(pod)
+        return found
+
+    def _selectors(self, survey: Survey, keys: Collection[Key]) -> Iterator[str]:
+        """Only the pods of these tasks, unless it takes fewer lists to read those of the whole run."""
+        tasks = sorted({task for task, _ in keys})
+        if len(tasks) > max(TASKS_IN_A_SELECTOR, len(survey.jobs)):
+            yield naming.selector(survey.installation, survey.run_uid)
+            return
+        for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
+            some = tasks[start : start + TASKS_IN_A_SELECTOR]
+            yield naming.selector(survey.installation, survey.run_uid, some)
+
+    def _ask_events(self, survey: Survey, asking: Iterable[tuple[Key, str]]) -> None:
+        """Of the first few: they say more about why a job waits, and change nothing else."""
+        for key, uid in sorted(asking)[:MOST_ASKED_FOR_EVENTS]:
+            query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
+            look = survey.jobs[key]
+            try:
+                events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
+            except NOT_SEEN as error:
+                survey.jobs[key] = replace(look, message=look.message or f"its events cannot be read: {error.message}")
+            else:
+                survey.jobs[key] = status.with_events(look, events)
+
+
+def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
+    """A pod that cannot be read makes its job unclear; of one that has failed it only leaves the reason poor."""
+    key = key_of(pod.labels)
+    problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
+    if key is None:
+        raise Unreadable(problem)
+    if key not in keys:
+        return
+    known = survey.jobs.get(key)
+    if known is None or known.phase is not JobPhase.FAILED:
+        survey.add_unclear(key, survey.name(key), problem)

@@ -1,0 +1,120 @@
+"""What do the pods of one job show? Nothing here depends on the order in which they, or their containers, come."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from crawler_lifecycle.adapters.kubernetes.objects import (
+    NO_LABELS,
+    Condition,
+    ContainerState,
+    ContainerStatus,
+    Pod,
+    PodStatus,
+    Terminated,
+)
+
+MAIN_CONTAINER = "crawl"
+PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+NO_STATUS, NO_STATE = PodStatus(), ContainerState()
+
+
+def controller_uid(pod: Pod) -> str | None:
+    """Whose pod it is; a pod that was orphaned tells it only by its label."""
+    controllers = sorted(owner.uid for owner in pod.metadata.owner_references or () if owner.controller and owner.uid)
+    return controllers[0] if controllers else (pod.metadata.labels or NO_LABELS).controller_uid
+
+
+def the_one_that_counts(pods: Iterable[Pod]) -> Pod | None:
+    return max(pods, key=_weight, default=None)
+
+
+def _weight(pod: Pod) -> tuple[bool, datetime, str, str]:
+    """Those that are not being ended first, then the newest, then by name."""
+    metadata = pod.metadata
+    return metadata.deletion_timestamp is None, metadata.creation_timestamp or LONG_AGO, metadata.name, metadata.uid
+
+
+def phase(pod: Pod) -> str | None:
+    return (pod.status or NO_STATUS).phase
+
+
+def has_ended(pod: Pod) -> bool:
+    """Not proved is not ended: a phase that we do not know may run."""
+    return phase(pod) in (SUCCEEDED, FAILED)
+
+
+def condition(pod: Pod, kind: str) -> Condition | None:
+    """If there are several of a kind, which only nonsense has, the newest."""
+    found = [each for each in (pod.status or NO_STATUS).conditions or () if each.type == kind]
+    return max(found, key=_age, default=None)
+
+
+def _age(each: Condition) -> tuple[datetime, str, str]:
+    return each.last_transition_time or LONG_AGO, each.status or "", each.reason or ""
+
+
+def is_true(pod: Pod, kind: str) -> bool:
+    found = condition(pod, kind)
+    return found is not None and found.is_true
+
+
+def last_progress(pod: Pod) -> datetime | None:
+    """When it last got anywhere: scheduled, its sandbox made, its init containers through."""
+    times = [each.last_transition_time for each in (pod.status or NO_STATUS).conditions or ()]
+    return max((time for time in times if time), default=pod.metadata.creation_timestamp)
+
+
+def containers(pod: Pod) -> list[ContainerStatus]:
+    return _sorted((pod.status or NO_STATUS).container_statuses)
+
+
+def init_containers(pod: Pod) -> list[ContainerStatus]:
+    return _sorted((pod.status or NO_STATUS).init_container_statuses)
+
+
+def plain_init_containers(pod: Pod) -> Iterator[ContainerStatus]:
+    """Without sidecars, which are ended with the pod and may then say so by an exit code."""
+    specs = (pod.spec.init_containers if pod.spec else None) or ()
+    sidecars = {spec.name for spec in specs if spec.restart_policy == "Always"}
+    return (each for each in init_containers(pod) if each.name not in sidecars)
+
+
+def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
+    if found is None or len(found) < 2:
+        return found or []
+    return sorted(found, key=lambda each: (each.name or "", repr(each.state)))
+
+
+def main_container(pod: Pod) -> ContainerStatus | None:
+    """Ours by name; a company's own scheduler service may call it otherwise, and then the pod's first is meant."""
+    by_name = {each.name: each for each in containers(pod)}
+    specs = (pod.spec.containers if pod.spec else None) or ()
+    first = specs[0].name if specs else None
+    return by_name.get(MAIN_CONTAINER) or by_name.get(first) or (containers(pod)[0] if len(by_name) == 1 else None)
+
+
+def state(container: ContainerStatus | None) -> ContainerState:
+    return (container.state if container else None) or NO_STATE
+
+
+def end_of_main(pod: Pod) -> Terminated | None:
+    return state(main_container(pod)).terminated
+
+
+def ends(pod: Pod) -> list[Terminated]:
+    """Of all containers."""
+    return [end for each in (*init_containers(pod), *containers(pod)) if (end := state(each).terminated)]
+
+
+def started_at(pod: Pod) -> datetime | None:
+    now = state(main_container(pod))
+    if now.running:
+        return now.running.started_at
+    return now.terminated.started_at if now.terminated else None
+
+
+def exit_code(pod: Pod) -> int | None:
+    """As the program gave it; where the kubelet lost sight of it, it writes 137 of its own."""
+    end = end_of_main(pod)
+    return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None

@@ -1,0 +1,81 @@
+"""How do jobs leave the cluster whose end and evidence are on record? Otherwise a week of them would be in every list.
+
+Their logs are kept first, among the run's files. A Job whose request may still be on its way somewhere has to stay: its
+name is what keeps a late copy from starting it again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
+from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone
+from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.stopping import OVER
+from crawler_lifecycle.errors import TemporaryError
+
+ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time may take to arrive
+
+
+@dataclass(frozen=True, slots=True)
+class Removing:
+    jobs: Jobs
+    logs: Logs
+
+    def remove(self, run_uid: str, keys: Sequence[Key]) -> int:
+        """How many have to stay for now."""
+        last = dict(sorted(keys))  # of each task the latest attempt that was named
+        jobs = {
+            key: job for key, job in self.jobs.dated(run_uid, last).items() if key[1] <= last[key[0]] and _is_over(job)
+        }
+        pods = self.jobs.pods(run_uid, jobs) if jobs else {}
+
+        def remove(key: Key) -> bool:
+            return self._remove(run_uid, key, jobs[key], pods.get(key, []))
+
+        return sum(self.jobs.each(remove, list(jobs), "not all jobs could be removed"))
+
+    def _remove(self, run_uid: str, key: Key, job: DatedJob, pods: list[Pod]) -> bool:
+        """Whether it has to stay."""
+        if any(not (pod.status and pod.status.phase in OVER) for pod in pods):
+            return False
+        if pods:
+            self._keep_log(run_uid, key, pods[0])
+        if _may_come_again(job):
+            return True
+        try:
+            self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Background")
+        except Missing:
+            return False
+        except ApiFailed as error:
+            if error.status == 409:  # it has changed since: another look will see how
+                return True
+            raise
+        return False
+
+    def _keep_log(self, run_uid: str, key: Key, pod: Pod) -> None:
+        try:
+            self.logs.keep(pod, run_uid, *key)
+        except (Missing, ApiFailed) as error:
+            if not is_gone(error):
+                raise
+        except OSError as error:
+            raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
+
+
+def _is_over(job: DatedJob) -> bool:
+    conditions = (job.status.conditions if job.status else None) or []
+    return job.metadata.deletion_timestamp is None and any(
+        each.type in ("Complete", "Failed") and each.is_true for each in conditions
+    )
+
+
+def _may_come_again(job: DatedJob) -> bool:
+    annotations = job.metadata.annotations
+    try:
+        not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")
+        return datetime.now(UTC) < not_after + ON_THE_WAY
+    except (ValueError, TypeError):
+        return False  # it was asked for without a limit, or by another service, or somebody changed it

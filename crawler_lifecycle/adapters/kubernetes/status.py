@@ -1,0 +1,235 @@
+"""Where does a job stand? Objects become a JobLook here; which rule does what is in docs/decisions/0014."""
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.adapters.kubernetes import failure, pods, waiting
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Pod
+from crawler_lifecycle.adapters.kubernetes.waiting import Wait
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_TERMINATING, SUSPENDED
+
+NO_STATUS = JobStatus()
+SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
+FINISHING, FAILING, SUSPENDING, BACKOFF = "finishing", "failing", "suspending", "backoff"
+SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
+
+Key = tuple[int, int]  # task and attempt
+
+
+Stage = tuple[JobPhase, str | None]
+
+
+def of_job(key: Key, job: Job) -> JobLook | None:
+    """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only."""
+    status = job.status or NO_STATUS
+    true = _true_conditions(status)
+    if complete := true.get("Complete"):
+        return _succeeded(key, job, complete)
+    if failed := true.get("Failed"):
+        return _failed(key, job, failed)
+    if job.metadata.deletion_timestamp:
+        return _look(key, job, JobPhase.ENDING, stop_asked=True)
+    stage = _by_conditions(job, status, true) or _by_counters(status)
+    return _look(key, job, *stage) if stage else None
+
+
+def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage | None:
+    """Rules 7 to 10."""
+    if "FailureTarget" in true:
+        return JobPhase.RUNNING, FAILING
+    if "SuccessCriteriaMet" in true:
+        return JobPhase.RUNNING, FINISHING
+    if "Suspended" in true or (job.spec is not None and job.spec.suspend):
+        has_pods = _some(status.active) or _some(status.terminating)
+        return (JobPhase.RUNNING, SUSPENDING) if has_pods else (JobPhase.WAITING, SUSPENDED)
+    return (JobPhase.WAITING, waiting.NOT_SYNCED) if status.start_time is None else None
+
+
+def _by_counters(status: JobStatus) -> Stage | None:
+    """Rules 11 to 13, and 20 where no pod has to be asked: one that is Ready runs."""
+    if _some(status.active):
+        return (JobPhase.RUNNING, None) if _some(status.ready) else None
+    if _some(status.terminating):
+        return JobPhase.RUNNING, POD_TERMINATING
+    if _some(status.succeeded):
+        return JobPhase.RUNNING, FINISHING
+    return (JobPhase.RUNNING, BACKOFF) if _some(status.failed) else None
+
+
+def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
+    """The same once its pods are known."""
+    pod, known = pods.the_one_that_counts(found), of_job(key, job)
+    if known is not None:
+        return _failed_because(known, job, pod, found) if pod and known.phase is JobPhase.FAILED else known
+    if pod is None:
+        return _without_pod(key, job)
+    phase = pods.phase(pod)
+    if phase == pods.PENDING:
+        return _of_pending(key, job, pod, now, patience)
+    if phase in IN_PHASE:
+        return _look(key, job, JobPhase.RUNNING, IN_PHASE[phase](pod), pod)
+    return unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
+
+
+def _without_pod(key: Key, job: Job) -> JobLook:
+    if _some((job.status or NO_STATUS).active):
+        problem = "its pod is not listed, although the Job counts it"
+        return unclear(key, job.metadata.name, problem, job.metadata.uid)
+    return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
+
+
+def _failed_because(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> JobLook:
+    """That it failed, the Job says; why, its pod."""
+    failed = _true_conditions(job.status or NO_STATUS).get("Failed")
+    gone = look.gone and all(pods.has_ended(each) for each in found)
+    return replace(
+        look,
+        reason=failure.reason(failed, pod),
+        message=failure.message(failed, pod),
+        exit_code=pods.exit_code(pod),
+        started_at=pods.started_at(pod) or look.started_at,
+        gone=gone,
+        removable=look.removable and gone,
+    )
+
+
+def _true_conditions(status: JobStatus) -> dict[str, Condition]:
+    """By type; of several of one type, which only nonsense has, the same in whatever order they come."""
+    found = [each for each in status.conditions or () if each.is_true]
+    if len(found) > 1:
+        found.sort(key=repr)
+    return {each.type or "": each for each in found}
+
+
+def _of_pending(key: Key, job: Job, pod: Pod, now: datetime, patience: timedelta) -> JobLook:
+    if not pods.is_true(pod, "PodScheduled"):
+        return _waits(key, job, waiting.for_a_node(pod))
+    wait = waiting.for_containers(pod)
+    if waiting.is_hopeless(wait, pod, now, patience):
+        look = _look(key, job, JobPhase.FAILED, pod=pod)
+        return replace(look, reason=wait.cause, message=wait.message)  # a limit of our own: its pod is still there
+    return _waits(key, job, wait)
+
+
+def _what_ails(pod: Pod) -> str | None:
+    main = pods.main_container(pod)
+    end, wait = pods.state(main).terminated, pods.state(main).waiting
+    if end is not None and end.exit_code == 0:
+        return SIDECAR_HANGING
+    if wait is not None and wait.reason == "CrashLoopBackOff":
+        return waiting.CRASH_LOOP
+    return NODE_UNREACHABLE if _is_out_of_sight(pod) else None
+
+
+def _is_out_of_sight(pod: Pod) -> bool:
+    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
+    ready = pods.condition(pod, "Ready")
+    taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
+    lost = pod.status is not None and pod.status.reason == "NodeLost"
+    return lost or (taken and pods.is_true(pod, "ContainersReady"))
+
+
+IN_PHASE: dict[str | None, Callable[[Pod], str | None]] = {
+    pods.RUNNING: _what_ails,
+    pods.SUCCEEDED: lambda _pod: FINISHING,  # the Job has not noticed yet
+    pods.FAILED: lambda _pod: BACKOFF,
+}
+
+
+def asks_events_of(look: JobLook, job: Job, pod: Pod | None) -> str | None:
+    """The uid of the object whose events may say more (rules 14 and 16)."""
+    if look.phase is not JobPhase.WAITING:
+        return None
+    if look.cause == waiting.POD_NOT_CREATED:
+        return job.metadata.uid
+    return pod.metadata.uid if pod and look.cause == waiting.CONTAINER_CREATING else None
+
+
+def with_events(look: JobLook, events: Sequence[Event]) -> JobLook:
+    if look.cause == waiting.POD_NOT_CREATED:
+        wait = waiting.for_a_pod(events)
+    else:
+        wait = waiting.explained(Wait(look.cause or "", look.message), events)
+    return replace(look, cause=wait.cause, message=wait.message)
+
+
+def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
+    """A Job that is provably gone, by what pods of it are left; None: nothing is."""
+    pod = pods.the_one_that_counts([each for each in found if not pods.has_ended(each)] or found)
+    if pod is None:
+        return None
+    uid = pods.controller_uid(pod)
+    if not uid:
+        return unclear(key, name, f"pod {pod.metadata.name} does not tell whose it is")
+    asked = pod.metadata.deletion_timestamp is not None
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked)
+    if not pods.has_ended(pod):
+        return replace(look, started_at=pods.started_at(pod))
+    end, code = pods.end_of_main(pod), pods.exit_code(pod)
+    ended = replace(
+        look,
+        cause=None,
+        exit_code=code,
+        gone=True,
+        started_at=pods.started_at(pod),
+        ended_at=end.finished_at if end else None,
+    )
+    if pods.phase(pod) == pods.FAILED:
+        why, what = failure.reason(None, pod), failure.message(None, pod)
+        return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
+    if code == 0:
+        return replace(ended, phase=JobPhase.SUCCEEDED)
+    message = f"pod {pod.metadata.name} succeeded, but not its main container"
+    return replace(ended, phase=JobPhase.UNCLEAR, message=message)
+
+
+def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
+    return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)
+
+
+def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
+    """All containers of a pod exited with 0, or it would not be complete."""
+    at = (job.status or NO_STATUS).completion_time or complete.last_transition_time
+    return _ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0)
+
+
+def _failed(key: Key, job: Job, failed: Condition) -> JobLook:
+    look = _ended(key, job, JobPhase.FAILED, failed.last_transition_time)
+    return replace(look, reason=failure.reason(failed, None), message=failed.message)
+
+
+def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
+    status, deleted = job.status or NO_STATUS, job.metadata.deletion_timestamp
+    gone = not _some(status.active) and not _some(status.terminating)
+    return JobLook(
+        *key,
+        job.metadata.uid,
+        job.metadata.name,
+        phase,
+        exit_code=exit_code,
+        started_at=status.start_time,
+        ended_at=at,
+        # what was deleted long after its end, by its time to live or by a person, was not stopped
+        stop_asked=deleted is not None and (at is None or deleted - at <= SLACK),
+        gone=gone,
+        removable=gone and deleted is None,
+    )
+
+
+def _look(
+    key: Key, job: Job, phase: JobPhase, cause: str | None = None, pod: Pod | None = None, *, stop_asked: bool = False
+) -> JobLook:
+    begun = (job.status or NO_STATUS).start_time if phase is JobPhase.RUNNING else None
+    started = (pods.started_at(pod) if pod else None) or begun
+    uid, name = job.metadata.uid, job.metadata.name
+    return JobLook(*key, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
+
+
+def _waits(key: Key, job: Job, wait: Wait) -> JobLook:
+    return replace(_look(key, job, JobPhase.WAITING, wait.cause), message=wait.message)
+
+
+def _some(count: int | None) -> bool:
+    return count is not None and count > 0

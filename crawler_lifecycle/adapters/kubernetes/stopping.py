@@ -1,0 +1,91 @@
+"""How are jobs asked to end, and made to?
+
+A Job is deleted, and its pods with it, in the foreground: it stays in sight until the last of its pods is gone. What is
+deleted is exactly what was read: a job that ends in the same moment has changed since, and keeps its end.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.errors import TemporaryError
+
+TRIES = 5  # against a job that changes between the reading and the deleting
+IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+OVER = ("Succeeded", "Failed")
+AT_ONCE = {"gracePeriodSeconds": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    jobs: Jobs
+
+    def ask(self, run_uid: str, keys: Sequence[Key]) -> None:
+        """Jobs first, since a Job makes its pod anew; then the pods that lost their Job."""
+        orphaned = self._delete_jobs(run_uid, keys)
+        self._delete_pods(run_uid, orphaned, {})
+
+    def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
+        """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
+        self._delete_jobs(run_uid, keys)
+        self._delete_pods(run_uid, keys, AT_ONCE)
+
+    def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
+        """Those that are not there."""
+
+        def delete(key: Key) -> Key | None:
+            return None if self._delete_job(run_uid, key) else key
+
+        return [key for key in self.jobs.each(delete, keys, "not all jobs could be told to end") if key]
+
+    def _delete_job(self, run_uid: str, key: Key) -> bool:
+        """Whether there is one."""
+        for _ in range(TRIES):
+            job = self.jobs.one(run_uid, key)
+            if job is None:
+                return False
+            if job.metadata.deletion_timestamp or is_ending(job):
+                return True
+            try:
+                self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Foreground")
+            except Missing:
+                return False
+            except ApiFailed as error:
+                if error.status != 409:
+                    raise
+            else:
+                return True
+        raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
+
+    def _delete_pods(self, run_uid: str, keys: Sequence[Key], options: dict[str, int]) -> None:
+        pods = [pod for found in self.jobs.pods(run_uid, keys).values() for pod in found] if keys else []
+
+        def delete(pod: Pod) -> None:
+            try:
+                self.jobs.delete(self.jobs.api.core("pods", pod.metadata.name), pod.metadata, None, options)
+            except Missing:
+                return
+            except ApiFailed as error:
+                if error.status != 409:  # another pod of that name, which the next round finds
+                    raise
+
+        self.jobs.each(delete, _to_end(pods, is_forced=bool(options)), "not all pods could be told to end")
+
+
+def is_ending(job: Job) -> bool:
+    """It ends by itself, or has: to delete it now could only lose how."""
+    status = job.status
+    if status is None:
+        return False
+    return bool(status.succeeded) or any(
+        condition.is_true and condition.type in IS_ENDING for condition in status.conditions or []
+    )
+
+
+def _to_end(pods: Iterable[Pod], *, is_forced: bool) -> list[Pod]:
+    """Those that are not over. One that was asked already is only forced."""
+    living = [pod for pod in pods if not (pod.status and pod.status.phase in OVER)]
+    return living if is_forced else [pod for pod in living if not pod.metadata.deletion_timestamp]

@@ -1,0 +1,69 @@
+"""What does a look know so far: which jobs there are, which of them need a closer look, and what could not be seen?"""
+
+from dataclasses import dataclass, field
+
+from crawler_lifecycle.adapters.kubernetes import status
+from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.naming import job_name
+
+NOT_ASKED = "its pod was not asked for"
+
+
+@dataclass
+class Survey:
+    """What is known so far."""
+
+    run_uid: str
+    installation: str | None
+    watched: frozenset[Key]
+    jobs: dict[Key, JobLook] = field(default_factory=dict)
+    closer: dict[Key, Job] = field(default_factory=dict)  # their pods have to be asked
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, job: Job) -> None:
+        labels, name = job.metadata.labels, job.metadata.name
+        if not self.is_ours(labels):
+            return
+        key = key_of(labels)
+        if key is None or not job.metadata.uid:
+            self.add_unclear(key, name, f"job {name} does not tell which task it is, or has no uid")
+            return
+        if key in self.jobs and not self._goes_before(key, name):
+            return
+        look = status.of_job(key, job)
+        self.closer.pop(key, None)
+        if key in self.watched and (look is None or look.phase is JobPhase.FAILED):
+            self.closer[key] = job
+        self.jobs[key] = look or status.unclear(key, name, NOT_ASKED, job.metadata.uid)
+
+    def add_unclear(self, key: Key | None, name: str, problem: str) -> None:
+        """A job that cannot be read; if it does not even tell which it is, nothing counts as absent."""
+        if key is None:
+            self.problems.append(problem)
+        else:
+            self.closer.pop(key, None)
+            self.jobs[key] = status.unclear(key, name, problem)
+
+    def is_ours(self, labels: Labels | None) -> bool:
+        ours = labels is not None and labels.run_uid == self.run_uid
+        return ours and labels is not None and self.installation in (None, labels.installation)
+
+    def name(self, key: Key) -> str:
+        return job_name(self.run_uid, *key)
+
+    def _goes_before(self, key: Key, name: str) -> bool:
+        """Of two Jobs that say they are the same attempt, the one with the right name is meant."""
+        if self.name(key) == name:
+            return True
+        if self.jobs[key].name != self.name(key):
+            self.add_unclear(key, name, f"jobs {self.jobs[key].name} and {name} both say that they are this one")
+        return False
+
+
+def key_of(labels: Labels | None) -> Key | None:
+    """Task and attempt as the labels tell them; None: they are no numbers of ours."""
+    task, attempt = (labels.task or "", labels.attempt or "") if labels else ("", "")
+    numbers = task.isascii() and task.isdecimal() and attempt.isascii() and attempt.isdecimal()
+    return (int(task), int(attempt)) if numbers and len(task) < 10 and len(attempt) < 10 else None

@@ -1,0 +1,102 @@
+"""Why does a job wait? One word that stays the same while the cause does, and the cluster's own message."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.adapters.kubernetes import pods
+from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event, Pod, Waiting
+from crawler_lifecycle.domain.reasons import CONTAINER_CONFIG, IMAGE_PULL, POD_CREATE_REJECTED, QUOTA
+
+NOT_SYNCED = "not_synced"
+POD_NOT_CREATED = "pod_not_created"
+NOT_CONSIDERED = "not_considered"
+SCHEDULED = "scheduled"
+CANNOT_START = "cannot_start"
+CRASH_LOOP = "crash_loop"
+CONTAINER_CREATING = "container_creating"
+LONGEST = 64
+BY_WAITING_REASON = {
+    # the kubelet alternates between trying and pausing: "since when" must not begin anew each time
+    "ErrImagePull": IMAGE_PULL,
+    "ImagePullBackOff": IMAGE_PULL,
+    "InvalidImageName": IMAGE_PULL,
+    "ErrImageNeverPull": IMAGE_PULL,
+    "ImageInspectError": IMAGE_PULL,
+    "RegistryUnavailable": IMAGE_PULL,
+    "SignatureValidationFailed": IMAGE_PULL,
+    "CreateContainerConfigError": CONTAINER_CONFIG,
+    "CreateContainerError": CANNOT_START,
+    "RunContainerError": CANNOT_START,
+    "CrashLoopBackOff": CRASH_LOOP,
+}
+HOPELESS = (IMAGE_PULL, CONTAINER_CONFIG, CANNOT_START)  # the cluster tries for ever; somebody has to mend something
+SAYS_NOTHING = ("ContainerCreating", "PodInitializing")
+BY_EVENT = {
+    "FailedMount": "volume",
+    "FailedAttachVolume": "volume",
+    "FailedCreatePodSandBox": "pod_sandbox",
+    "FailedCreatePodSandbox": "pod_sandbox",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    cause: str
+    message: str | None = None
+
+
+def for_a_pod(events: Sequence[Event]) -> Wait:
+    """Rule 14: the controller made no pod, and only an event says why."""
+    failed = _latest(events, ("FailedCreate",))
+    if failed is None:
+        return Wait(POD_NOT_CREATED)
+    cause = QUOTA if "exceeded quota" in (failed.message or "").lower() else POD_CREATE_REJECTED
+    return Wait(cause, failed.message)
+
+
+def for_a_node(pod: Pod) -> Wait:
+    """Rule 15."""
+    scheduled = pods.condition(pod, "PodScheduled")
+    if scheduled is None or not scheduled.reason:
+        return Wait(NOT_CONSIDERED)
+    return Wait(_word(scheduled.reason), scheduled.message)
+
+
+def for_containers(pod: Pod) -> Wait:
+    """Rule 16: init containers first, and of several the one that says most."""
+    for several in (pods.init_containers(pod), pods.containers(pod)):
+        waits = [(each, wait) for each in several if (wait := pods.state(each).waiting) and wait.reason]
+        if waits:
+            _, wait = min(waits, key=_rank)
+            return Wait(BY_WAITING_REASON.get(wait.reason or "") or _word(wait.reason or ""), wait.message)
+    return Wait(SCHEDULED)
+
+
+def explained(wait: Wait, events: Sequence[Event]) -> Wait:
+    """What keeps the containers from being created is told by events only."""
+    told = _latest(events, tuple(BY_EVENT))
+    return Wait(BY_EVENT[told.reason or ""], told.message) if told else wait
+
+
+def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> bool:
+    since = pods.last_progress(pod)
+    return wait.cause in HOPELESS and since is not None and now - since > patience
+
+
+def _rank(found: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
+    each, wait = found
+    hopeless = BY_WAITING_REASON.get(wait.reason or "") in HOPELESS
+    return not hopeless, wait.reason in SAYS_NOTHING, each.name or ""
+
+
+def _latest(events: Sequence[Event], reasons: tuple[str, ...]) -> Event | None:
+    found = [event for event in events if event.reason in reasons]
+    return max(found, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)
+
+
+def _word(reason: str) -> str:
+    """`PodInitializing` becomes `pod_initializing`, whatever else the cluster may say one day."""
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reason)
+    return re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")[:LONGEST] or NOT_CONSIDERED

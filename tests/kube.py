@@ -1,0 +1,185 @@
+"""Kubernetes objects as the API server writes them, and a small API server that serves them out of memory.
+
+`Shelf` answers what a look asks: lists in pages with label and field selectors, single objects, 404s. It holds
+bytes, so that objects may be any nonsense.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.domain.naming import job_name
+
+NAMESPACE = "crawls"
+OURS = "6b1f0f5e-0000-4000-8000-000000000001"
+RUN = "6b1f0f5e-0000-4000-8000-0000000000aa"
+UID = "job-uid"
+WHEN = "2026-11-20T08:00:00Z"
+LATER = "2026-11-20T09:00:00Z"
+Json = dict[str, Any]
+
+
+def labels(task: int = 0, attempt: int = 1, run_uid: str = RUN, installation: str = OURS) -> dict[str, str]:
+    return {
+        "crawler-lifecycle/installation": installation,
+        "crawler-lifecycle/run-uid": run_uid,
+        "crawler-lifecycle/task": str(task),
+        "crawler-lifecycle/attempt": str(attempt),
+        "crawler-lifecycle/spec-hash": "abc",
+    }
+
+
+def condition(kind: str, reason: str | None = None, status: str = "True", at: str = WHEN, message: str = "") -> Json:
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
+
+
+def job(
+    task: int = 0, attempt: int = 1, *conditions: Json, uid: str = UID, started: str | None = WHEN, **status: Any
+) -> Json:
+    return {
+        "metadata": {
+            "name": job_name(RUN, task, attempt),
+            "uid": uid,
+            "resourceVersion": "7",
+            "creationTimestamp": WHEN,
+            "labels": labels(task, attempt),
+        },
+        "spec": {"suspend": False, "backoffLimit": 0},
+        "status": {"startTime": started, "conditions": list(conditions), **status},
+    }
+
+
+def deleted(obj: Json, at: str = LATER) -> Json:
+    return {**obj, "metadata": {**obj["metadata"], "deletionTimestamp": at}}
+
+
+def pod(
+    phase: str | None = "Running", *containers: Json, task: int = 0, attempt: int = 1, uid: str = UID, **status: Any
+) -> Json:
+    name = f"{job_name(RUN, task, attempt)}-x"
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"pod-of-{uid}-{task}",
+            "creationTimestamp": WHEN,
+            "labels": {**labels(task, attempt), "batch.kubernetes.io/controller-uid": uid},
+            "ownerReferences": [{"uid": uid, "controller": True, "kind": "Job", "name": name}],
+        },
+        "spec": {"nodeName": "node-1", "containers": [{"name": "crawl"}]},
+        "status": {"phase": phase, "containerStatuses": list(containers), **status},
+    }
+
+
+def container(name: str = "crawl", **state: Any) -> Json:
+    return {"name": name, "restartCount": 0, "state": state}
+
+
+def ended(code: int | None, reason: str = "Error", name: str = "crawl", message: str | None = None) -> Json:
+    end = {"exitCode": code, "reason": reason, "message": message, "startedAt": WHEN, "finishedAt": LATER}
+    return container(name, terminated=end)
+
+
+def waiting(reason: str | None, name: str = "crawl", message: str | None = None) -> Json:
+    return container(name, waiting={"reason": reason, "message": message})
+
+
+def running(name: str = "crawl") -> Json:
+    return container(name, running={"startedAt": WHEN})
+
+
+SCHEDULED = condition("PodScheduled")
+
+
+def event(uid: str, reason: str, message: str = "", at: str = WHEN) -> Json:
+    return {
+        "metadata": {"name": f"{uid}.{reason}"},
+        "involvedObject": {"kind": "Job", "uid": uid},
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "count": 3,
+        "lastTimestamp": at,
+    }
+
+
+class Shelf(Api):
+    """`fault` may raise in the place of an answer; `calls` tells what was asked."""
+
+    def __init__(self, page: int = 500) -> None:
+        self.namespace = NAMESPACE
+        self.there: dict[str, list[Any]] = {"jobs": [], "pods": [], "events": []}
+        self.hidden: list[Any] = []  # Jobs that no list shows, although they are there
+        self.of_namespace: Any = {"metadata": {"name": NAMESPACE}, "status": {"phase": "Active"}}
+        self.page = page
+        self.calls: list[str] = []
+        self.fault: Callable[[str], None] = lambda _call: None
+
+    def put(self, *, jobs: Any = (), pods: Any = (), events: Any = ()) -> "Shelf":
+        self.there = {"jobs": list(jobs), "pods": list(pods), "events": list(events)}
+        return self
+
+    def get(
+        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = "application/json"
+    ) -> bytes:
+        kind = path.rpartition("/")[2]
+        if path == self.core():
+            self._called("namespace")
+            return _found(self.of_namespace)
+        if kind in self.there:
+            self._called(kind)
+            return _list(kind, [each for each in self.there[kind] if _is_selected(each, query or {})], "")
+        self._called("job")
+        found = [each for each in (*self.there["jobs"], *self.hidden) if _metadata(each).get("name") == kind]
+        return _found(found[0] if found else None)
+
+    def pages(
+        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = "application/json"
+    ) -> Iterator[bytes]:
+        kind = path.rpartition("/")[2]
+        whole = self.there[kind] if query or kind != "jobs" else [*self.there[kind], *self.hidden]
+        selected = [each for each in whole if _is_selected(each, query or {})]
+        for start in range(0, max(len(selected), 1), self.page):
+            self._called("names" if "Metadata" in accept else kind)
+            more = "more" if start + self.page < len(selected) else ""
+            yield _list("metadata" if "Metadata" in accept else kind, selected[start : start + self.page], more)
+
+    def _called(self, what: str) -> None:
+        self.calls.append(what)
+        self.fault(what)
+
+
+KINDS = {"jobs": "JobList", "pods": "PodList", "events": "EventList", "metadata": "PartialObjectMetadataList"}
+
+
+def _list(kind: str, items: list[Any], more: str) -> bytes:
+    return json.dumps({"kind": KINDS[kind], "metadata": {"continue": more}, "items": items}).encode()
+
+
+def _found(obj: Any) -> bytes:
+    if obj is None:
+        raise Missing("there is nothing of that name")
+    return json.dumps(obj).encode()
+
+
+def _metadata(obj: Any) -> Json:
+    found = obj.get("metadata") if isinstance(obj, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _is_selected(obj: Any, query: Mapping[str, str | int]) -> bool:
+    """Nonsense is always selected: else no look would ever meet it."""
+    if not query.keys() & {"fieldSelector", "labelSelector"}:
+        return True
+    if field := query.get("fieldSelector"):
+        return not isinstance(obj, dict) or obj.get("involvedObject", {}).get("uid") == str(field).partition("=")[2]
+    carried = _metadata(obj).get("labels")
+    if not isinstance(carried, dict):
+        return not isinstance(obj, dict) or carried is not None
+    selector = str(query.get("labelSelector", ""))
+    equal = re.findall(r"([\w./-]+)=([^,]+)", re.sub(r"[\w./-]+ in \([^)]*\)", "", selector))
+    among = re.findall(r"([\w./-]+) in \(([^)]*)\)", selector)
+    return all(carried.get(key) == value for key, value in equal) and all(
+        carried.get(key) in values.split(",") for key, values in among
+    )

@@ -1,0 +1,38 @@
+"""A task's row, as the verdicts of one look after the other change it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.domain.looks import Look, TaskRow
+from crawler_lifecycle.domain.verdict import verdict
+
+NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+
+def row(status: TaskStatus = TaskStatus.RUNNING, job_uid: str | None = "job-uid", task: int = 0) -> TaskRow:
+    return TaskRow(task=task, status=status, attempt=1, version=5, job_uid=job_uid)
+
+
+def applied(old: TaskRow, change: TaskChange | None) -> TaskRow:
+    """As `Tasks.sync` writes it: nothing, if the row is not what was read any more."""
+    if change is None or change.version != old.version:
+        return old
+    return replace(
+        old,
+        status=change.status,
+        version=old.version + 1,
+        job_uid=change.job_uid,
+        cause=change.cause,
+        reason=change.reason,
+        exit_code=change.exit_code,
+        absent_count=change.absent_count,
+        started_at=change.started_at,
+    )
+
+
+def after(old: TaskRow, *looks: Look, intent: Intent = Intent.RUN) -> TaskRow:
+    for look in looks:
+        old = applied(old, verdict(old, look, intent, NOW))
+    return old

@@ -1,0 +1,434 @@
+"""The rules from objects to a status, each by its number (docs/decisions/0014 says which half of it lives where)."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.verdict import verdict
+from tests.kube import (
+    LATER,
+    OURS,
+    RUN,
+    SCHEDULED,
+    UID,
+    WHEN,
+    Json,
+    Shelf,
+    condition,
+    container,
+    deleted,
+    ended,
+    event,
+    job,
+    pod,
+    running,
+    waiting,
+)
+from tests.rows import NOW, after, row
+
+KEY = (0, 1)
+COMPLETE = condition("Complete", "CompletionsReached")
+FAILED = condition("Failed", "BackoffLimitExceeded", message="Job has reached the specified backoff limit")
+ACTIVE = {"active": 1, "ready": 0, "terminating": 0}
+
+
+def look(jobs: Any = (), pods: Any = (), events: Any = (), shelf: Shelf | None = None) -> Look:
+    shelf = (shelf or Shelf()).put(jobs=jobs, pods=pods, events=events)
+    return Looking(shelf, OURS).look(RUN, [KEY])
+
+
+def seen(jobs: Any = (), pods: Any = (), events: Any = ()) -> JobLook:
+    return look(jobs, pods, events).jobs[KEY]
+
+
+def told(job_look: JobLook) -> tuple[JobPhase, str | None]:
+    return job_look.phase, job_look.cause
+
+
+def pending(*containers: Json, **status: Any) -> Json:
+    return pod("Pending", *containers, **{"conditions": [SCHEDULED], **status})
+
+
+def failing(what: str) -> Shelf:
+    def fault(call: str) -> None:
+        if call == what:
+            raise ApiFailed(f"{what}: 503", 503)
+
+    shelf = Shelf()
+    shelf.fault = fault
+    return shelf
+
+
+def test_rule_0_a_row_that_is_over_stays_as_it_is() -> None:
+    truth = look([job(0, 1, FAILED)])
+    for status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED):
+        assert verdict(row(status), truth, Intent.RUN, NOW) is None
+    assert truth.jobs[KEY].gone
+    assert not look([job(0, 1, FAILED, terminating=1)]).jobs[KEY].gone
+
+
+@pytest.mark.parametrize("what", ["jobs", "namespace", "job"])
+def test_rule_1_an_error_says_nothing(what: str) -> None:
+    """Whatever is asked, and whatever of it fails: of all that proves absence, nothing may be missing."""
+    unknown = look(shelf=failing(what))
+    assert not unknown.complete
+    assert what in (unknown.problem or "")
+    for intent in Intent:
+        assert verdict(row(), unknown, intent, NOW) is None
+
+
+def test_rule_1_pods_that_cannot_be_listed_leave_their_job_unclear() -> None:
+    unknown = look([job(0, 1, **ACTIVE)], shelf=failing("pods"))
+    assert (unknown.complete, unknown.jobs[KEY].phase) == (False, JobPhase.UNCLEAR)
+    failed = look([job(0, 1, FAILED)], shelf=failing("pods"))
+    assert verdict(row(), failed, Intent.RUN, NOW) is None
+
+
+def test_rule_1_half_a_list_is_no_list() -> None:
+    shelf, pages = Shelf(page=1), iter([None, ApiFailed("410", 410)])
+
+    def fault(_call: str) -> None:
+        if error := next(pages, None):
+            raise error
+
+    shelf.fault = fault
+    partial = look([job(1, 1), job(0, 1)], shelf=shelf)
+    assert (partial.complete, partial.jobs) == (False, {})
+
+
+def test_rule_2_a_job_of_another_uid_is_not_ours() -> None:
+    another = look([job(0, 1, COMPLETE, uid="another")])
+    assert after(row(), another).status is TaskStatus.RUNNING
+    assert after(row(), another, another).status is TaskStatus.LOST
+
+
+def test_rule_3_complete_is_succeeded() -> None:
+    truth = look([job(0, 1, COMPLETE, succeeded=1, completionTime=LATER)])
+    assert after(row(), truth).status is TaskStatus.SUCCEEDED
+    assert after(row(), truth, intent=Intent.FORCE).status is TaskStatus.SUCCEEDED
+    assert (truth.jobs[KEY].exit_code, truth.jobs[KEY].gone, truth.jobs[KEY].removable) == (0, True, True)
+
+
+def test_rule_4_a_failure_after_the_stop_was_sent_is_a_stop() -> None:
+    late = condition("Failed", "BackoffLimitExceeded", at=LATER)
+    stopped = look([deleted(job(0, 1, late))], [pod("Failed", ended(143))])
+    assert after(row(), stopped, intent=Intent.STOP).status is TaskStatus.STOPPED
+    assert after(row(), stopped, intent=Intent.FORCE).reason == "stopped_forced"
+    before = look([job(0, 1, late)], [pod("Failed", ended(3))])
+    assert after(row(), before, intent=Intent.STOP).reason == "exit_3"
+
+
+def test_rule_4_a_job_that_is_removed_long_after_its_failure_was_not_stopped() -> None:
+    outlived = look([deleted(job(0, 1, FAILED), at=LATER)], [pod("Failed", ended(3))])
+    assert after(row(), outlived, intent=Intent.STOP).status is TaskStatus.FAILED
+
+
+def test_rule_5_failed_is_failed_with_its_reason() -> None:
+    truth = look([job(0, 1, FAILED, failed=1)], [pod("Failed", ended(3, message="no such page"))])
+    failed = after(row(), truth)
+    assert (failed.status, failed.reason, failed.exit_code) == (TaskStatus.FAILED, "exit_3", 3)
+    assert truth.jobs[KEY].message == "no such page"
+
+
+def test_rule_6_a_job_that_is_being_deleted_is_stopping() -> None:
+    leaving = look([deleted(job(0, 1, active=1))])
+    assert told(leaving.jobs[KEY]) == (JobPhase.ENDING, None)
+    assert after(row(), leaving, intent=Intent.STOP).status is TaskStatus.STOPPING
+    stopping = after(row(), leaving)
+    assert (stopping.status, stopping.cause) == (TaskStatus.STOPPING, "deleted_externally")
+    lost = after(stopping, look(), look())
+    assert (lost.status, lost.reason) == (TaskStatus.LOST, "deleted_externally")
+
+
+def test_rule_7_a_job_that_is_going_to_fail_runs() -> None:
+    target = condition("FailureTarget", "BackoffLimitExceeded")
+    assert told(seen([job(0, 1, target, failed=1)])) == (JobPhase.RUNNING, "failing")
+
+
+def test_rule_8_a_job_that_is_going_to_be_complete_runs() -> None:
+    assert told(seen([job(0, 1, condition("SuccessCriteriaMet"))])) == (JobPhase.RUNNING, "finishing")
+
+
+def test_rule_9_a_suspended_job_waits_once_its_pods_are_gone() -> None:
+    suspended = {**job(started=None), "spec": {"suspend": True}}
+    assert told(seen([suspended])) == (JobPhase.WAITING, "suspended")
+    assert told(seen([job(0, 1, condition("Suspended"), started=None)])) == (JobPhase.WAITING, "suspended")
+    ending = job(0, 1, condition("Suspended"), terminating=1)
+    assert told(seen([ending])) == (JobPhase.RUNNING, "suspending")
+    shown = after(row(), look([ending]), look([suspended]))
+    assert (shown.status, shown.cause) == (TaskStatus.RUNNING, "suspended")
+    assert after(shown, look([job(active=1, ready=1)])).cause is None
+
+
+def test_rule_10_a_job_that_the_controller_has_not_seen_waits() -> None:
+    assert told(seen([job(started=None)])) == (JobPhase.WAITING, "not_synced")
+    assert told(seen([{"metadata": job()["metadata"]}])) == (JobPhase.WAITING, "not_synced")
+
+
+def test_rule_11_a_pod_that_is_being_ended() -> None:
+    truth = look([job(terminating=1)])
+    assert (after(row(), truth).status, after(row(), truth).cause) == (TaskStatus.RUNNING, "pod_terminating")
+    assert after(row(), truth, intent=Intent.STOP).status is TaskStatus.STOPPING
+
+
+def test_rule_12_a_pod_that_succeeded_is_not_yet_a_job_that_did() -> None:
+    assert told(seen([job(succeeded=1)])) == (JobPhase.RUNNING, "finishing")
+    assert told(seen([job()], [pod("Succeeded", ended(0))])) == (JobPhase.RUNNING, "finishing")
+
+
+def test_rule_13_a_pod_that_failed_is_not_yet_a_job_that_did() -> None:
+    assert told(seen([job(failed=1)])) == (JobPhase.RUNNING, "backoff")
+    assert told(seen([job()], [pod("Failed", ended(3))])) == (JobPhase.RUNNING, "backoff")
+
+
+QUOTA = 'Error creating: pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=5, limited: pods=5'
+DENIED = 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest"'
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([event(UID, "FailedCreate", QUOTA)], "quota"),
+        ([event(UID, "FailedCreate", DENIED)], "pod_create_rejected"),
+        ([event(UID, "FailedCreate", DENIED, at=WHEN), event(UID, "FailedCreate", QUOTA, at=LATER)], "quota"),
+        ([event("another", "FailedCreate", QUOTA)], "pod_not_created"),
+        ([event(UID, "Whatever", QUOTA)], "pod_not_created"),
+        ([], "pod_not_created"),
+    ],
+)
+def test_rule_14_why_there_is_no_pod_is_told_by_events(events: list[Json], cause: str) -> None:
+    assert told(seen([job()], events=events)) == (JobPhase.WAITING, cause)
+
+
+def test_rule_14_events_that_cannot_be_read_change_no_status() -> None:
+    unread = look([job()], shelf=failing("events"))
+    assert (unread.complete, told(unread.jobs[KEY])) == (True, (JobPhase.WAITING, "pod_not_created"))
+    assert "503" in (unread.jobs[KEY].message or "")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "cause"),
+    [
+        ([condition("PodScheduled", "Unschedulable", "False", message="0/3 nodes")], "unschedulable"),
+        ([condition("PodScheduled", "SchedulingGated", "False")], "scheduling_gated"),
+        ([condition("PodScheduled", None, "False")], "not_considered"),
+        ([], "not_considered"),
+        (None, "not_considered"),
+    ],
+)
+def test_rule_15_a_pod_without_a_node(conditions: list[Json] | None, cause: str) -> None:
+    assert told(seen([job(0, 1, **ACTIVE)], [pod("Pending", conditions=conditions)])) == (JobPhase.WAITING, cause)
+
+
+@pytest.mark.parametrize(
+    ("pending_pod", "cause"),
+    [
+        (pending(), "scheduled"),
+        (pending(waiting("ContainerCreating")), "container_creating"),
+        (pending(waiting("SomethingNew42")), "something_new42"),
+        (pending(waiting("PodInitializing"), initContainerStatuses=[waiting("ErrImagePull", "init")]), "image_pull"),
+        (pending(waiting("ContainerCreating", "other"), waiting("ImagePullBackOff")), "image_pull"),
+        (pending(waiting("CreateContainerConfigError")), "container_config"),
+        (pending(waiting("")), "scheduled"),
+    ],
+)
+def test_rule_16_a_pod_on_its_node_that_does_not_run_yet(pending_pod: Json, cause: str) -> None:
+    lately = condition("Initialized", at=datetime.now(UTC).isoformat())
+    pending_pod["status"]["conditions"].append(lately)
+    assert told(seen([job(0, 1, **ACTIVE)], [pending_pod])) == (JobPhase.WAITING, cause)
+
+
+def test_rule_16_what_hinders_the_creation_is_told_by_events() -> None:
+    stuck = pending(waiting("ContainerCreating"))
+    mount = event(stuck["metadata"]["uid"], "FailedMount", "secret not found")
+    shown = seen([job(0, 1, **ACTIVE)], [stuck], [mount])
+    assert (shown.cause, shown.message) == ("volume", "secret not found")
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError"])
+def test_rule_16_what_the_cluster_tries_for_ever_ends_by_a_limit_of_ours(reason: str) -> None:
+    since = datetime.now(UTC) - timedelta(minutes=20)
+    stuck = pending(waiting(reason), conditions=[condition("PodScheduled", at=since.isoformat())])
+    shelf = Shelf().put(jobs=[job(0, 1, **ACTIVE)], pods=[stuck])
+    patient = Looking(shelf, OURS, timedelta(minutes=25)).look(RUN, [KEY])
+    assert after(row(TaskStatus.PENDING), patient).status is TaskStatus.PENDING
+    given_up = Looking(shelf, OURS, timedelta(minutes=15)).look(RUN, [KEY])
+    failed = after(row(TaskStatus.PENDING), given_up)
+    assert (failed.status, failed.reason) == (TaskStatus.FAILED, patient.jobs[KEY].cause)
+    assert not given_up.jobs[KEY].gone
+    assert not given_up.jobs[KEY].removable
+
+
+def run_with(*containers: Json, **status: Any) -> tuple[JobPhase, str | None]:
+    return told(seen([job(0, 1, **ACTIVE)], [pod("Running", *containers, **status)]))
+
+
+def test_rule_17_a_main_container_that_is_done_while_another_is_not() -> None:
+    assert run_with(running("proxy"), ended(0)) == (JobPhase.RUNNING, "sidecar_hanging")
+
+
+def test_rule_18_a_main_container_that_crashes_again_and_again() -> None:
+    assert run_with(waiting("CrashLoopBackOff")) == (JobPhase.RUNNING, "crash_loop")
+
+
+def test_rule_19_a_node_that_does_not_answer() -> None:
+    taken = [condition("Ready", None, "False"), condition("ContainersReady")]
+    assert run_with(running(), conditions=taken) == (JobPhase.RUNNING, "node_unreachable")
+    assert run_with(running(), reason="NodeLost") == (JobPhase.RUNNING, "node_unreachable")
+
+
+def test_rule_20_a_pod_that_runs() -> None:
+    assert run_with(running()) == (JobPhase.RUNNING, None)
+    not_ready = [condition("Ready", "ContainersNotReady", "False"), condition("ContainersReady", None, "False")]
+    assert run_with(running(), conditions=not_ready) == (JobPhase.RUNNING, None)
+    assert told(seen([job(active=1, ready=1)])) == (JobPhase.RUNNING, None)
+
+
+@pytest.mark.parametrize("phase", ["Unknown", "Dreaming", None])
+def test_rule_21_an_unknown_phase_changes_nothing(phase: str | None) -> None:
+    assert verdict(row(), look([job(0, 1, **ACTIVE)], [pod(phase)]), Intent.RUN, NOW) is None
+
+
+def test_rule_22_what_never_had_a_job_may_be_deployed_again() -> None:
+    assert verdict(row(TaskStatus.DEPLOYING, None), look(), Intent.RUN, NOW) is None
+
+
+def test_rule_22a_what_never_had_a_job_is_stopped_by_a_stop() -> None:
+    never = row(TaskStatus.DEPLOYING, None)
+    assert after(never, look(), intent=Intent.STOP).status is TaskStatus.STOPPED
+    claimed = TaskRow(0, TaskStatus.DEPLOYING, 1, 5, claim_expires_at=NOW + timedelta(seconds=1))
+    assert verdict(claimed, look(), Intent.STOP, NOW) is None
+
+
+def test_rule_23_absence_has_to_be_confirmed() -> None:
+    once = after(row(), look())
+    assert (once.status, once.absent_count) == (TaskStatus.RUNNING, 1)
+    shelf = Shelf()
+    shelf.of_namespace = {"metadata": {"name": "crawls"}, "status": {"phase": "Terminating"}}
+    assert after(once, look(shelf=shelf)) == once
+    shelf.of_namespace = None
+    assert after(once, look(shelf=shelf)) == once
+
+
+def test_rule_23_a_job_that_only_the_list_does_not_show_is_there() -> None:
+    shelf = Shelf()
+    shelf.hidden = [job(active=1, ready=1)]
+    assert look(shelf=shelf).jobs[KEY].phase is JobPhase.RUNNING
+    shelf.hidden = [{**job(), "metadata": {"name": job()["metadata"]["name"], "uid": UID}}]
+    assert look(shelf=shelf).jobs[KEY].phase is JobPhase.UNCLEAR
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown", None])
+def test_rule_24_pods_that_outlived_their_job(phase: str | None) -> None:
+    orphaned = look(pods=[pod(phase, running())])
+    for intent in Intent:
+        stopping = after(row(), orphaned, orphaned, intent=intent)
+        assert (stopping.status, stopping.cause) == (TaskStatus.STOPPING, "orphan_pods")
+    assert not orphaned.jobs[KEY].gone
+
+
+def test_rule_24_a_pod_that_was_orphaned_tells_its_job_by_a_label() -> None:
+    orphan = pod("Running", running())
+    del orphan["metadata"]["ownerReferences"]
+    assert look(pods=[orphan]).jobs[KEY].uid == UID
+
+
+def test_rule_25_absent_in_a_stop_is_stopped() -> None:
+    assert after(row(), look(), intent=Intent.STOP).status is TaskStatus.STOPPED
+    assert after(row(), look(), intent=Intent.FORCE).reason == "stopped_forced"
+
+
+def test_rule_26_a_pod_that_succeeded_speaks_for_its_job() -> None:
+    left = look(pods=[pod("Succeeded", ended(0))])
+    assert after(row(), left).status is TaskStatus.SUCCEEDED
+    assert left.jobs[KEY].gone
+    doubtful = look(pods=[pod("Succeeded", running())])
+    assert after(row(), doubtful, doubtful).status is TaskStatus.RUNNING
+
+
+def test_rule_27_a_pod_that_failed_speaks_for_its_job() -> None:
+    failed = after(row(), look(pods=[pod("Failed", ended(137, "OOMKilled"))]))
+    assert (failed.status, failed.reason, failed.exit_code) == (TaskStatus.FAILED, "oom_killed", 137)
+    stopped = look(pods=[deleted(pod("Failed", ended(143)))])
+    assert after(row(), stopped, intent=Intent.STOP).status is TaskStatus.STOPPED
+
+
+def test_rule_28_gone_without_a_trace_is_lost() -> None:
+    lost = after(row(), look(), look())
+    assert (lost.status, lost.reason) == (TaskStatus.LOST, "job_disappeared")
+    assert after(lost, look([job(0, 1, COMPLETE)])).status is TaskStatus.SUCCEEDED
+
+
+def test_the_pod_that_counts_is_the_newest_that_is_not_being_ended() -> None:
+    old = pod("Failed", ended(3))
+    old["metadata"] |= {"name": "z", "creationTimestamp": "2026-11-20T07:00:00Z"}
+    leaving = deleted(pod("Running", running()))
+    leaving["metadata"] |= {"creationTimestamp": "2026-11-20T09:00:00Z"}
+    new = pending(waiting("PodInitializing"))
+    new["metadata"] |= {"name": "a"}
+    for several in ([old, leaving, new], [new, leaving, old]):
+        assert told(seen([job(0, 1, **ACTIVE)], several)) == (JobPhase.WAITING, "pod_initializing")
+
+
+R = [
+    (pod("Failed", ended(137, "OOMKilled"), reason="Evicted"), "oom_killed"),
+    (pod("Failed", ended(3), ended(137, "OOMKilled", "proxy")), "oom_killed"),
+    (pod("Failed", reason="Evicted", containerStatuses=None), "evicted"),
+    (pod("Failed", reason="Preempting"), "preempted"),
+    (pod("Failed", reason="DeadlineExceeded"), "pod_deadline"),
+    (pod("Failed", reason="Terminated"), "node_shutdown"),
+    (pod("Failed", reason="NodeShutdown"), "node_shutdown"),
+    (pod("Failed", reason="OutOfcpu"), "node_rejected"),
+    (pod("Failed", reason="UnexpectedAdmissionError"), "node_rejected"),
+    (pod("Failed", reason="NodeLost"), "node_lost"),
+    (pod("Failed", ended(137), conditions=[condition("DisruptionTarget", "PreemptionByScheduler")]), "preempted"),
+    (pod("Failed", conditions=[condition("DisruptionTarget", "DeletionByTaintManager")]), "node_tainted"),
+    (pod("Failed", conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI")]), "drained"),
+    (pod("Failed", conditions=[condition("DisruptionTarget", "DeletionByPodGC")]), "node_deleted"),
+    (pod("Failed", conditions=[condition("DisruptionTarget", "TerminationByKubelet")]), "evicted"),
+    (pod("Failed", ended(3), conditions=[condition("DisruptionTarget", "X", "False")]), "exit_3"),
+    (pod("Failed", ended(137, "ContainerStatusUnknown")), "node_lost"),
+    (pod("Failed", ended(128, "StartError")), "cannot_start"),
+    (pod("Failed", ended(127, "ContainerCannotRun")), "cannot_start"),
+    (pod("Failed", waiting("PodInitializing"), initContainerStatuses=[ended(2, name="init")]), "init_exit_2"),
+    (pod("Failed", ended(0)), "job_failed_main_ok"),
+    (pod("Failed", ended(126)), "not_executable"),
+    (pod("Failed", ended(127)), "command_not_found"),
+    (pod("Failed", ended(134)), "sigabrt"),
+    (pod("Failed", ended(137)), "sigkill_unknown"),
+    (pod("Failed", ended(139)), "sigsegv"),
+    (pod("Failed", ended(143)), "sigterm"),
+    (pod("Failed", ended(129)), "sig1"),
+    (pod("Failed", ended(159)), "sig31"),
+    (pod("Failed", ended(160)), "exit_160"),
+    (pod("Failed", ended(1)), "exit_1"),
+    (pod("Failed", ended(0, "Completed", "proxy"), ended(3)), "exit_3"),
+    (pod("Failed", container()), "BackoffLimitExceeded"),
+    (pod("Failed", containerStatuses=None), "BackoffLimitExceeded"),
+    (None, "BackoffLimitExceeded"),
+]
+
+
+@pytest.mark.parametrize(("failed_pod", "reason"), R)
+def test_rule_r_why_a_job_failed(failed_pod: Json | None, reason: str) -> None:
+    assert seen([job(0, 1, FAILED)], [failed_pod] if failed_pod else []).reason == reason
+
+
+@pytest.mark.parametrize("said", ["DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded"])
+def test_rule_r_what_the_job_says_goes_before_its_pod(said: str) -> None:
+    assert seen([job(0, 1, condition("Failed", said))], [pod("Failed", ended(137, "OOMKilled"))]).reason == said
+
+
+def test_rule_r_a_sidecar_that_was_ended_with_its_pod_is_no_failed_init_container() -> None:
+    failed = pod("Failed", ended(3), initContainerStatuses=[ended(143, name="proxy")])
+    failed["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
+    assert seen([job(0, 1, FAILED)], [failed]).reason == "exit_3"
+
+
+def test_rule_r_an_exit_code_that_nobody_saw_is_none() -> None:
+    assert seen([job(0, 1, FAILED)], [pod("Failed", ended(137, "ContainerStatusUnknown"))]).exit_code is None
