@@ -9,6 +9,7 @@ from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.reasons import CAPACITY
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
 
@@ -135,7 +136,7 @@ class Looking:
             raise Unreadable(f"{folder.path} has no spec.json")
         if spec is None or not self._is_ours(spec.installation):
             return None
-        cause = "capacity" if waiting.has(spec.place) else "starting"
+        cause = CAPACITY if waiting.has(spec.place) else "starting"
         return JobLook(found.task, found.attempt, spec.uid, found.name, JobPhase.WAITING, cause=cause)
 
     def _unclear(self, found: Found, problem: str) -> "JobLook | _Doubt | None":
