@@ -176,10 +176,9 @@ def _is_selected(obj: Any, query: Mapping[str, str | int]) -> bool:
         return not isinstance(obj, dict) or obj.get("involvedObject", {}).get("uid") == str(field).partition("=")[2]
     carried = _metadata(obj).get("labels")
     if not isinstance(carried, dict):
-        return not isinstance(obj, dict) or carried is not None
+        return True
     selector = str(query.get("labelSelector", ""))
     equal = re.findall(r"([\w./-]+)=([^,]+)", re.sub(r"[\w./-]+ in \([^)]*\)", "", selector))
     among = re.findall(r"([\w./-]+) in \(([^)]*)\)", selector)
-    return all(carried.get(key) == value for key, value in equal) and all(
-        carried.get(key) in values.split(",") for key, values in among
-    )
+    wanted = [(key, {value}) for key, value in equal] + [(key, set(values.split(","))) for key, values in among]
+    return all(not isinstance(found := carried.get(key), str | None) or found in values for key, values in wanted)
