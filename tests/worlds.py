@@ -96,7 +96,7 @@ def a_life(random: Random) -> Life:
     elif end == "image_pull":
         stuck = pod("Pending", waiting("ImagePullBackOff"), conditions=[SCHEDULED])
         moments = [*moments[:3], Moment(job(active=1), [stuck])]
-    cut = random.randint(2, len(moments))
+    cut = len(moments) if random.random() < 0.7 else random.randint(2, len(moments))
     stop_at = random.randint(0, cut) if random.random() < 0.4 else None
     if end == "deleted" and random.random() < 0.7:
         stop_at = random.randint(0, before)
@@ -227,11 +227,8 @@ def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturba
     )
     truth = life.moments[named].job
     shelf.hidden = [truth] if truth else []
-    if life.moments[listed].job is not None:
-        shelf.hidden = []
     if rough.strikes(random):
         shelf.there["jobs"] = [each for each in shelf.there["jobs"] if not _is_own(each)]  # a list that is wrong
-        shelf.hidden = [truth] if truth else []
     if rough.strikes(random):
         shelf.of_namespace = random.choice([None, {}, {"metadata": {"name": "another"}}, 7, [], "crawls"])
     if rough.strikes(random):
@@ -400,6 +397,8 @@ def expected(life: Life, before: TaskRow, intent: Intent) -> set[TaskStatus]:
         return {TaskStatus.STOPPED if stops and was_told else TaskStatus.FAILED}
     if life.is_hopeless:
         return {TaskStatus.FAILED}
+    if "Unknown" in last.phases and last.job is not None:
+        return {TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING}
     if last.job is not None:
         leaves = "deletionTimestamp" in last.job["metadata"]
         return {TaskStatus.STOPPING} if leaves else {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING}
@@ -407,9 +406,9 @@ def expected(life: Life, before: TaskRow, intent: Intent) -> set[TaskStatus]:
 
 
 def _expected_of_what_is_left(last: Moment, before: TaskRow, *, stops: bool) -> set[TaskStatus]:
+    if before.job_uid is None:  # nobody knows that it ever had a job
+        return {TaskStatus.STOPPED if stops else before.status}
     if not last.pods:
-        if before.job_uid is None:
-            return {TaskStatus.STOPPED if stops else before.status}
         if before.status is TaskStatus.LOST:
             return {TaskStatus.LOST}
         return {TaskStatus.STOPPED if stops else TaskStatus.LOST}

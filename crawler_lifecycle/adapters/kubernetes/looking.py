@@ -34,8 +34,9 @@ class Looking:
         except NOT_SEEN as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
+        can_tell = not survey.problems  # else any of them may be the job that does not tell which it is
         try:
-            absent = self._absent(survey, missing) if missing else []
+            absent = self._absent(survey, missing) if missing and can_tell else []
         except NOT_SEEN as error:
             absent = []
             survey.problems.append(error.message)

@@ -166,7 +166,7 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
         problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
         return replace(unclear(key, name, problem), gone=pods.has_ended(pod))
     asked = pod.metadata.deletion_timestamp is not None
-    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked)
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
     if not pods.has_ended(pod):
         return replace(look, started_at=pods.started_at(pod))
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
