@@ -11,8 +11,8 @@ from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, RUN, Json, Shelf, condition, event, job, labels, pod, running
 
 COMPLETE, FAILED = condition("Complete"), condition("Failed", "BackoffLimitExceeded")
-WAITS = {"active": 1, "ready": 0}
-RUNS = {"active": 1, "ready": 1}
+WAITS: Json = {"active": 1, "ready": 0}
+RUNS: Json = {"active": 1, "ready": 1}
 
 
 def look(shelf: Shelf, watched: int) -> Look:
