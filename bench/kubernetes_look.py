@@ -115,7 +115,7 @@ NOT_OURS_TO_READ = {"apiVersion": "batch/v1", "fieldsType": "FieldsV1", "manager
 
 
 def _job(task: int, waits: bool) -> dict[str, Any]:
-    """About 2.5 kB, as a server writes it."""
+    """About 2.7 kB, as a server writes it."""
     name, labels = job_name(RUN, task, 1), _labels(task)
     template = {"metadata": {"labels": labels}, "spec": _pod_spec()}
     return {
