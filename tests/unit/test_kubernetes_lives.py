@@ -15,7 +15,22 @@ from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import Look
-from tests.kube import OURS, RUN, UID, Json, Shelf, condition, container, deleted, ended, job, pod, running, waiting
+from tests.kube import (
+    LATER,
+    OURS,
+    RUN,
+    UID,
+    Json,
+    Shelf,
+    condition,
+    container,
+    deleted,
+    ended,
+    job,
+    pod,
+    running,
+    waiting,
+)
 from tests.rows import after, row
 from tests.worlds import KEY, NONSENSE, a_life, live, look_at
 
@@ -48,6 +63,8 @@ def test_nothing_depends_on_an_order_or_on_another_uid(random: Random) -> None:
     pods = [pod(phase, *containers, conditions=[condition("PodScheduled"), condition("Ready", status="False")])]
     straight = look(Shelf().put(jobs=jobs, pods=pods))
     theirs = [pod("Succeeded", ended(0), uid="another"), deleted(pod("Running", running(), uid="a-third"))]
+    for newer in theirs:
+        newer["metadata"]["creationTimestamp"] = LATER
     for several in (conditions, containers, jobs, pods, pods[0]["status"]["conditions"]):
         random.shuffle(several)
     mixed: list[Json] = [*theirs, pod(phase, *containers, conditions=pods[0]["status"]["conditions"])]

@@ -437,6 +437,7 @@ def test_rule_r_an_exit_code_that_nobody_saw_is_none() -> None:
 def test_rule_2_pods_of_another_uid_say_nothing_about_a_job() -> None:
     """Neither of one that is there, nor, where nobody knows which is meant, of one that is gone."""
     theirs = pod("Running", running(), uid="another")
+    theirs["metadata"]["creationTimestamp"] = LATER
     assert told(seen([job(0, 1, **ACTIVE)], [theirs, pending()])) == (JobPhase.WAITING, "scheduled")
     both = look(pods=[theirs, pod("Succeeded", ended(0))])
     assert (both.jobs[KEY].phase, both.jobs[KEY].gone) == (JobPhase.UNCLEAR, False)
