@@ -34,7 +34,7 @@ from tests.rows import NOW, after, row
 KEY = (0, 1)
 COMPLETE = condition("Complete", "CompletionsReached")
 FAILED = condition("Failed", "BackoffLimitExceeded", message="Job has reached the specified backoff limit")
-ACTIVE = {"active": 1, "ready": 0, "terminating": 0}
+ACTIVE: Json = {"active": 1, "ready": 0, "terminating": 0}
 
 
 def look(jobs: Any = (), pods: Any = (), events: Any = (), shelf: Shelf | None = None) -> Look:
@@ -432,3 +432,22 @@ def test_rule_r_a_sidecar_that_was_ended_with_its_pod_is_no_failed_init_containe
 
 def test_rule_r_an_exit_code_that_nobody_saw_is_none() -> None:
     assert seen([job(0, 1, FAILED)], [pod("Failed", ended(137, "ContainerStatusUnknown"))]).exit_code is None
+
+
+def test_rule_2_pods_of_another_uid_say_nothing_about_a_job() -> None:
+    """Neither of one that is there, nor, where nobody knows which is meant, of one that is gone."""
+    theirs = pod("Running", running(), uid="another")
+    theirs["metadata"]["creationTimestamp"] = LATER
+    assert told(seen([job(0, 1, **ACTIVE)], [theirs, pending()])) == (JobPhase.WAITING, "scheduled")
+    both = look(pods=[theirs, pod("Succeeded", ended(0))])
+    assert (both.jobs[KEY].phase, both.jobs[KEY].gone) == (JobPhase.UNCLEAR, False)
+
+
+def test_rule_22_what_a_job_left_behind_is_not_adopted() -> None:
+    left = look(pods=[pod("Succeeded", ended(0))])
+    assert verdict(row(TaskStatus.DEPLOYING, None), left, Intent.RUN, NOW) is None
+
+
+def test_rule_26_a_pod_does_not_speak_for_a_job_that_may_be_there() -> None:
+    nameless = look([None], [pod("Succeeded", ended(0))])
+    assert verdict(row(), nameless, Intent.RUN, NOW) is None
