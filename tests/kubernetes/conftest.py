@@ -1,4 +1,4 @@
-"""All of this folder runs only when asked for, `-m cluster`; a test that fails shows what the programs said."""
+"""All of this folder runs only when asked for: `-m cluster`."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """The bed, once a session, and a namespace for each test; used here and by the contract suites."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,16 @@ import pytest
 from tests.kubernetes.bed import Bed, running
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.proxy import Proxy, proxy_to
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed on the bed shows what its programs said last."""
+    report = yield
+    bed = getattr(item, "funcargs", {}).get("bed")
+    if report.failed and isinstance(bed, Bed):
+        report.sections.append(("Control plane", bed.logs()))
+    return report
 
 
 @pytest.fixture(scope="session")
