@@ -5,7 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
-LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
+LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
+IMAGE  := deploy/image
 
 .DEFAULT_GOAL := help
 .PHONY: help run up test test-all test-cluster lint format bench ci lock clean mariadb
@@ -29,10 +30,11 @@ test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control p
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m cluster -q
 
-lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
+lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/hadolint Dockerfile
 
 format: $(VENV)/.installed-dev ## formats the code
 	@$(BIN)/ruff format .
@@ -46,8 +48,10 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory lint test
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
-	@$(LOCK) --upgrade --output-file requirements.lock
-	@$(LOCK) --extra dev --constraint requirements.lock --upgrade --output-file requirements-dev.lock
+	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock
+	@$(LOCK) pyproject.toml $(EXTRAS) --extra dev --constraint requirements.lock --upgrade --output-file requirements-dev.lock
+	@$(LOCK) pyproject.toml --constraint requirements.lock --upgrade --output-file $(IMAGE)/requirements.lock
+	@echo hatchling | $(LOCK) - --constraint requirements.lock --upgrade --output-file $(IMAGE)/build.lock
 
 clean: ## removes the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

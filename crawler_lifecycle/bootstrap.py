@@ -113,7 +113,9 @@ class Parts:
         return LocalCluster(settings.jobs_folder, settings.files_folder, installation, settings.cluster.capacity)
 
     def _kubernetes(self, installation: str | None) -> "Cluster":
-        from crawler_lifecycle.adapters.kubernetes.cluster import Access, Keeping, KubernetesCluster, Pods
+        from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+        from crawler_lifecycle.adapters.kubernetes.connection import Access
+        from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 
         chosen = self.settings.kubernetes
         access = Access(

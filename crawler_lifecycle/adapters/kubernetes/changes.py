@@ -19,6 +19,7 @@ LONGEST_SILENCE = 1.0  # of ours: an empty set says that nothing happened
 COLLECT = 0.05
 STREAM_SECONDS = 30  # the API server ends the stream by itself; only half-open connections are silent for longer
 SILENCE_SECONDS = 40.0
+FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 15.0
 TOO_OLD = 410
 logger = logging.getLogger(__name__)
@@ -82,18 +83,18 @@ class _Stream(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        pause = 1.0
+        pause = FIRST_PAUSE
         while not self._stopped.is_set():
             before = self._version
             try:
                 self._follow()
-                pause = 1.0
+                pause = FIRST_PAUSE
             except LifecycleError as error:
                 if isinstance(error, ApiFailed) and error.status == TOO_OLD:
                     self._version = None
                 logger.warning("jobs are not watched: %s", error.message)
-                pause = 1.0 if self._version != before else min(2 * pause, LONGEST_PAUSE)
-                self._stopped.wait(pause)
+                pause = FIRST_PAUSE if self._version != before else min(2 * pause, LONGEST_PAUSE)
+            self._stopped.wait(pause)  # also against somebody in between who ends every stream at once
 
     def _follow(self) -> None:
         query: dict[str, str | int] = {

@@ -12,8 +12,8 @@ from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import METADATA
 from crawler_lifecycle.adapters.kubernetes.removal import Removing

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import urllib3
+import yaml
 from kubernetes.client import Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
@@ -19,6 +20,7 @@ from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
 from crawler_lifecycle.errors import NotReady
 
 NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)
+NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
 CANNOT_BE_USED = (ApiException, ConfigException)
 USER_AGENT = "crawler-lifecycle"
 
@@ -76,6 +78,8 @@ def _configuration(access: Access) -> Configuration:
                 client_configuration=configuration,
                 persist_config=False,
             )
-    except (ConfigException, OSError) as error:
-        raise NotReady(f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {error}") from error
+    except NOT_READABLE as error:
+        raise NotReady(
+            f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {str(error).splitlines()[0]}"
+        ) from error
     return configuration

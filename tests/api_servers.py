@@ -1,0 +1,294 @@
+"""A small API server over real HTTP, to be hurt on demand. It knows Jobs, pods and events as objects, and nothing of
+what controllers, schedulers and nodes do: that is shown on a real control plane, in tests/kubernetes."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+
+from crawler_lifecycle.adapters.kubernetes.connection import Access
+
+NAMESPACE = "crawls"
+OBJECT = re.compile(r"/(?:api/v1|apis/batch/v1)/namespaces/crawls/(jobs|pods|events)(?:/([^/]+))?(/log)?")
+Json = dict[str, Any]
+
+
+class Answered(Exception):
+    """What the API server says when it says no."""
+
+    def __init__(self, status: int, reason: str = "", message: str = "", headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, headers or {}
+        self.body = {"kind": "Status", "status": "Failure", "code": status, "reason": reason, "message": message}
+
+
+@dataclass
+class Seen:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Json
+    connection: int
+
+
+@dataclass
+class Fault:
+    """Once, for a request of this method whose path holds this: an answer, or the connection closed before or after."""
+
+    method: str
+    within: str
+    answer: Answered | None = None
+    drop: str = ""  # "before" or "after" the request was carried out
+    hang: threading.Event | None = None
+
+
+@dataclass
+class ApiServer:
+    tokens: set[str] = field(default_factory=lambda: {"first"})
+    denied: set[tuple[str, str]] = field(default_factory=set)  # verb and resource
+    objects: dict[str, dict[str, Json]] = field(default_factory=lambda: {"jobs": {}, "pods": {}, "events": {}})
+    logs: dict[str, bytes] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    watching: list[list[bytes] | Answered | Callable[[], list[bytes]]] = field(
+        default_factory=list
+    )  # what each next stream says, then it ends
+    version: int = 100
+    lists_at_once: int = 0
+    slow_lists: threading.Barrier | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    url: str = ""
+    _listing: int = 0
+
+    def asked(self, method: str, within: str = "") -> list[Seen]:
+        return [seen for seen in self.seen if seen.method == method and within in seen.path]
+
+    def put(self, kind: str, value: Json) -> Json:
+        with self.lock:
+            self.version += 1
+            metadata = value.setdefault("metadata", {})
+            metadata.setdefault("uid", str(uuid4()))
+            metadata.setdefault("creationTimestamp", now())
+            metadata["resourceVersion"] = str(self.version)
+            self.objects[kind][metadata["name"]] = value
+            return value
+
+    def end(self, name: str, kind: str = "Complete", **words: str) -> None:
+        with self.lock:
+            job = self.objects["jobs"][name]
+            job["status"] = {"conditions": [{"type": kind, "status": "True", **words}]}
+            self.put("jobs", job)
+
+    def admit(self, authorization: str) -> None:
+        if authorization not in {f"Bearer {token}" for token in self.tokens}:
+            raise Answered(401, "Unauthorized", "Unauthorized")
+
+    def carry_out(self, seen: Seen) -> tuple[int, bytes]:
+        if seen.path.endswith("/selfsubjectaccessreviews"):
+            asked = seen.body["spec"]["resourceAttributes"]
+            allowed = (
+                asked["verb"],
+                "/".join(filter(None, (asked["resource"], asked["subresource"]))),
+            ) not in self.denied
+            return 201, _json({"status": {"allowed": allowed}})
+        if seen.path == f"/api/v1/namespaces/{NAMESPACE}":
+            return 200, _json({"kind": "Namespace", "metadata": {"name": NAMESPACE}, "status": {"phase": "Active"}})
+        found = OBJECT.fullmatch(seen.path)
+        if not found:
+            raise Answered(404, "", "404 page not found")
+        kind, name, log = found.groups()
+        if log:
+            return 200, self._log(name, seen.query)
+        if seen.method == "POST":
+            return self._create(kind, seen.body)
+        if name is None:
+            return 200, self._list(kind, seen)
+        with self.lock:
+            if name not in self.objects[kind]:
+                raise Answered(404, "NotFound", f'{kind} "{name}" not found')
+            if seen.method == "DELETE":
+                self._delete(kind, name, seen.body)
+            return 200, _json(self.objects[kind].get(name, {"kind": "Status"}))
+
+    def _create(self, kind: str, value: Json) -> tuple[int, bytes]:
+        with self.lock:
+            if value["metadata"]["name"] in self.objects[kind]:
+                raise Answered(409, "AlreadyExists", f"{kind} already exists")
+            return 201, _json(self.put(kind, value))
+
+    def _delete(self, kind: str, name: str, options: Json) -> None:
+        value = self.objects[kind][name]
+        for field_name, expected in options.get("preconditions", {}).items():
+            if value["metadata"][field_name] != expected:
+                raise Answered(409, "Conflict", f"the {field_name} in the precondition is not that of the object")
+        if options.get("propagationPolicy") == "Foreground":
+            value["metadata"]["deletionTimestamp"] = now()
+            self.put(kind, value)
+        else:
+            del self.objects[kind][name]
+
+    def _list(self, kind: str, seen: Seen) -> bytes:
+        with self.lock:
+            self._listing += 1
+            self.lists_at_once = max(self.lists_at_once, self._listing)
+        try:
+            if self.slow_lists:
+                self.slow_lists.wait(20)
+            return self._page(kind, seen)
+        finally:
+            with self.lock:
+                self._listing -= 1
+
+    def _page(self, kind: str, seen: Seen) -> bytes:
+        with self.lock:
+            found = [value for value in self.objects[kind].values() if _selected(value, seen.query)]
+        start, limit = int(seen.query.get("continue", 0)), int(seen.query.get("limit", 0)) or len(found)
+        following = str(start + limit) if start + limit < len(found) else ""
+        is_metadata = "PartialObjectMetadataList" in seen.headers["Accept"]
+        name = "PartialObjectMetadataList" if is_metadata else f"{kind[:-1].capitalize()}List"
+        metadata = {"resourceVersion": str(self.version), "continue": following}
+        return _json({"kind": name, "metadata": metadata, "items": found[start : start + limit]})
+
+    def _log(self, pod: str, query: dict[str, str]) -> bytes:
+        if pod not in self.logs:
+            raise Answered(400, "BadRequest", f"container crawl in pod {pod} is waiting to start")
+        lines = self.logs[pod].splitlines(keepends=True)
+        text = b"".join(lines[-int(query["tailLines"]) :]) if "tailLines" in query else self.logs[pod]
+        return text[: int(query["limitBytes"])] if "limitBytes" in query else text
+
+
+def _selected(value: Json, query: dict[str, str]) -> bool:
+    labels = value["metadata"].get("labels", {})
+    for part in re.split(r",(?![^(]*\))", query.get("labelSelector", "")):
+        name, _, wanted = part.replace(" in ", "=").partition("=")
+        if name and (name not in labels or (wanted and labels[name] not in wanted.strip("()").split(","))):
+            return False
+    for part in filter(None, query.get("fieldSelector", "").split(",")):
+        name, _, wanted = part.partition("=")
+        found: Any = value
+        for step in name.split("."):
+            found = found.get(step, {})
+        if found != wanted:
+            return False
+    return True
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            parts = urlsplit(self.path)
+            query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            seen = Seen(
+                self.command, parts.path, query, dict(self.headers), json.loads(body or b"{}"), self.client_address[1]
+            )
+            with server.lock:
+                server.seen.append(seen)
+                faults = [each for each in server.faults if each.method == seen.method and each.within in self.path]
+                fault = faults[0] if faults else None
+                if fault:
+                    server.faults.remove(fault)
+            try:
+                server.admit(self.headers.get("Authorization", ""))
+                if fault and fault.hang:
+                    fault.hang.wait(60)
+                if fault and fault.drop == "before":
+                    self.close_connection = True
+                    return
+                if fault and fault.answer:
+                    raise fault.answer
+                if "watch" in query:
+                    self.stream()
+                    return
+                status, answer = server.carry_out(seen)
+            except Answered as error:
+                self.send(error.status, _json(error.body), error.headers)
+                return
+            if fault and fault.drop == "after":
+                self.close_connection = True
+                return
+            self.send(status, answer, {})
+
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815 (the base class calls them)
+
+        def stream(self) -> None:
+            with server.lock:
+                lines = server.watching.pop(0) if server.watching else []
+            if isinstance(lines, Answered):
+                raise lines
+            if callable(lines):
+                lines = lines()
+            self.send(200, b"".join(line + b"\n" for line in lines), {})
+
+        def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+            self.send_response(status)
+            for name, value in {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(body)),
+                **headers,
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(ConnectionError):  # whoever asked may have given up
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    return Handler
+
+
+@contextmanager
+def an_api_server() -> Iterator[ApiServer]:
+    server = ApiServer()
+    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
+    http.daemon_threads = True
+    server.url = f"http://127.0.0.1:{http.server_address[1]}"
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join(20)
+
+
+def an_access(server: ApiServer, folder: Path, token: str = "first", **changes: Any) -> Access:
+    """By a kubeconfig file whose token is in a file of its own, as it is where tokens are renewed."""
+    (folder / "token").write_text(token + "\n")
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "us"}}],
+        "clusters": [{"name": "here", "cluster": {"server": server.url}}],
+        "users": [{"name": "us", "user": {"tokenFile": str(folder / "token")}}],
+    }
+    (folder / "kubeconfig").write_text(json.dumps(config))
+    given: dict[str, Any] = {"connect_seconds": 20, "read_seconds": 20}
+    return Access(NAMESPACE, kubeconfig=folder / "kubeconfig", **given | changes)
+
+
+def a_change(kind: str, version: int, run_uid: str | None = None) -> bytes:
+    labels = {"crawler-lifecycle/run-uid": run_uid} if run_uid else {}
+    metadata = {"name": "job", "uid": "uid", "resourceVersion": str(version), "labels": labels}
+    return _json({"type": kind, "object": {"kind": "PartialObjectMetadata", "metadata": metadata}})

@@ -1,0 +1,505 @@
+"""Jobs are made, ended and removed exactly once, whatever becomes of the answers; only ours are touched."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
+from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.logs import Logs
+from crawler_lifecycle.adapters.kubernetes.removal import Removing
+from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
+from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
+from tests.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
+
+CRAWLER = Crawler(
+    name="bookshop",
+    image="registry/bookshop:1",
+    command=["crawl", "$(HOME)"],
+    argument_flag="-a",
+    environment={"MODE": "fast $(id)", "CRAWL_TASK": "not yours", "CRAWL_JOB_UID": "nor this"},
+    resources=Resources(cpu="500m", memory="256Mi"),
+)
+
+
+@dataclass
+class Acting:
+    """The acting half of the adapter, and the server it acts on."""
+
+    server: ApiServer
+    folder: Path
+    installation: str = field(default_factory=lambda: str(uuid4()))
+    run_uid: str = field(default_factory=lambda: str(uuid4()))
+
+    def __post_init__(self) -> None:
+        self.api = Api(an_access(self.server, self.folder))
+        self.jobs = Jobs(self.api, self.installation)
+        self.logs = Logs(self.api, self.folder / "files", 1000)
+        self.deploying = Deploying(self.api, Pods())
+        self.stopping = Stopping(self.jobs)
+        self.removing = Removing(self.jobs, self.logs)
+        self.collecting = Collecting(self.jobs, self.logs)
+
+    def request(self, **changes: Any) -> DeploymentRequest:
+        given = {
+            "installation": self.installation,
+            "run_id": 7,
+            "run_uid": self.run_uid,
+            "task": 0,
+            "tasks": 4,
+            "attempt": 1,
+            "crawler": CRAWLER,
+        }
+        return DeploymentRequest.model_validate(given | changes)
+
+    def name(self, task: int = 0, attempt: int = 1) -> str:
+        return job_name(self.run_uid, task, attempt)
+
+    def deploy(self, task: int = 0, attempt: int = 1, **changes: Any) -> Json:
+        self.deploying.deploy(self.request(task=task, attempt=attempt, **changes))
+        return self.job(task, attempt)
+
+    def job(self, task: int = 0, attempt: int = 1) -> Json:
+        return self.server.objects["jobs"][self.name(task, attempt)]
+
+    def pod(self, job: Json, phase: str = "Running", **status: Any) -> Json:
+        metadata = {"name": job["metadata"]["name"] + "-x", "labels": job["metadata"]["labels"]}
+        spec = {"nodeName": "node-7", "containers": [{"name": "crawl"}]}
+        return self.server.put("pods", {"metadata": metadata, "spec": spec, "status": {"phase": phase, **status}})
+
+
+@pytest.fixture
+def acting(tmp_path: Path) -> Iterator[Acting]:
+    with an_api_server() as server:
+        yield Acting(server, tmp_path)
+
+
+# the Job
+
+
+def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
+    request = acting.request(task=2, attempt=3, deadline_seconds=60, grace_seconds=9, arguments={"a": "1 $(x)"})
+    job = job_of(request, Pods())
+    spec, template = job["spec"], job["spec"]["template"]
+    assert job["metadata"]["name"] == f"crawl-{acting.run_uid.replace('-', '')}-2-3"
+    labels = job["metadata"]["labels"]
+    assert labels == template["metadata"]["labels"]
+    assert (
+        labels.items()
+        >= {
+            "crawler-lifecycle/installation": acting.installation,
+            "crawler-lifecycle/run-uid": acting.run_uid,
+            "crawler-lifecycle/task": "2",
+            "crawler-lifecycle/attempt": "3",
+        }.items()
+    )
+    assert all(len(value) <= 63 for value in labels.values())
+    assert (spec["backoffLimit"], spec["completions"], spec["parallelism"]) == (0, 1, 1)
+    assert (spec["podReplacementPolicy"], template["spec"]["restartPolicy"]) == ("Failed", "Never")
+    assert (spec["activeDeadlineSeconds"], template["spec"]["terminationGracePeriodSeconds"]) == (60, 9)
+    assert spec["ttlSecondsAfterFinished"] == 7 * 24 * 3600
+    assert template["spec"]["automountServiceAccountToken"] is False
+    [container] = template["spec"]["containers"]
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert container["resources"]["limits"] == {"cpu": "500m", "memory": "256Mi"}
+
+
+def test_a_job_without_a_deadline_has_one_all_the_same(acting: Acting) -> None:
+    assert job_of(acting.request(), Pods(longest=timedelta(days=2)))["spec"]["activeDeadlineSeconds"] == 2 * 24 * 3600
+
+
+def test_nothing_of_a_request_is_expanded_by_kubernetes(acting: Acting) -> None:
+    request = acting.request(arguments={"a": "$(CRAWL_TASK) $$(b) $", "empty": ""})
+    [container] = job_of(request, Pods())["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == ["crawl", "$$(HOME)"]
+    assert container["args"] == ["-a", "a=$$(CRAWL_TASK) $$$$(b) $$", "-a", "empty="]
+    told = {each["name"]: each.get("value") for each in container["env"]}
+    assert len(told) == len(container["env"])
+    assert (told["MODE"], told["CRAWL_TASK"]) == ("fast $$(id)", "0")
+    assert json.loads((told["CRAWL_ARGUMENTS"] or "").replace("$$", "$")) == request.arguments
+    [uid] = [each for each in container["env"] if each["name"] == "CRAWL_JOB_UID"]
+    assert "controller-uid" in uid["valueFrom"]["fieldRef"]["fieldPath"]
+
+
+def test_a_pod_keeps_to_the_restricted_standard(acting: Acting) -> None:
+    pod = job_of(acting.request(), Pods(files_claim="files"))["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    [container] = pod["containers"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    [mount] = container["volumeMounts"]
+    assert mount["subPath"] == acting.run_uid
+    assert pod["volumes"] == [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
+
+
+def test_what_cannot_run_is_refused_before_anybody_is_asked(acting: Acting) -> None:
+    for changes in ({"image": None}, {"command": [""]}, {"environment": {"A=B": "1"}}, {"environment": {"A": "\0"}}):
+        with pytest.raises(Refused):
+            acting.deploying.deploy(acting.request(crawler=CRAWLER.model_copy(update=changes)))
+    with pytest.raises(BadInput):
+        acting.deploying.deploy(acting.request(run_uid="x" * 36))
+    assert acting.server.seen == []
+
+
+# deploying
+
+
+def test_the_same_request_is_the_same_job(acting: Acting) -> None:
+    first = acting.deploying.deploy(acting.request())
+    second = acting.deploying.deploy(acting.request(not_after=datetime.now(UTC) + timedelta(hours=1)))
+    assert (first.created, second.created) == (True, False)
+    assert first.job_uid == second.job_uid == acting.job()["metadata"]["uid"]
+
+
+def test_many_deployers_at_once_make_one_job(acting: Acting) -> None:
+    barrier = threading.Barrier(8)
+
+    def deploy(_: int) -> tuple[bool, str]:
+        barrier.wait(20)
+        deployment = acting.deploying.deploy(acting.request())
+        return deployment.created, deployment.job_uid
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(deploy, range(8)))
+    assert sum(created for created, _ in answers) == 1
+    assert len({uid for _, uid in answers}) == 1
+
+
+def test_an_answer_that_was_lost_is_looked_up(acting: Acting) -> None:
+    acting.server.faults = [Fault("POST", "jobs", drop="after")]
+    deployment = acting.deploying.deploy(acting.request())
+    assert (deployment.created, deployment.job_uid) == (False, acting.job()["metadata"]["uid"])
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 504, None])
+def test_a_request_that_was_not_carried_out_is_temporary(acting: Acting, status: int | None) -> None:
+    fault = (
+        Fault("POST", "jobs", Answered(status, "Odd", "not now")) if status else Fault("POST", "jobs", drop="before")
+    )
+    acting.server.faults = [fault]
+    with pytest.raises(TemporaryError) as caught:
+        acting.deploying.deploy(acting.request())
+    assert caught.value.cause == "cluster_unavailable"
+    assert acting.server.objects["jobs"] == {}
+    assert acting.deploying.deploy(acting.request()).created
+
+
+def test_not_knowing_is_temporary(acting: Acting) -> None:
+    acting.server.faults = [Fault("POST", "jobs", drop="after"), Fault("GET", "jobs", Answered(403, "Forbidden", "no"))]
+    with pytest.raises(TemporaryError) as caught:
+        acting.deploying.deploy(acting.request())
+    assert caught.value.cause == "cluster_unavailable"
+    assert acting.deploying.deploy(acting.request()).created is False
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error", "cause"),
+    [
+        (403, 'jobs.batch "x" is forbidden: exceeded quota: q, requested: count/jobs.batch=1', TemporaryError, "quota"),
+        (403, 'User "u" cannot create resource "jobs" in API group "batch"', TemporaryError, "cluster_forbids"),
+        (403, "unable to create new content in namespace x because it is being terminated", TemporaryError, None),
+        (403, 'admission webhook "w" denied the request: no images from there', Refused, "admission_denied"),
+        (400, 'admission webhook "w" denied the request: no', Refused, "admission_denied"),
+        (422, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", Refused, "admission_denied"),
+        (422, 'Job.batch "x" is invalid: spec.template.spec.containers[0].image: Required value', Refused, None),
+    ],
+)
+def test_a_refusal_says_whether_it_is_for_good(
+    acting: Acting, status: int, message: str, error: type[Exception], cause: str | None
+) -> None:
+    acting.server.faults = [Fault("POST", "jobs", Answered(status, "Forbidden", message))]
+    with pytest.raises(error, match="answers") as caught:
+        acting.deploying.deploy(acting.request())
+    assert message in str(caught.value)
+    if cause:
+        assert caught.value.cause == cause  # type: ignore[attr-defined]
+    assert len(acting.server.seen) == 1
+
+
+def test_a_namespace_that_is_not_there_is_to_be_made(acting: Acting) -> None:
+    acting.server.faults = [Fault("POST", "jobs", Answered(404, "NotFound", 'namespaces "crawls" not found'))]
+    with pytest.raises(NotReady, match="crawls"):
+        acting.deploying.deploy(acting.request())
+
+
+def test_a_name_that_is_taken_is_a_conflict(acting: Acting) -> None:
+    acting.deploy()
+    with pytest.raises(Conflict):
+        acting.deploying.deploy(acting.request(arguments={"depth": "2"}))
+    with pytest.raises(Conflict):
+        acting.deploying.deploy(acting.request(installation=str(uuid4())))
+    acting.server.put("jobs", {"metadata": {"name": acting.name(1)}})
+    with pytest.raises(Conflict):
+        acting.deploying.deploy(acting.request(task=1))
+
+
+def test_a_late_request_makes_nothing_and_finds_what_is_there(acting: Acting) -> None:
+    late = acting.request(not_after=datetime.now(UTC))
+    with pytest.raises(TemporaryError, match="run out"):
+        acting.deploying.deploy(late)
+    assert acting.server.asked("POST") == []
+    acting.deploy()
+    assert acting.deploying.deploy(late).created is False
+
+
+# stopping
+
+
+def test_a_stop_deletes_exactly_what_was_read(acting: Acting) -> None:
+    read = acting.deploy()["metadata"]
+    acting.deploy(1)
+    expected = {"uid": read["uid"], "resourceVersion": read["resourceVersion"]}
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    [deleted] = acting.server.asked("DELETE")
+    assert deleted.query["propagationPolicy"] == deleted.body["propagationPolicy"] == "Foreground"
+    assert deleted.body["preconditions"] == expected
+    assert "deletionTimestamp" in acting.job()["metadata"]
+    assert "deletionTimestamp" not in acting.job(1)["metadata"]
+
+
+@pytest.mark.parametrize("kind", ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"])
+def test_a_job_that_ends_is_left_alone(acting: Acting, kind: str) -> None:
+    acting.deploy()
+    acting.server.end(acting.name(), kind)
+    pod = acting.pod(acting.job(), "Succeeded")
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.stopping.kill(acting.run_uid, [(0, 1)])
+    assert acting.server.asked("DELETE") == []
+    assert pod["metadata"]["name"] in acting.server.objects["pods"]
+
+
+def test_a_job_that_ends_in_the_same_moment_keeps_its_end(acting: Acting) -> None:
+    acting.deploy()
+    conflict = Answered(409, "Conflict", "the object has been modified")
+    acting.server.faults = [Fault("DELETE", "jobs", conflict)]
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert len(acting.server.asked("DELETE")) == 2
+    acting.deploy(1)
+
+    ends = threading.Event()
+    acting.server.faults = [Fault("DELETE", "jobs", hang=ends)]
+    with ThreadPoolExecutor(1) as pool:
+        stopped = pool.submit(acting.stopping.ask, acting.run_uid, [(1, 1)])
+        while len(acting.server.asked("DELETE")) < 3:
+            assert not stopped.done()
+        acting.server.end(acting.name(1))
+        ends.set()
+        stopped.result(60)
+    assert "deletionTimestamp" not in acting.job(1)["metadata"]
+
+
+def test_a_stop_whose_answer_is_lost_is_asked_again_and_changes_nothing(acting: Acting) -> None:
+    acting.deploy()
+    acting.server.faults = [Fault("DELETE", "jobs", drop="after")]
+    with pytest.raises(TemporaryError):
+        acting.stopping.ask(acting.run_uid, [(0, 1)])
+    version = acting.job()["metadata"]["resourceVersion"]
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert acting.job()["metadata"]["resourceVersion"] == version
+
+
+def test_what_is_gone_is_stopped(acting: Acting) -> None:
+    for end in (acting.stopping.ask, acting.stopping.kill):
+        end(acting.run_uid, [(0, 1), (5, 2)])
+        end(str(uuid4()), [(0, 1)])
+        end(acting.run_uid, [])
+
+
+def test_what_is_in_the_way_of_one_keeps_none_of_the_others(acting: Acting) -> None:
+    for task in range(20):
+        acting.deploy(task)
+    acting.server.faults = [Fault("DELETE", acting.name(3), Answered(500, "InternalError", "etcd is slow"))]
+    with pytest.raises(TemporaryError, match="etcd is slow"):
+        acting.stopping.ask(acting.run_uid, [(task, 1) for task in range(20)])
+    left = [task for task in range(20) if "deletionTimestamp" not in acting.job(task)["metadata"]]
+    assert left == [3]
+
+
+def test_the_jobs_of_another_installation_are_left_alone(acting: Acting) -> None:
+    job = acting.deploy()
+    acting.pod(job)
+    stranger = Jobs(acting.api, str(uuid4()))
+    for end in (Stopping(stranger).ask, Stopping(stranger).kill, Removing(stranger, acting.logs).remove):
+        end(acting.run_uid, [(0, 1)])
+    acting.server.end(acting.name())
+    Removing(stranger, acting.logs).remove(acting.run_uid, [(0, 1)])
+    assert Collecting(stranger, acting.logs).evidence(acting.run_uid, [(0, 1)]) == []
+    assert acting.server.asked("DELETE") == []
+
+
+def test_a_job_that_only_bears_the_name_is_left_alone(acting: Acting) -> None:
+    acting.server.put("jobs", {"metadata": {"name": acting.name()}})
+    acting.stopping.kill(acting.run_uid, [(0, 1)])
+    acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert acting.server.asked("DELETE") == []
+
+
+def test_killing_deletes_the_job_first_and_then_its_pods_at_once(acting: Acting) -> None:
+    pod = acting.pod(acting.deploy())
+    other = acting.pod(acting.deploy(1))
+    uid = pod["metadata"]["uid"]
+    acting.stopping.kill(acting.run_uid, [(0, 1)])
+    job, killed = acting.server.asked("DELETE")
+    assert ("/jobs/" in job.path, "/pods/" in killed.path) == (True, True)
+    assert killed.query["gracePeriodSeconds"] == "0"
+    assert killed.body["gracePeriodSeconds"] == 0
+    assert killed.body["preconditions"] == {"uid": uid}
+    assert other["metadata"]["name"] in acting.server.objects["pods"]
+
+
+def test_pods_that_lost_their_job_are_asked_to_end(acting: Acting) -> None:
+    pod = acting.pod(acting.deploy())
+    del acting.server.objects["jobs"][acting.name()]
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    [deleted] = acting.server.asked("DELETE")
+    assert deleted.path.endswith(pod["metadata"]["name"])
+    assert "gracePeriodSeconds" not in deleted.body
+
+
+# removing
+
+
+def test_a_job_on_record_leaves_with_its_earlier_attempts_and_keeps_its_log(acting: Acting) -> None:
+    for attempt in (1, 2, 3):
+        acting.deploy(attempt=attempt)
+    for attempt in (1, 2):
+        acting.server.end(acting.name(attempt=attempt), "Failed")
+    acting.deploy(1)
+    pod = acting.pod(acting.job(attempt=2), "Failed")
+    acting.server.logs[pod["metadata"]["name"]] = b"line\n" * 300
+    assert acting.removing.remove(acting.run_uid, [(0, 2), (1, 1)]) == 0
+    assert set(acting.server.objects["jobs"]) == {acting.name(attempt=3), acting.name(1)}
+    assert acting.logs.kept(acting.run_uid, 0, 2).read_bytes() == b"line\n" * 200
+    assert {seen.query["propagationPolicy"] for seen in acting.server.asked("DELETE")} == {"Background"}
+    assert acting.removing.remove(acting.run_uid, [(0, 2), (1, 1)]) == 0
+
+
+def test_a_job_whose_request_may_still_be_on_its_way_has_to_stay(acting: Acting) -> None:
+    acting.deploy(not_after=datetime.now(UTC) + timedelta(seconds=30))
+    acting.server.end(acting.name())
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    long_ago = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
+    acting.job()["metadata"]["annotations"]["crawler-lifecycle/not-after"] = long_ago
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+
+
+def test_a_job_of_which_something_runs_is_left_alone(acting: Acting) -> None:
+    job = acting.deploy()
+    acting.server.end(acting.name(), "Failed")
+    acting.pod(job)
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.name() in acting.server.objects["jobs"]
+
+
+def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:
+    job = acting.deploy()
+    acting.server.end(acting.name())
+    acting.pod(job, "Succeeded")
+    acting.server.faults = [Fault("GET", "/log", Answered(403, "Forbidden", "no logs for you"))]
+    with pytest.raises(TemporaryError, match="no logs for you"):
+        acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert acting.name() in acting.server.objects["jobs"]
+    acting.server.faults = [Fault("GET", "/log", Answered(500, "InternalError", "dial tcp: the node is gone"))]
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    assert not acting.logs.kept(acting.run_uid, 0, 1).exists()
+
+
+def test_a_log_follows_no_link_that_a_crawl_has_put_there(acting: Acting, tmp_path: Path) -> None:
+    pod = acting.pod(acting.deploy(), "Succeeded")
+    acting.server.end(acting.name())
+    acting.server.logs[pod["metadata"]["name"]] = b"text"
+    (tmp_path / "elsewhere").mkdir()
+    run = tmp_path / "files" / acting.run_uid
+    run.mkdir(parents=True)
+    (run / "logs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TemporaryError):
+        acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# evidence and logs
+
+
+def ended_with(code: int, reason: str, message: str = "") -> Json:
+    end = {"exitCode": code, "reason": reason, "message": message}
+    return {"containerStatuses": [{"name": "crawl", "restartCount": 0, "state": {"terminated": end}}]}
+
+
+def warn(acting: Acting, about: Json, name: str, message: str) -> None:
+    involved = {"uid": about["metadata"]["uid"]}
+    event = {"metadata": {"name": name}, "involvedObject": involved, "type": "Warning", "reason": "BackOff"}
+    acting.server.put("events", event | {"message": message, "count": 3, "lastTimestamp": "2026-11-20T10:00:00Z"})
+
+
+def test_evidence_says_what_container_pod_and_job_say(acting: Acting) -> None:
+    job = acting.deploy()
+    pod = acting.pod(job, "Failed", **ended_with(3, "Error", "no space left"))
+    acting.server.logs[pod["metadata"]["name"]] = "".join(f"line {number}\n" for number in range(100)).encode()
+    acting.server.end(acting.name(), "Failed", reason="BackoffLimitExceeded", message="it has reached the limit")
+    warn(acting, job, "one", "the job warns")
+    warn(acting, pod, "two", "the pod warns")
+    warn(acting, {"metadata": {"uid": "other"}}, "three", "somebody else warns")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1), (1, 1)])
+    for words in ("exit code 3", "no space left", "BackoffLimitExceeded", "it has reached the limit"):
+        assert words in (found.message or "")
+    assert found.log_tail.splitlines() == [f"line {number}" for number in range(80, 100)]
+    assert (found.node, found.restarts) == ("node-7", 0)
+    assert [event.split(" ", 1)[1] for event in found.events] == [
+        "BackOff: the job warns (3 times)",
+        "BackOff: the pod warns (3 times)",
+    ]
+
+
+def test_evidence_is_bounded(acting: Acting) -> None:
+    pod = acting.pod(acting.deploy(), "Failed", **ended_with(1, "Error", "m" * 50_000))
+    acting.server.logs[pod["metadata"]["name"]] = b"\xff" * 100_000
+    for number in range(50):
+        warn(acting, pod, f"event-{number}", "e" * 10_000)
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert len(found.model_dump_json()) < 12_000
+    assert 0 < len(found.log_tail.encode()) <= 4000
+    assert len(found.events) == 10
+
+
+def test_evidence_that_cannot_be_had_is_said_and_in_nobodys_way(acting: Acting) -> None:
+    acting.pod(acting.deploy(), "Failed", **ended_with(9, "Error"))
+    acting.server.faults = [
+        Fault("GET", "/log", Answered(500, "InternalError", "the node is gone")),
+        Fault("GET", "events", Answered(403, "Forbidden", "no events for you")),
+    ]
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert "exit code 9" in (found.message or "")
+    assert any("the node is gone" in line for line in found.events)
+    assert any("no events for you" in line for line in found.events)
+
+
+def test_a_log_is_read_from_a_byte_on(acting: Acting) -> None:
+    pod = acting.pod(acting.deploy())
+    text = "ünï 🕷\n" * 20
+    acting.server.logs[pod["metadata"]["name"]] = text.encode()
+    [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
+    offset, pieces = 0, ""
+    while (chunk := acting.logs.chunk(read, offset, ended=False)).text:
+        assert not chunk.ended
+        offset, pieces = chunk.offset, pieces + chunk.text
+    assert (pieces, offset) == (text, len(text.encode()))
+    last = acting.logs.chunk(read, -7, ended=True)
+    assert (last.ended, last.offset, text.endswith(last.text)) == (True, offset, True)
+    acting.server.logs.clear()
+    assert acting.logs.chunk(read, 0, ended=False).text == ""

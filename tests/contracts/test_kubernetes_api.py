@@ -1,0 +1,222 @@
+"""The transport to the API server: what is sent again, what never, and that every wait ends."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes import api as transport
+from crawler_lifecycle.adapters.kubernetes.access import RIGHTS, missing_rights
+from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.errors import NotReady
+from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with an_api_server() as server:
+        yield server
+
+
+@pytest.fixture
+def api(server: ApiServer, tmp_path: Path) -> Api:
+    return Api(an_access(server, tmp_path))
+
+
+def a_job(name: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "labels": {"number": name}}}
+
+
+def test_what_is_not_there_is_missing_only_if_the_api_server_itself_says_so(api: Api) -> None:
+    with pytest.raises(Missing):
+        api.get(api.batch("jobs", "none"))
+    with pytest.raises(ApiFailed) as caught:
+        api.get("/healthz/of/a/proxy")
+    assert caught.value.status == 404
+
+
+def test_connections_are_kept(api: Api, server: ApiServer) -> None:
+    for _ in range(5):
+        api.get(api.core())
+    with pytest.raises(Missing):
+        api.get(api.batch("jobs", "none"))
+    api.get(api.core())
+    assert len({seen.connection for seen in server.seen}) == 1
+
+
+def test_as_many_connections_are_kept_as_threads_ask(server: ApiServer, tmp_path: Path) -> None:
+    api = Api(an_access(server, tmp_path, connections=12))
+    barrier = threading.Barrier(12)
+
+    def ask(_: int) -> None:
+        for _ in range(5):
+            barrier.wait(20)
+            api.get(api.core())
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(ask, range(12)))
+    assert len({seen.connection for seen in server.seen}) == 12
+
+
+def test_a_token_that_was_changed_is_read_again_once(api: Api, server: ApiServer, tmp_path: Path) -> None:
+    api.get(api.core())
+    server.tokens = {"second"}
+    (tmp_path / "token").write_text("second\n")
+    api.post(api.batch("jobs"), a_job("one"))
+    assert len(server.asked("POST")) == 2
+    server.tokens = {"third"}
+    with pytest.raises(ApiFailed) as caught:
+        api.get(api.core())
+    assert caught.value.status == 401
+    assert len(server.asked("GET")) == 3
+
+
+def test_a_token_is_read_again_by_one_thread_for_all(api: Api, server: ApiServer, tmp_path: Path) -> None:
+    server.tokens = {"second"}
+    (tmp_path / "token").write_text("second\n")
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(lambda _: api.get(api.core()), range(8)))) == 8
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_busy_server_is_asked_again_when_it_says(api: Api, server: ApiServer, method: str, status: int) -> None:
+    server.put("jobs", a_job("one"))
+    busy = Answered(status, "TooManyRequests", "too many requests", {"Retry-After": "0"})
+    server.faults = [Fault(method, "jobs", busy), Fault(method, "jobs", busy)]
+    if method == "GET":
+        api.get(api.batch("jobs", "one"))
+    elif method == "POST":
+        api.post(api.batch("jobs"), a_job("two"))
+    else:
+        api.delete(api.batch("jobs", "one"), {})
+    assert len(server.asked(method)) == 3
+
+
+def test_patience_with_a_busy_server_ends(api: Api, server: ApiServer) -> None:
+    busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "3600"})
+    server.faults = [Fault("GET", "", busy)]
+    with pytest.raises(ApiFailed) as caught:
+        api.get(api.core())
+    assert (caught.value.status, caught.value.retry_after) == (429, 3600)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("status", [500, 503, 504])
+def test_an_error_of_the_server_is_told_at_once(api: Api, server: ApiServer, status: int) -> None:
+    server.faults = [Fault("GET", "", Answered(status, "InternalError", "etcd is away"))]
+    with pytest.raises(ApiFailed, match="etcd is away") as caught:
+        api.get(api.core())
+    assert (caught.value.status, caught.value.reason) == (status, "InternalError")
+    assert len(server.seen) == 1
+
+
+def test_a_page_of_a_proxy_is_shown(api: Api, server: ApiServer) -> None:
+    page = Answered(502)
+    page.body = {"kind": "<html>", "oops": 1}
+    server.faults = [Fault("GET", "", page)]
+    with pytest.raises(ApiFailed, match="oops"):
+        api.get(api.core())
+
+
+def test_a_read_is_sent_again_when_its_connection_broke_and_a_write_is_not(api: Api, server: ApiServer) -> None:
+    server.faults = [Fault("GET", "", drop="after")]
+    api.get(api.core())
+    assert len(server.asked("GET")) == 2
+    for method, drop in (("POST", "before"), ("POST", "after"), ("DELETE", "after")):
+        server.put("jobs", a_job("one"))
+        server.seen.clear()
+        server.faults = [Fault(method, "", drop=drop)]
+        write: Callable[[], bytes] = partial(api.post, api.batch("jobs"), a_job("two" + drop))
+        if method == "DELETE":
+            write = partial(api.delete, api.batch("jobs", "one"), {})
+        with pytest.raises(ApiFailed) as caught:
+            write()
+        assert caught.value.status is None
+        assert len(server.seen) == 1
+
+
+def test_a_server_that_is_silent_is_given_up(server: ApiServer, tmp_path: Path) -> None:
+    api = Api(an_access(server, tmp_path, read_seconds=0.3))
+    silence = threading.Event()
+    server.faults = [Fault(method, "", hang=silence) for method in ("GET", "POST", "DELETE", "GET")]
+    try:
+        for ask in (
+            lambda: api.get(api.core()),
+            lambda: api.post(api.batch("jobs"), a_job("one")),
+            lambda: api.delete(api.batch("jobs", "one"), {}),
+            lambda: list(api.lines(api.batch("jobs"), silence=0.3)),
+        ):
+            with pytest.raises(ApiFailed, match="no answer of the Kubernetes API") as caught:
+                ask()
+            assert caught.value.status is None
+    finally:
+        silence.set()
+    assert len(server.seen) == 4
+
+
+def test_nobody_there_is_told(tmp_path: Path, server: ApiServer) -> None:
+    server.url = "http://127.0.0.1:9"
+    api = Api(an_access(server, tmp_path))
+    with pytest.raises(ApiFailed, match=r"127\.0\.0\.1:9"):
+        api.get(api.core())
+
+
+def test_a_list_comes_in_pages(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PAGE", 4)
+    for number in range(10):
+        server.put("jobs", a_job(f"job-{number}"))
+    pages = [json.loads(page)["items"] for page in api.pages(api.batch("jobs"))]
+    assert [len(page) for page in pages] == [4, 4, 2]
+    assert {item["metadata"]["name"] for page in pages for item in page} == {f"job-{number}" for number in range(10)}
+    assert all("resourceVersion" not in seen.query for seen in server.seen)
+
+
+def test_a_list_that_became_too_old_says_so(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PAGE", 1)
+    server.put("jobs", a_job("one"))
+    server.put("jobs", a_job("two"))
+    server.faults = [Fault("GET", "continue", Answered(410, "Expired", "the continue token is too old"))]
+    pages = api.pages(api.batch("jobs"))
+    next(pages)
+    with pytest.raises(ApiFailed) as caught:
+        next(pages)
+    assert caught.value.status == 410
+
+
+def test_four_lists_at_once_and_no_more(api: Api, server: ApiServer) -> None:
+    server.slow_lists = threading.Barrier(4)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda _: list(api.pages(api.batch("jobs"))), range(16)))
+    assert server.lists_at_once == 4
+
+
+def test_lines_come_whole(api: Api, server: ApiServer) -> None:
+    server.watching = [[b"x" * 200_000, b"two", b"three"]]
+    assert list(api.lines(api.batch("jobs"), {"watch": 1})) == [b"x" * 200_000, b"two", b"three"]
+
+
+def test_no_access_is_one_line_that_names_the_setting(tmp_path: Path) -> None:
+    for content in (None, "", "not: [valid", "kind: Config"):
+        path = tmp_path / "config"
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(NotReady, match="CRAWLER_KUBERNETES__KUBECONFIG"):
+            Api(Access("crawls", kubeconfig=path))
+
+
+def test_missing_rights_are_told_one_by_one(api: Api, server: ApiServer) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert missing_rights(api, pool) == []
+        server.denied = {("delete", "pods"), ("get", "pods/log"), ("get", "namespaces")}
+        missing = missing_rights(api, pool)
+    assert {str(right) for right in missing} == {"delete pods", "get pods/log", "get namespaces"}
+    asked = [seen.body["spec"]["resourceAttributes"] for seen in server.asked("POST")]
+    assert len(asked) == 2 * len(RIGHTS)
+    assert all(each["namespace"] == "crawls" for each in asked)
+    assert all(each["group"] == ("batch" if each["resource"] == "jobs" else "") for each in asked)

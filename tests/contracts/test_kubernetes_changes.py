@@ -1,0 +1,149 @@
+"""The stream of changes goes on whatever ends it, and begins anew where it has to."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes import changes
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
+from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
+from tests.clusters import until
+
+INSTALLATION = str(uuid4())
+ONE, TWO = str(uuid4()), str(uuid4())
+EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version"}}'
+BROKEN = b'{"type":"ERROR","object":{"kind":"Status","code":500,"message":"etcd leader changed"}}'
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with an_api_server() as server:
+        yield server
+
+
+@pytest.fixture
+def watch(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Iterator[set[str]]]:
+    monkeypatch.setattr(changes, "FIRST_PAUSE", 0.01)
+    return lambda: watch_runs(Api(an_access(server, tmp_path)), INSTALLATION)
+
+
+def told(stream: Iterator[set[str]], *expected: str) -> None:
+    missing = set(expected)
+
+    def all_told() -> bool:
+        missing.difference_update(next(stream))
+        return not missing
+
+    until(all_told, f"{expected} to be told")
+
+
+def streams(server: ApiServer) -> list[Seen]:
+    return [seen for seen in server.asked("GET") if "watch" in seen.query]
+
+
+def begins(server: ApiServer, count: int) -> list[str | None]:
+    """The versions that the first streams began at."""
+    until(lambda: len(streams(server)) >= count, f"{count} streams to begin")
+    return [seen.query.get("resourceVersion") for seen in streams(server)[:count]]
+
+
+def test_what_is_there_and_what_changes_is_told(server: ApiServer, watch: Callable[[], Iterator[set[str]]]) -> None:
+    server.watching = [[a_change("ADDED", 90, ONE), a_change("MODIFIED", 101, TWO)]]
+    stream = watch()
+    told(stream, ONE, TWO)
+    [first, *_] = streams(server)
+    assert first.query["labelSelector"] == f"crawler-lifecycle/installation={INSTALLATION}"
+    assert (first.query["allowWatchBookmarks"], "resourceVersion" in first.query) == ("true", False)
+    assert int(first.query["timeoutSeconds"]) > 0
+
+
+def test_silence_is_told(watch: Callable[[], Iterator[set[str]]]) -> None:
+    assert next(watch()) == set()
+
+
+def test_a_stream_that_ended_is_taken_up_where_it_was(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]]
+) -> None:
+    def later(version: int, *lines: bytes) -> Callable[[], list[bytes]]:
+        def say() -> list[bytes]:
+            server.version = version
+            return list(lines)
+
+        return say
+
+    server.watching = [
+        later(150, a_change("ADDED", 90, ONE)),  # it was there before: the list stood at 100 when the stream began
+        later(160, a_change("BOOKMARK", 140)),
+        later(170, a_change("MODIFIED", 155, TWO)),
+    ]
+    told(watch(), ONE, TWO)
+    assert begins(server, 4) == [None, "100", "140", "155"]
+
+
+@pytest.mark.parametrize("expired", [[EXPIRED], Answered(410, "Expired", "too old resource version")])
+def test_what_is_too_old_begins_anew(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]], expired: list[bytes] | Answered
+) -> None:
+    server.watching = [[a_change("ADDED", 90, ONE)], expired, [a_change("ADDED", 90, TWO)]]
+    told(watch(), ONE, TWO)
+    assert begins(server, 3) == [None, "100", None]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [[BROKEN], [b"<html>"], [b'{"type":"ADDED","object":7}'], Answered(500, "InternalError", "no"), Answered(403)],
+)
+def test_any_other_trouble_goes_on_where_it_was(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]], trouble: list[bytes] | Answered
+) -> None:
+    server.watching = [[a_change("ADDED", 90, ONE)], trouble, [a_change("MODIFIED", 130, TWO)]]
+    told(watch(), ONE, TWO)
+    assert begins(server, 3) == [None, "100", "100"]
+
+
+def test_a_restored_server_is_followed_from_its_new_beginning(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]]
+) -> None:
+    def restored() -> list[bytes]:
+        server.version = 70
+        return [a_change("MODIFIED", 99, ONE)]
+
+    server.watching = [restored, [a_change("ADDED", 60, TWO)], []]
+    told(watch(), ONE, TWO)
+    assert begins(server, 3) == [None, None, "70"]
+
+
+def test_a_half_open_connection_is_given_up(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "SILENCE_SECONDS", 0.3)
+    silence = threading.Event()
+    server.faults = [Fault("GET", "watch", hang=silence)]
+    server.watching = [[a_change("ADDED", 90, ONE)]]
+    try:
+        told(watch(), ONE)
+    finally:
+        silence.set()
+
+
+def test_a_reader_that_died_is_replaced(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = threading.Event()
+    read = changes._Stream._read
+
+    def dies_once(self: changes._Stream, line: bytes) -> None:
+        if not died.is_set():
+            died.set()
+            raise RuntimeError("a bug")
+        read(self, line)
+
+    monkeypatch.setattr(changes._Stream, "_read", dies_once)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    server.watching = [[a_change("ADDED", 90, ONE)], [a_change("ADDED", 90, ONE)]]
+    told(watch(), ONE)
+    assert died.is_set()
