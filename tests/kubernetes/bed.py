@@ -101,7 +101,7 @@ class Bed:
         self.admin.delete(f"/api/v1/namespaces/{name}")
 
     def token(self, account: str, seconds: int = 3600) -> str:
-        """As a pod of that service account (one of rights.ACCOUNTS) would find it."""
+        """As a pod of that service account (observer, actor) would find it."""
         asked = {"spec": {"audiences": [], "expirationSeconds": seconds}}
         path = f"/api/v1/namespaces/{rights.HOME}/serviceaccounts/{account}/token"
         token: str = self.admin.post(path, asked)["status"]["token"]
@@ -195,7 +195,7 @@ class Bed:
 
     def withdraw(self, account: str, namespace: str) -> None:
         """Take an account's rights in a namespace; `rights.grant` gives them again."""
-        self.admin.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{account}")
+        rights.withdraw(self.admin, account, namespace)
 
 
 def condition(item: dict[str, Any], kind: str) -> str | None:
