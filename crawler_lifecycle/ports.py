@@ -69,7 +69,8 @@ class Stops(Protocol):
 
     def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         """From a door, in one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when,
-        why, by which door. The same stop (same `asked_at` and actor) is logged once. Conflict if the run is over."""
+        why, by which door. The same stop (same `asked_at` and actor) is logged once. Conflict if the run is over, or
+        another installation's."""
 
     def log(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
         """The same from the supervisor; `ends_as` is kept as the run's reason. A run that is over stays as it is."""
@@ -90,8 +91,8 @@ class Execution:
 class Supervision(Protocol):
     """Which workflow supervises a run.
 
-    Conflict if the run belongs to another workflow id; Fenced if a later execution of it has taken over already: what
-    an execution still does after it was terminated must not put the next one out."""
+    Conflict if the run belongs to another workflow id or installation; Fenced if a later execution of it has taken
+    over already: what an execution still does after it was terminated must not put the next one out."""
 
     def get(self, run_id: int) -> RunRecord:
         """NotFound if there is none."""

@@ -129,6 +129,10 @@ class LocalBench:
         assert spec
         return processes.of_job(processes.survey(), spec.uid, started.first if started else None)
 
+    def living_of(self, request: DeploymentRequest) -> list[psutil.Process]:
+        """The same, while the cluster's folder is away."""
+        return processes.of_name(processes.survey(), self.folder_of(request).path.name)
+
     def runner(self, request: DeploymentRequest) -> psutil.Process:
         started = until(self.folder_of(request).started, "the runner to write its record")
         return psutil.Process(started.runner_pid)

@@ -6,6 +6,7 @@ from hypothesis import settings
 
 pytest_plugins = [
     "tests.clusters",
+    "tests.commands",
     "tests.databases",
     "tests.house",
     "tests.kubernetes.fixtures",

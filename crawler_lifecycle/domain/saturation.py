@@ -5,12 +5,11 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.looks import Look, TaskRow
+from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UNSCHEDULABLE
 
 PATIENCE = timedelta(minutes=5)
-CAPACITY = "capacity"
-QUOTA = "quota"
-UNSCHEDULABLE = "unschedulable"
-FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE})
+FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
+WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING)
 
 
 def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
@@ -23,5 +22,5 @@ def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None
     starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
     if any(start is not None and now - start < PATIENCE for start in starts):
         return None
-    waiting = (row for row in rows if row.status is TaskStatus.PENDING)
+    waiting = (row for row in rows if row.status in WAITING)
     return next((row.cause for row in waiting if is_saturated(row.cause, row.cause_since, now)), None)

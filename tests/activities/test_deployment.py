@@ -37,6 +37,24 @@ def test_a_service_that_is_down_is_written_down_and_tried_again(house: House) ->
     assert house.details(plan).run.waiting_cause is None
 
 
+def test_a_quota_is_told_from_a_service_that_is_down(house: House) -> None:
+    plan = house.begin("sleepy")
+    house.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
+    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).cause == "quota"
+    details = house.details(plan)
+    assert (details.run.waiting_cause, details.run.waiting_message) == ("quota", "exceeded quota")
+    assert (details.tasks[0].status, details.tasks[0].cause) == (TaskStatus.DEPLOYING, "quota")
+
+
+def test_a_job_that_admission_denies_says_so(house: House) -> None:
+    house.bench.cluster.place_waiting()  # there is a cluster
+    plan = house.begin("sleepy")
+    house.deployer.trouble = Refused("the webhook says no", cause="admission_denied")
+    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).refused
+    main = house.details(plan).tasks[0]
+    assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "admission_denied", "the webhook says no")
+
+
 def test_a_refusal_of_a_job_that_is_not_there_is_final(house: House) -> None:
     house.bench.cluster.place_waiting()  # there is a cluster
     plan = house.begin("sleepy")

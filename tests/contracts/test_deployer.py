@@ -76,6 +76,23 @@ def test_what_the_cluster_refuses_is_refused(deployer: Deployer, cluster: SmallC
         deployer.deploy(a_request())
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        TemporaryError("exceeded quota", cause="quota"),
+        TemporaryError("no answer", cause="cluster_unavailable"),
+        Refused("the webhook says no", cause="admission_denied"),
+    ],
+)
+def test_the_word_for_what_is_in_the_way_is_handed_on(
+    deployer: Deployer, cluster: SmallCluster, trouble: LifecycleError
+) -> None:
+    cluster.trouble = trouble
+    with pytest.raises(type(trouble), match=trouble.message) as caught:
+        deployer.deploy(a_request())
+    assert caught.value.cause == trouble.cause
+
+
 def test_what_the_cluster_cannot_do_now_is_temporary(deployer: Deployer, cluster: SmallCluster) -> None:
     cluster.trouble = TemporaryError("the disk is full")
     with pytest.raises(TemporaryError, match="the disk is full"):

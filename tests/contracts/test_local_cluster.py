@@ -4,6 +4,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -113,6 +114,48 @@ def test_a_job_ends_at_its_deadline_with_the_code_of_its_program(local: LocalBen
     for request, code in ((obedient, 143), (stubborn, 137)):
         job = local.until_ended(request)
         assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, "deadline_exceeded", code)
+
+
+# The folder of the cluster
+
+
+def test_a_folder_that_is_away_is_unknown_and_not_made_anew(local: LocalBench) -> None:
+    ends, goes_on = local.request("until [ -e end ]; do sleep 0.05; done; exit 3"), local.request(SLEEP)
+    for request in (ends, goes_on):
+        local.cluster.deploy(request)
+        local.until_phase(request, JobPhase.RUNNING)
+    root, elsewhere, runner = local.layout.root, local.folder / "elsewhere", local.runner(ends)
+    root.rename(elsewhere)
+    for again in (local.cluster.place_waiting, lambda: local.cluster.deploy(local.request(SLEEP)), local.cluster.check):
+        with pytest.raises(TemporaryError, match="is missing: is it mounted"):
+            again()
+    assert next(local.cluster.changes()) == set()
+    look = local.cluster.look(ends.run_uid)
+    assert (look.complete, look.jobs) == (False, {})
+    assert "is missing" in str(look.problem)
+
+    (local.files(ends) / "end").touch()
+    until(lambda: not local.living_of(ends), "the job to end while nobody can be told")
+    assert runner.is_running()
+    assert not root.exists()
+    root.mkdir()  # the place where it is mounted
+    assert not local.cluster.look(ends.run_uid).complete
+    root.rmdir()
+    elsewhere.rename(root)
+    assert local.until_ended(ends).exit_code == 3
+    assert job_of(local, goes_on) == (JobPhase.RUNNING, None)
+    local.cluster.place_waiting()
+
+
+def test_a_job_whose_folder_was_removed_leaves_no_runner(local: LocalBench) -> None:
+    request = local.request("until [ -e end ]; do sleep 0.05; done")
+    local.cluster.deploy(request)
+    local.until_phase(request, JobPhase.RUNNING)
+    runner = local.runner(request)
+    shutil.rmtree(local.layout.root)
+    local.layout.made.unlink()
+    (local.files(request) / "end").touch()
+    until(lambda: not psutil.pid_exists(runner.pid) or runner.status() == psutil.STATUS_ZOMBIE, "the runner to end")
 
 
 # What belongs to a job

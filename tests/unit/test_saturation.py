@@ -27,6 +27,11 @@ def test_a_task_that_waits_for_room_for_long_while_nothing_starts(cause: str) ->
     assert saturation(rows, NOTHING, NOW) == cause
 
 
+def test_a_task_that_no_job_can_be_made_for() -> None:
+    refused = TaskRow(1, TaskStatus.DEPLOYING, 1, 1, cause="quota", cause_since=LONG_AGO)
+    assert saturation([refused], NOTHING, NOW) == "quota"
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -35,7 +40,7 @@ def test_a_task_that_waits_for_room_for_long_while_nothing_starts(cause: str) ->
         [waiting(1, "image_pull", LONG_AGO)],
         [waiting(1, "unschedulable", None)],
         [waiting(1, "unschedulable", LONG_AGO), running(0, LATELY)],
-        [TaskRow(1, TaskStatus.QUEUED, 1, 1, cause="quota", cause_since=LONG_AGO)],
+        [TaskRow(1, TaskStatus.QUEUED, 1, 1, cause="run_limit", cause_since=LONG_AGO)],
     ],
 )
 def test_otherwise_it_is_not_full(rows: list[TaskRow]) -> None:

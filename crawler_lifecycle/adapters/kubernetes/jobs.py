@@ -25,10 +25,11 @@ from crawler_lifecycle.adapters.kubernetes.objects import (
     Object,
     Pod,
 )
+from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.survey import key_of
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import TemporaryError
 
-Key = tuple[int, int]
 T = TypeVar("T")
 R = TypeVar("R")
 NOTHING: Mapping[str, int] = {}
@@ -75,13 +76,13 @@ class Jobs:
         wanted = set(keys)
         pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted))
         jobs = (job for page in pages for job in JOBS.page(page).whole)
-        return {key: job for job in jobs if (key := _key(job.metadata.labels)) and key in wanted}
+        return {key: job for job in jobs if (key := key_of(job.metadata.labels)) and key in wanted}
 
     def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[Key, DatedJob]:
         """Every attempt of these tasks."""
         pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
-        return {key: job for job in jobs if (key := _key(job.metadata.labels))}
+        return {key: job for job in jobs if (key := key_of(job.metadata.labels))}
 
     def pods(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, list[Pod]]:
         """The pods of these, newest first."""
@@ -89,7 +90,7 @@ class Jobs:
         found: dict[Key, list[Pod]] = {}
         for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted)):
             for pod in PODS.page(page).whole:
-                if (key := _key(pod.metadata.labels)) and key in wanted:
+                if (key := key_of(pod.metadata.labels)) and key in wanted:
                     found.setdefault(key, []).append(pod)
         for pods in found.values():
             pods.sort(key=_age, reverse=True)
@@ -128,15 +129,7 @@ class Jobs:
     def _is(self, labels: Labels | None, run_uid: str, key: Key) -> bool:
         labels = labels or NO_LABELS
         ours = labels.installation is not None and self.installation in (None, labels.installation)
-        return ours and labels.run_uid == run_uid and _key(labels) == key
-
-
-def _key(labels: Labels | None) -> Key | None:
-    """None: these are no numbers of ours."""
-    try:
-        return (int(labels.task or ""), int(labels.attempt or "")) if labels else None
-    except ValueError:
-        return None
+        return ours and labels.run_uid == run_uid and key_of(labels) == key
 
 
 def _age(pod: Pod) -> tuple[float, str]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs, Key
+from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER
 from crawler_lifecycle.errors import TemporaryError
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs, Key
+from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
 TRIES = 5  # against a job that changes between the reading and the deleting

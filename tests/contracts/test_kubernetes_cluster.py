@@ -1,0 +1,136 @@
+"""The Kubernetes backend as the settings make it: the port's methods, what doctor says, and what a command imports."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle import settings
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.control.checks import Check, check_all
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
+from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+
+INSTALLATION = str(uuid4())
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with an_api_server() as server:
+        yield server
+
+
+@pytest.fixture
+def chosen(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> settings.Settings:
+    an_access(server, tmp_path)
+    monkeypatch.setenv("CRAWLER_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("CRAWLER_CLUSTER__KIND", "kubernetes")
+    monkeypatch.setenv("CRAWLER_KUBERNETES__KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("CRAWLER_KUBERNETES__IMAGE_PULL_SECRETS", "one, two")
+    monkeypatch.setenv("CRAWLER_KUBERNETES__SERVICE_ACCOUNT", "crawls")
+    monkeypatch.setenv("CRAWLER_KUBERNETES__KEEP_DAYS", "3")
+    return settings.load()
+
+
+@pytest.fixture
+def cluster(chosen: settings.Settings) -> KubernetesCluster:
+    made = Parts(chosen).cluster_of(INSTALLATION)
+    assert isinstance(made, KubernetesCluster)
+    return made
+
+
+def a_request() -> DeploymentRequest:
+    crawler = Crawler(name="bookshop", image="registry/bookshop:1")
+    given = {"installation": INSTALLATION, "run_id": 7, "run_uid": str(uuid4()), "task": 0, "tasks": 1, "attempt": 1}
+    return DeploymentRequest.model_validate(given | {"crawler": crawler})
+
+
+def test_the_settings_make_the_job(cluster: KubernetesCluster, server: ApiServer) -> None:
+    deployment = cluster.deploy(a_request())
+    spec = server.objects["jobs"][deployment.job_name]["spec"]
+    pod = spec["template"]["spec"]
+    assert spec["ttlSecondsAfterFinished"] == 3 * 24 * 3600
+    assert (pod["serviceAccountName"], pod["imagePullSecrets"]) == ("crawls", [{"name": "one"}, {"name": "two"}])
+    assert "command" not in pod["containers"][0]
+
+
+def test_a_job_goes_through_its_life(cluster: KubernetesCluster, server: ApiServer) -> None:
+    request = a_request()
+    run_uid, key = request.run_uid, (0, 1)
+    deployment = cluster.deploy(request)
+    waiting = cluster.look(run_uid, [key]).jobs[key]
+    assert (waiting.phase, waiting.uid) == (JobPhase.WAITING, deployment.job_uid)
+    assert (cluster.log(run_uid, 0, 1, 0).text, cluster.evidence(run_uid, [key])) == ("", [])
+    job = server.objects["jobs"][deployment.job_name]
+    metadata = {"name": "pod", "labels": job["metadata"]["labels"]}
+    server.put(
+        "pods", {"metadata": metadata, "spec": {"containers": [{"name": "crawl"}]}, "status": {"phase": "Succeeded"}}
+    )
+    server.logs["pod"] = b"done\n"
+    server.end(deployment.job_name)
+    look = cluster.look(run_uid, [key])
+    assert (look.complete, look.jobs[key].phase, look.jobs[key].removable) == (True, JobPhase.SUCCEEDED, True)
+    chunk = cluster.log(run_uid, 0, 1, 0)
+    assert (chunk.text, chunk.ended) == ("done\n", True)
+    [evidence] = cluster.evidence(run_uid, [key])
+    assert evidence.log_tail == "done"
+    assert cluster.remove(run_uid, [key]) == 0
+    server.objects["pods"].clear()
+    assert (cluster.look(run_uid).complete, cluster.look(run_uid).jobs) == (True, {})
+    kept = cluster.log(run_uid, 0, 1, 2)
+    assert (kept.text, kept.ended) == ("ne\n", True)
+
+
+def test_what_is_not_ours_is_refused_or_not_found(cluster: KubernetesCluster) -> None:
+    with pytest.raises(Refused):
+        cluster.deploy(a_request().model_copy(update={"installation": str(uuid4())}))
+    with pytest.raises(NotFound):
+        cluster.log(str(uuid4()), 0, 1, 0)
+    with pytest.raises(BadInput):
+        cluster.log("../../etc", 0, 1, 0)
+    assert not cluster.look("../../etc").complete
+
+
+def test_a_check_is_one_line_and_says_what_is_wrong(cluster: KubernetesCluster, server: ApiServer) -> None:
+    line = cluster.check()
+    assert (server.url in line, "namespace crawls" in line, "\n" in line) == (True, True, False)
+    server.faults = [Fault("GET", "jobs", Answered(403, "Forbidden", "jobs.batch is forbidden"))]
+    with pytest.raises(TemporaryError, match="is forbidden"):
+        cluster.check()
+
+
+def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Settings, server: ApiServer) -> None:
+    control = Control(Installation(chosen, {"TEMPORAL_ADDRESS": "127.0.0.1:9"}))
+    control.parts.__dict__["cluster"] = Parts(chosen).cluster_of(INSTALLATION)
+
+    def rights() -> Check:
+        return next(check for check in asyncio.run(check_all(control)) if check.part == "cluster rights")
+
+    assert rights().ok
+    server.denied = {("delete", "pods"), ("get", "pods/log")}
+    missing = rights()
+    assert not missing.ok
+    assert "delete pods (to stop by force)" in missing.line
+    assert "get pods/log (to read logs)" in missing.line
+
+
+def test_choosing_kubernetes_imports_it_only_where_the_cluster_is_asked(chosen: settings.Settings) -> None:
+    code = (
+        "import sys, crawler_lifecycle.cli, crawler_lifecycle.settings as settings\n"
+        "from crawler_lifecycle.bootstrap import Parts\n"
+        "parts = Parts(settings.load())\n"
+        "assert not {'kubernetes', 'urllib3'} & set(sys.modules)\n"
+        f"parts.cluster_of({INSTALLATION!r})\n"
+        "assert 'kubernetes' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
