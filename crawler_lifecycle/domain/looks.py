@@ -41,6 +41,7 @@ class JobLook:
     ended_at: datetime | None = None
     stop_asked: bool = False  # it was told to end before it did
     gone: bool = False  # nothing of it runs any more
+    left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster
     removable: bool = False  # it has ended, and takes room in the cluster until it is removed
 
 
