@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
-LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
+LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
+IMAGE  := deploy/image
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all test-cluster lint format bench ci lock clean mariadb
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
 	@$(BIN)/crawlctl demo
@@ -25,10 +26,15 @@ test: $(VENV)/.installed-dev mariadb ## the tests
 test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
 	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
+test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
+	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
+	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m cluster -q
+
+lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/hadolint Dockerfile
 
 format: $(VENV)/.installed-dev ## formats the code
 	@$(BIN)/ruff format .
@@ -42,8 +48,10 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory lint test
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
-	@$(LOCK) --upgrade --output-file requirements.lock
-	@$(LOCK) --extra dev --constraint requirements.lock --upgrade --output-file requirements-dev.lock
+	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock
+	@$(LOCK) pyproject.toml $(EXTRAS) --extra dev --constraint requirements.lock --upgrade --output-file requirements-dev.lock
+	@$(LOCK) pyproject.toml --constraint requirements.lock --upgrade --output-file $(IMAGE)/requirements.lock
+	@echo hatchling | $(LOCK) - --constraint requirements.lock --upgrade --output-file $(IMAGE)/build.lock
 
 clean: ## removes the virtual environment and every cache
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

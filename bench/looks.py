@@ -5,7 +5,7 @@ nothing goes through Temporal: what is left is the database and the comparing.
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -50,7 +50,7 @@ class Shown:
         jobs = [JobLook(task, 1, f"uid-{task}", f"job-{task}", phase, exit_code=code) for task in range(tasks)]
         self._look = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
 
-    def look(self, _run_uid: str) -> Look:
+    def look(self, _run_uid: str, _watched: Collection[tuple[int, int]] = ()) -> Look:
         return self._look
 
     def evidence(self, _run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:

@@ -6,7 +6,7 @@ method may be called twice. Every write to a run compares the epoch in its RunRe
 another supervisor has taken over.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -69,7 +69,8 @@ class Stops(Protocol):
 
     def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         """From a door, in one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when,
-        why, by which door. The same stop (same `asked_at` and actor) is logged once. Conflict if the run is over."""
+        why, by which door. The same stop (same `asked_at` and actor) is logged once. Conflict if the run is over, or
+        another installation's."""
 
     def log(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
         """The same from the supervisor; `ends_as` is kept as the run's reason. A run that is over stays as it is."""
@@ -90,8 +91,8 @@ class Execution:
 class Supervision(Protocol):
     """Which workflow supervises a run.
 
-    Conflict if the run belongs to another workflow id; Fenced if a later execution of it has taken over already: what
-    an execution still does after it was terminated must not put the next one out."""
+    Conflict if the run belongs to another workflow id or installation; Fenced if a later execution of it has taken
+    over already: what an execution still does after it was terminated must not put the next one out."""
 
     def get(self, run_id: int) -> RunRecord:
         """NotFound if there is none."""
@@ -240,8 +241,10 @@ class Cluster(Protocol):
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """One job per key for ever; Conflict if the key was used for something else."""
 
-    def look(self, run_uid: str) -> Look:
-        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise."""
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
+
+        `watched`: (task, attempt) of those that are believed alive, where details and absence matter."""
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         """Of these (task, attempt); a job without evidence is left out."""
@@ -251,6 +254,12 @@ class Cluster(Protocol):
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         """End these jobs without asking. A job that is gone is success."""
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.
+
+        Answers how many have to stay for now: a late copy of their request could make them anew. One that has not
+        ended is left alone and does not count."""
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         """What the task printed from this byte on (negative: that many bytes from the end)."""

@@ -101,9 +101,23 @@ class LogSettings(BaseModel):
 
 class MetricsSettings(BaseModel):
     port: int | None = Field(
-        default=None, ge=0, le=65535, description="where this process serves its Prometheus metrics; default: nowhere"
+        default=None, ge=0, le=65535, description="where the worker serves its Temporal metrics; default: nowhere"
     )
     host: str = Field(default="127.0.0.1", description="address the metrics are served on")
+
+
+class HealthSettings(BaseModel):
+    port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="where worker, dispatcher and watcher answer `/healthz`, `/readyz`, `/metrics`; default: nowhere",
+    )
+    host: str = Field(default="127.0.0.1", description="address of that door")
+    stuck_seconds: float = Field(default=120, gt=0, description="a loop that does not turn for longer is not alive")
+    ready_seconds: float = Field(
+        default=45, gt=0, description="a process is not ready if something it needs was silent for longer"
+    )
 
 
 class Settings(BaseSettings):
@@ -122,6 +136,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
+    health: HealthSettings = HealthSettings()
 
     @model_validator(mode="after")
     def _requests_are_shorter_than_claims(self) -> Self:

@@ -18,8 +18,8 @@ Every process of ours reads its settings from the environment, once, when it sta
 line that names the variable, and the process does not start. A variable that nobody knows is ignored.
 
 `crawlctl up` passes the variables of its own environment on to its parts, except for where Temporal and the scheduler
-service are, which it decides itself; the metrics port goes to the worker alone. A command such as `crawlctl list` takes
-what the environment says, and the rest from the stack that runs on the state folder.
+service are, which it decides itself; the ports of metrics and health go to the worker alone. A command such as
+`crawlctl list` takes what the environment says, and the rest from the stack that runs on the state folder.
 
 Where a default is empty, the meaning says what holds instead.
 

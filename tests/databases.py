@@ -18,7 +18,7 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.adapters.sql.schema import installation, metadata
+from crawler_lifecycle.adapters.sql.schema import histories, installation, metadata
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
@@ -107,6 +107,15 @@ def make_run(database: Database) -> MakeRun:
         return SqlHistories(database).create(new)
 
     return make
+
+
+def give_away(url: str) -> str:
+    """All runs belong to another installation, as in a database that was restored or is shared; answers which."""
+    database, other = Database(url, pool_size=1), str(uuid4())
+    with database.transaction() as connection:
+        connection.execute(histories.update().values(installation=other))
+    database.close()
+    return other
 
 
 def ref_to(run: RunRecord) -> RunRef:

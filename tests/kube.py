@@ -4,10 +4,12 @@
 bytes, so that objects may be any nonsense.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
 from crawler_lifecycle.domain.naming import job_name
@@ -35,9 +37,7 @@ def condition(kind: str, reason: str | None = None, status: str = "True", at: st
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at}
 
 
-def job(
-    task: int = 0, attempt: int = 1, *conditions: Json, uid: str = UID, started: str | None = WHEN, **status: Any
-) -> Json:
+def job(task: int = 0, attempt: int = 1, *conditions: Json, uid: str = UID, started: Any = WHEN, **status: Any) -> Json:
     return {
         "metadata": {
             "name": job_name(RUN, task, attempt),
@@ -116,6 +116,12 @@ class Shelf(Api):
         self.calls: list[str] = []
         self.fault: Callable[[str], None] = lambda _call: None
 
+    def batch(self, *names: str) -> str:
+        return "/".join(("jobs of", NAMESPACE, *names))
+
+    def core(self, *names: str) -> str:
+        return "/".join(("others of", NAMESPACE, *names))
+
     def put(self, *, jobs: Any = (), pods: Any = (), events: Any = ()) -> "Shelf":
         self.there = {"jobs": list(jobs), "pods": list(pods), "events": list(events)}
         return self
@@ -154,13 +160,13 @@ KINDS = {"jobs": "JobList", "pods": "PodList", "events": "EventList", "metadata"
 
 
 def _list(kind: str, items: list[Any], more: str) -> bytes:
-    return json.dumps({"kind": KINDS[kind], "metadata": {"continue": more}, "items": items}).encode()
+    return msgspec.json.encode({"kind": KINDS[kind], "metadata": {"continue": more}, "items": items})
 
 
 def _found(obj: Any) -> bytes:
     if obj is None:
         raise Missing("there is nothing of that name")
-    return json.dumps(obj).encode()
+    return msgspec.json.encode(obj)
 
 
 def _metadata(obj: Any) -> Json:
@@ -176,10 +182,13 @@ def _is_selected(obj: Any, query: Mapping[str, str | int]) -> bool:
         return not isinstance(obj, dict) or obj.get("involvedObject", {}).get("uid") == str(field).partition("=")[2]
     carried = _metadata(obj).get("labels")
     if not isinstance(carried, dict):
-        return not isinstance(obj, dict) or carried is not None
-    selector = str(query.get("labelSelector", ""))
-    equal = re.findall(r"([\w./-]+)=([^,]+)", re.sub(r"[\w./-]+ in \([^)]*\)", "", selector))
+        return True
+    wanted = _parsed(str(query.get("labelSelector", "")))
+    return all(not isinstance(found := carried.get(key), str | None) or found in values for key, values in wanted)
+
+
+@lru_cache
+def _parsed(selector: str) -> list[tuple[str, set[str]]]:
     among = re.findall(r"([\w./-]+) in \(([^)]*)\)", selector)
-    return all(carried.get(key) == value for key, value in equal) and all(
-        carried.get(key) in values.split(",") for key, values in among
-    )
+    equal = re.findall(r"([\w./-]+)=([^,]+)", re.sub(r"[\w./-]+ in \([^)]*\)", "", selector))
+    return [(key, {value}) for key, value in equal] + [(key, set(values.split(","))) for key, values in among]

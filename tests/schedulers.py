@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class SmallCluster:
         if self.placing_trouble:
             raise self.placing_trouble
 
-    def look(self, run_uid: str) -> Look:
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
         return Look(complete=False)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
@@ -74,6 +74,9 @@ class SmallCluster:
     def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None: ...
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None: ...
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        return 0
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         return LogChunk("", offset, ended=True)

@@ -53,10 +53,10 @@ async def short_histories() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-async def start_real_time() -> WorkflowEnvironment:
+async def start_real_time(*more: str) -> WorkflowEnvironment:
     return await WorkflowEnvironment.start_local(
         dev_server_existing_path=temporal_program(),
-        dev_server_extra_args=FAST,
+        dev_server_extra_args=[*FAST, *more],
         dev_server_startup_timeout=timedelta(seconds=30),
         plugins=[LifecyclePlugin()],
         search_attributes=SEARCH_ATTRIBUTES,

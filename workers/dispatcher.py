@@ -5,12 +5,11 @@ import threading
 from datetime import timedelta
 
 from crawler_lifecycle.bootstrap import Parts
-from crawler_lifecycle.services import process
+from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.dispatcher import Dispatcher
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
-    process.serve_metrics(parts)
     settings = parts.settings.dispatcher
     told = threading.Event()
     with parts.dispatcher_pool() as pool:
@@ -22,13 +21,20 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
             settings.threads,
             pool,
         )
-        loop = asyncio.create_task(
-            asyncio.to_thread(dispatcher.run, told, timedelta(seconds=settings.interval_seconds))
-        )
-        stopping = asyncio.create_task(stopped.wait())
-        await asyncio.wait((loop, stopping), return_when=asyncio.FIRST_COMPLETED)
-        told.set()
-        await loop
+        interval = timedelta(seconds=settings.interval_seconds)
+        async with health.told(parts.settings.health, _needs(parts), dispatcher.pulses):
+            loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, told, interval))
+            stopping = asyncio.create_task(stopped.wait())
+            await asyncio.wait((loop, stopping), return_when=asyncio.FIRST_COMPLETED)
+            told.set()
+            await loop
+
+
+def _needs(parts: Parts) -> dict[str, health.Need]:
+    return {
+        "database": lambda: asyncio.to_thread(parts.records.installation),
+        "scheduler service": lambda: asyncio.to_thread(parts.deployer.check),
+    }
 
 
 if __name__ == "__main__":

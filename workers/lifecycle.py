@@ -12,7 +12,7 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.services import process
+from crawler_lifecycle.services import health, process
 from crawler_lifecycle.settings import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
@@ -28,10 +28,14 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     activities = parts.activities(engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(activities), settings, threads)
-        async with worker:
+        async with health.told(parts.settings.health, _needs(parts, engine)), worker:
             log.info("works for installation %s on task queue %s", installation, settings.task_queue)
             await stopped.wait()
             log.info("finishes what is under way")
+
+
+def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
+    return {"database": lambda: asyncio.to_thread(parts.records.installation), "temporal": engine.ping}
 
 
 def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:

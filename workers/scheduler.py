@@ -1,4 +1,4 @@
-"""The process of the reference scheduler service, for the local cluster.
+"""The process of the reference scheduler service.
 
 `python -m workers.scheduler --openapi` prints the service's OpenAPI document instead.
 """
@@ -43,7 +43,7 @@ def serve(chosen: settings.Settings) -> None:
     if chosen.scheduler.catalogue is None:
         raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
     catalogue = Catalogue.load(chosen.scheduler.catalogue)
-    with listen(chosen.scheduler.url) as listening:
+    with listen(chosen.scheduler.url, anywhere=chosen.cluster.kind != "local") as listening:
         app = make_app(Parts(chosen).cluster_of(chosen.cluster.installation), catalogue, token)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
@@ -55,13 +55,14 @@ def serve(chosen: settings.Settings) -> None:
         server.run(sockets=[listening])
 
 
-def listen(url: str) -> socket.socket:
-    """A socket on the address of the URL. Whoever has the token has commands run here, so loopback only."""
+def listen(url: str, *, anywhere: bool) -> socket.socket:
+    """A socket on the address of the URL. Where jobs run on this machine, whoever has the token has commands run
+    here, so loopback only."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        if not ipaddress.ip_address(found[4][0]).is_loopback:
+        if not anywhere and not ipaddress.ip_address(found[4][0]).is_loopback:
             raise NotReady(f"CRAWLER_SCHEDULER__URL: {url}: the local cluster's service listens on loopback only")
         return socket.create_server((host, port), family=found[0])
     except (ValueError, OSError) as error:

@@ -5,21 +5,29 @@ import os
 
 from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.services import process
+from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.watcher import Watcher
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
-    process.serve_metrics(parts)
     engine = Engine(os.environ, parts.settings.worker.task_queue)
     watcher = Watcher(parts.nudges, parts.cluster, engine.nudge)  # refuses a database it does not know
     await engine.client()
-    watching = asyncio.create_task(watcher.run())
-    stopping = asyncio.create_task(stopped.wait())
-    await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
-    watching.cancel()
-    if not stopped.is_set():
-        await watching  # it never ends by itself: this raises what ended it
+    async with health.told(parts.settings.health, _needs(parts, engine), watcher.pulses):
+        watching = asyncio.create_task(watcher.run())
+        stopping = asyncio.create_task(stopped.wait())
+        await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
+        watching.cancel()
+        if not stopped.is_set():
+            await watching  # it never ends by itself: this raises what ended it
+
+
+def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
+    return {
+        "database": lambda: asyncio.to_thread(parts.records.installation),
+        "temporal": engine.ping,
+        "cluster": lambda: asyncio.to_thread(parts.cluster.check),
+    }
 
 
 if __name__ == "__main__":

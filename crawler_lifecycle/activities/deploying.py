@@ -30,8 +30,9 @@ class Deploying:
 
     def _is_absent(self, claim: Claim) -> bool:
         """An earlier try may have made the job although its answer was lost: then a refusal does not end the task."""
-        look = self.cluster.look(claim.request.run_uid)
-        return look.complete and (claim.task, claim.request.attempt) not in look.jobs
+        job = (claim.task, claim.request.attempt)
+        look = self.cluster.look(claim.request.run_uid, [job])
+        return look.complete and job not in look.jobs
 
     def _not_deployed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:
         self.claims.failed(claim, cause, message, refused=refused)

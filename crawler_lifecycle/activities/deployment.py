@@ -1,15 +1,17 @@
 """The main job: having it deployed, and whether it has started."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
 from crawler_lifecycle.activities.deploying import Deploying
+from crawler_lifecycle.activities.measuring import noted
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunRef, ToRun
 from crawler_lifecycle.domain.looks import JobPhase, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
+from crawler_lifecycle.domain.saturation import is_saturated
 from crawler_lifecycle.ports import Claims, Cluster, Histories, Tasks
 
 
@@ -41,15 +43,17 @@ class DeploymentActivities:
         since = self.histories.mark_waiting(step.run, cause, status.message)
         problem = None if status.known else status.message
         self.histories.mark_look(step.run, run.nudge_sent, status.known, problem, None)
-        return status.model_copy(update={"since": since, "intent": run.intent})
+        saturated = noted(cause if is_saturated(cause, since, datetime.now(UTC)) else None, run.cluster)
+        return status.model_copy(update={"since": since, "saturated": saturated, "intent": run.intent})
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
         claim = self.claims.claim_main(run, f"supervisor:{run.epoch}", self.claim_for)
         if claim is None:
             return self._as_it_stands(run)
         outcome = self.deploying.deploy(claim)
-        self.histories.mark_waiting(run, outcome.cause, outcome.message)
-        return outcome
+        since = self.histories.mark_waiting(run, outcome.cause, outcome.message)
+        saturated = outcome.cause if is_saturated(outcome.cause, since, datetime.now(UTC)) else None
+        return outcome.model_copy(update={"saturated": noted(saturated, claim.request.cluster)})
 
     def _as_it_stands(self, run: RunRef) -> DeploymentOutcome:
         row, intent = self._main_row(run), self.histories.current(run).intent
@@ -66,8 +70,9 @@ class DeploymentActivities:
     def _main_job(self, run: RunRef, row: TaskRow) -> MainJobStatus:
         if row.status.is_over:
             return MainJobStatus(started=True)
-        look = self.cluster.look(run.run_uid)
-        job = look.jobs.get((MAIN_TASK, row.attempt))
+        key = (MAIN_TASK, row.attempt)
+        look = self.cluster.look(run.run_uid, [key])
+        job = look.jobs.get(key)
         if job is None:
             return MainJobStatus(known=look.complete, vanished=look.complete, message=look.problem)
         if job.phase is JobPhase.UNCLEAR:

@@ -1,11 +1,12 @@
 """A look: what the database believes, what the cluster shows, and making them agree."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio import activity
 
+from crawler_lifecycle.activities.measuring import noted
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
@@ -16,6 +17,8 @@ from crawler_lifecycle.contract.steps import (
     EvidenceRequest,
     EvidenceWrite,
     LookAt,
+    Removal,
+    RemoveJobs,
     StatusWrite,
     TaskChange,
     TaskEvidence,
@@ -24,6 +27,7 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Histories, Tasks
 
@@ -31,6 +35,8 @@ from crawler_lifecycle.ports import Cluster, Histories, Tasks
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
+FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
+JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,8 @@ class ReconciliationActivities:
         # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
         # meanwhile, must not count as absent because this look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
-        look = self.cluster.look(step.run.run_uid)
+        watched = [(row.task, row.attempt) for row in rows]
+        look = self.cluster.look(step.run.run_uid, watched)
         changes, doubt = verdicts(rows, look, run.intent, began)
         page = changes[:CHANGES_IN_A_LOOK]
         return Differences(
@@ -66,6 +73,8 @@ class ReconciliationActivities:
             evidence=to_ranges(change.task for change in page if _has_evidence(change)),
             more=len(changes) > len(page),
             lingering=to_ranges(_lingering(look, rows, changes)),
+            removable=to_ranges(_removable(look, watched)),
+            saturated=noted(saturation(rows, look, began), run.cluster),
             problem=look.problem or doubt,
         )
 
@@ -90,16 +99,43 @@ class ReconciliationActivities:
         return _written(step.changes, self.tasks.sync(step.run, step.changes))
 
     @activity.defn(no_thread_cancel_exception=True)
+    def remove_jobs(self, step: RemoveJobs) -> Removal:
+        """Jobs whose end and evidence are on record leave the cluster, a page at a time."""
+        run = self.histories.current(step.run)
+        numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
+        rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
+        left = self.cluster.remove(run.run_uid, [(row.task, _last_over(row)) for row in rows])
+        return Removal(left=left, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
+
+    @activity.defn(no_thread_cancel_exception=True)
     def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         """How many tasks are queued, pending or active. This closes a look: its nudge is acknowledged."""
         self.histories.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        counts = self.histories.current(step.run).tasks
+        run = self.histories.current(step.run)
+        if run.waiting_cause != step.saturated:
+            self.histories.mark_waiting(step.run, step.saturated, step.saturated and FULL_FOR_THE_RUN)
+        counts = run.tasks
         return AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
             stopped=counts.get(TaskStatus.STOPPED, 0),
         )
+
+    def _over(self, run_id: int) -> list[int]:
+        by_status = self.tasks.by_status(run_id)
+        return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
+
+
+def _last_over(row: TaskRow) -> int:
+    """The task's last attempt that is over; 0 if there is none."""
+    return row.attempt if row.status.is_over else row.attempt - 1
+
+
+def _removable(look: Look, watched: Collection[tuple[int, int]]) -> Iterator[int]:
+    """Those that the database does not ask about any more: their end is on record."""
+    open_ones = set(watched)
+    return (job.task for key, job in look.jobs.items() if job.removable and key not in open_ones)
 
 
 def _lingering(look: Look, rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterator[int]:

@@ -39,6 +39,7 @@ class Carried(Message):
     stopping: Asked | None = Field(default=None, description="the stop that is under way")
     forced: bool = False
     asked: list[Asked] = Field(default=[], description="stops that are not on record yet")
+    saturated: str | None = Field(default=None, description="why there is no room, as it is listed")
     gave_up: str | None = Field(default=None, description="why the run itself ends, where nobody asked for it")
 
 

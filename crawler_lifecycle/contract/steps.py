@@ -92,6 +92,7 @@ class DeploymentOutcome(Message):
     cause: str | None = None
     message: str | None = None
     refused: bool = False
+    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
     intent: Intent = Intent.RUN
 
 
@@ -105,6 +106,7 @@ class MainJobStatus(Message):
     cause: str | None = None
     since: datetime | None = None
     message: str | None = None
+    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
 
 
 class RunMoment(Message):
@@ -153,6 +155,8 @@ class Differences(Message):
     evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
     more: bool = Field(default=False, description="there are further differences for another look")
     lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
+    removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
+    saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
     problem: str | None = None
 
 
@@ -202,6 +206,7 @@ class CloseLook(Message):
     nudge: int = 0
     known: bool = True
     problem: str | None = None
+    saturated: str | None = None
     next_look_at: datetime | None = None
 
 
@@ -281,6 +286,18 @@ class StopReport(Message):
     """`asked`: jobs told to end in this page; `rest`: task numbers left for further pages."""
 
     asked: int
+    rest: str = ""
+
+
+class RemoveJobs(Message):
+    run: RunRef
+    tasks: str = Field(default="", description="as ranges; none: all that are over")
+
+
+class Removal(Message):
+    """`left`: jobs that have to stay for now; `rest`: task numbers left for further pages."""
+
+    left: int = 0
     rest: str = ""
 
 

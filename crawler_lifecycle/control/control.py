@@ -184,8 +184,8 @@ class Control:
 
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
-        details = await asyncio.to_thread(self.show, run)
-        record = details.run
+        run_id = await asyncio.to_thread(self.run_id, run)
+        record = await asyncio.to_thread(self.parts.supervision.get, run_id)
         _refuse_what_is_over(record, reopen=reopen)
         if not await self.engine.is_open(record.workflow_id):
             await self._go_on(record, reopen=reopen)

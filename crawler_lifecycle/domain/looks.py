@@ -41,7 +41,8 @@ class JobLook:
     ended_at: datetime | None = None
     stop_asked: bool = False  # it was told to end before it did
     gone: bool = False  # nothing of it runs any more
-    removable: bool = False  # it has ended, nothing of it runs, and the object is still in the cluster
+    left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster
+    removable: bool = False  # it has ended, and takes room in the cluster until it is removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class TaskRow:
     version: int
     job_uid: str | None = None
     cause: str | None = None
+    cause_since: datetime | None = None
     reason: str | None = None
     exit_code: int | None = None
     absent_count: int = 0

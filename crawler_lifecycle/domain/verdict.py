@@ -42,7 +42,7 @@ def verdict(row: TaskRow, look: Look, intent: Intent, now: datetime) -> TaskChan
     if job is not None and job.phase is JobPhase.UNCLEAR:
         # how it ended nobody can tell any more; a stop only has to know that nothing of it runs
         return _absent(row, intent, now) if job.gone and intent is not Intent.RUN else None
-    if job is not None and row.job_uid in (None, job.uid):
+    if job is not None and _is_its_own(row, job):
         return _present(row, job, intent)
     if job is None and not look.complete:
         return None
@@ -59,6 +59,11 @@ def verdicts(rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime)
         believed = [change for change in changes if not change.absent_count]
         return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
     return changes, None
+
+
+def _is_its_own(row: TaskRow, job: JobLook) -> bool:
+    """A job that was made before its row was written is adopted; what one left behind is not enough for that."""
+    return row.job_uid == job.uid or (row.job_uid is None and not job.left_behind)
 
 
 def _present(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange | None:

@@ -18,6 +18,7 @@ from crawler_lifecycle.domain.admission import Demand, admitted, causes
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Backlog, Claim, Claims
+from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Dispatcher:
     threads: int
     pool: ThreadPoolExecutor
     token: str = field(default_factory=lambda: f"dispatcher:{uuid4()}")
+    pulses: Pulses = field(default_factory=Pulses)
     _passes: int = 0
 
     def run(self, stopped: threading.Event, interval: timedelta) -> None:
@@ -41,8 +43,10 @@ class Dispatcher:
             try:
                 deployed = self.dispatch()
                 failures = 0
+                self.pulses.passed()
             except LifecycleError as error:
                 failures += 1
+                self.pulses.failed(error.message)
                 log.warning("nothing dispatched: %s", error.message)
                 deployed = 0
             if not deployed:

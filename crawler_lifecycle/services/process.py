@@ -1,4 +1,4 @@
-"""How does every process of ours begin and end? Settings, log, metrics; one clear line where it cannot start."""
+"""How does every process of ours begin and end? Settings, log; one clear line where it cannot start."""
 
 import asyncio
 import signal
@@ -32,12 +32,3 @@ async def _until_told(main: Main, parts: Parts) -> None:
     for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
     await main(parts, stopped)
-
-
-def serve_metrics(parts: Parts) -> None:
-    """For the processes whose metrics are Python's; the worker's are served by the Temporal SDK."""
-    metrics = parts.settings.metrics
-    if metrics.port is not None:
-        from prometheus_client import start_http_server
-
-        start_http_server(metrics.port, addr=metrics.host)

@@ -56,8 +56,7 @@ class Service:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         with self.duration.time():
             try:
-                if not self._is_made(request):
-                    self._must_be_known(request.crawler.name)
+                self._must_be_known(request)
                 deployment = self.cluster.deploy(request)
             except LifecycleError as error:
                 self.outcomes.labels(OUTCOMES.get(status_of(error), "refused")).inc()
@@ -67,16 +66,15 @@ class Service:
         logger.info("job %s %s", deployment.job_name, "made" if deployment.created else "was there already")
         return deployment
 
-    def _is_made(self, request: DeploymentRequest) -> bool:
-        """Whoever asks again gets the same answer, whatever has become of the catalogue since."""
-        return (request.task, request.attempt) in self.cluster.look(request.run_uid).jobs
+    def _must_be_known(self, request: DeploymentRequest) -> None:
+        """The job is made from the copy of the entry that came with the request, but not for a crawler taken out.
 
-    def _must_be_known(self, crawler: str) -> None:
-        """The job is made from the copy of the entry that came with the request, but not for a crawler taken out."""
+        Whoever asks again gets the same answer, whatever has become of the catalogue since."""
         try:
-            self.catalogue.entry(crawler)
+            self.catalogue.entry(request.crawler.name)
         except NotFound as error:
-            raise BadInput("crawler", error.message) from error
+            if (request.task, request.attempt) not in self.cluster.look(request.run_uid).jobs:
+                raise BadInput("crawler", error.message) from error
 
 
 class Names(Message):

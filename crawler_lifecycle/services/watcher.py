@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.ports import Cluster, Nudge, Nudges
+from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,7 @@ class Watcher:
     nudges: Nudges
     cluster: Cluster
     send: Callable[[Nudge], Awaitable[None]]
+    pulses: Pulses = field(default_factory=Pulses)
     _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
     _unsent: list[Nudge] = field(default_factory=list)
 
@@ -28,7 +30,9 @@ class Watcher:
             self._changed |= await asyncio.to_thread(next, changes)
             try:
                 await self._nudge()
+                self.pulses.passed()
             except LifecycleError as error:
+                self.pulses.failed(error.message)
                 log.warning("no nudges for now: %s", error.message)
 
     async def _nudge(self) -> None:

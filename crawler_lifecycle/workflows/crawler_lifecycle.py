@@ -24,6 +24,7 @@ from crawler_lifecycle.workflows.initiation import begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING
 from crawler_lifecycle.workflows.options import ANNOUNCE, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
+from crawler_lifecycle.workflows.removal import remove, remove_what_stayed
 from crawler_lifecycle.workflows.stopping import ourselves, stop
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
@@ -110,11 +111,13 @@ class CrawlerLifecycleWorkflow:
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         told = told or await watch.notify(closing, plan)
+        left = await remove(plan.run)  # their logs belong to what is exported
         if not exported:
             watch.tell(Stage.COMPLETION, "the export", plan)
             await export_if_possible(ToEnd(run=plan.run, end=plan.end))
         if not told:
             await watch.notify(closing, plan, patience=ANNOUNCE)
+        await remove_what_stayed(plan.run, left)
         watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
@@ -123,6 +126,7 @@ class CrawlerLifecycleWorkflow:
         )
         self._over = outcome
         list_under(plan, outcome.status)
+        self._watch.know_saturation(plan, None)
         return outcome
 
     # Doors

@@ -41,6 +41,7 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
     for attempt in count(1):
         watch.tell(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
         outcome = await workflow.execute_activity_method(deploying, ToRun(run=plan.run), **DEPLOY)
+        watch.know_saturation(plan, outcome.saturated)
         if outcome.job_id or outcome.refused or watch.know_intent(outcome.intent):
             return outcome
         watch.tell(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
@@ -57,6 +58,7 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         status = await workflow.execute_activity_method(
             DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
         )
+        watch.know_saturation(plan, status.saturated)
         missed = missed + 1 if status.vanished else 0
         # what became of a job that vanished is for the looks to judge
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):

@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
 )
 from crawler_lifecycle.workflows.options import OPTIONAL, READ, WRITE
+from crawler_lifecycle.workflows.removal import remove
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Looked:
     more: bool
     known: bool
     lingering: str
+    saturated: str | None
     intent: Intent
 
     @property
@@ -57,10 +59,13 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
             nudge=active.nudge,
             known=differences.known,
             problem=differences.problem,
+            saturated=differences.saturated,
             next_look_at=next_look_at,
         ),
         **WRITE,
     )
+    if differences.removable:
+        await remove(run, differences.removable)
     return Looked(
         alive=alive.total,
         stopped=alive.stopped,
@@ -68,6 +73,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         more=differences.more,
         known=differences.known,
         lingering=differences.lingering,
+        saturated=differences.saturated,
         intent=active.intent,
     )
 

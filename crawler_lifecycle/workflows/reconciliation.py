@@ -6,12 +6,14 @@ from temporalio import workflow
 
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.pacing import look_time, next_look
 from crawler_lifecycle.workflows.looks import look
 from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.stopping import in_pages
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
 
@@ -35,8 +37,11 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
         looked = await look(plan.run, look_time(anchor, number))
         looks = watch.looked(started, looked.alive, more=looked.more)
+        watch.know_saturation(plan, looked.saturated)
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
+        if looked.lingering:
+            await in_pages(StoppingActivities.k8_stop_task, plan.run, looked.lingering)
         if looked.is_proof or watch.know_intent(looked.intent):
             return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))

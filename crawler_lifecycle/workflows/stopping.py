@@ -63,7 +63,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
     """Ask, insist if it is time, look."""
     run = plan.run
     watch.tell(Stage.STOPPING, "the jobs to end", plan, _force_at(watch, plan))
-    asked = await _in_pages(StoppingActivities.k8_stop_task, run)
+    asked = await in_pages(StoppingActivities.k8_stop_task, run)
     if rounds == 0:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
@@ -73,12 +73,12 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
     watch.looked(started, looked.alive, more=looked.more)
     watch.know_intent(looked.intent)  # a force of which only the database knows
     if looked.lingering:
-        await _in_pages(StoppingActivities.k8_stop_pod, run, looked.lingering)
+        await in_pages(StoppingActivities.k8_stop_pod, run, looked.lingering)
     return looked
 
 
 async def _force(run: RunRef) -> None:
-    forced = await _in_pages(StoppingActivities.k8_stop_pod, run)
+    forced = await in_pages(StoppingActivities.k8_stop_pod, run)
     if forced:
         await _note(run, StopPhase.FORCED, f"{forced} jobs were ended without asking")
 
@@ -119,7 +119,7 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
     await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
 
 
-async def _in_pages(
+async def in_pages(
     activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef, tasks: str = ""
 ) -> int:
     report = await workflow.execute_activity_method(activity, StopTasks(run=run, tasks=tasks), **STOP)

@@ -11,7 +11,8 @@ CRAWLER_NAME = SearchAttributeKey.for_keyword("CrawlerName")
 CRAWL_RUN_ID = SearchAttributeKey.for_int("CrawlRunId")
 CRAWL_RUN_STATUS = SearchAttributeKey.for_keyword("CrawlRunStatus")
 CRAWL_TRIGGER = SearchAttributeKey.for_keyword("CrawlTrigger")
-SEARCH_ATTRIBUTES = (CRAWLER_NAME, CRAWL_RUN_ID, CRAWL_RUN_STATUS, CRAWL_TRIGGER)
+CRAWL_SATURATED = SearchAttributeKey.for_keyword("CrawlSaturated")  # why, while there is no room in the cluster
+SEARCH_ATTRIBUTES = (CRAWLER_NAME, CRAWL_RUN_ID, CRAWL_RUN_STATUS, CRAWL_TRIGGER, CRAWL_SATURATED)
 
 
 def list_under(plan: RunPlan, status: RunStatus) -> None:
@@ -26,6 +27,12 @@ def list_under(plan: RunPlan, status: RunStatus) -> None:
             CRAWL_TRIGGER.value_set(plan.trigger),
         ]
     )
+
+
+def list_saturated(plan: RunPlan, cause: str | None) -> None:
+    if plan.search_attributes:
+        found = CRAWL_SATURATED.value_unset() if cause is None else CRAWL_SATURATED.value_set(cause)
+        workflow.upsert_search_attributes([found])
 
 
 def show_details(state: LifecycleState) -> None:

@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
 from crawler_lifecycle.workflows.options import OPTIONAL
-from crawler_lifecycle.workflows.visibility import show_details
+from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
 Notice = Callable[[NoticeActivities, Notify], Counted]
 
@@ -27,6 +27,7 @@ class Watch:
         self.stopping: Asked | None = None  # the first of all, from when on the grace period counts
         self.forced = False
         self.cancelled = False
+        self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
 
     # What people want
@@ -45,6 +46,11 @@ class Watch:
             self.stopping = Asked(stop=StopRequest(door="database"), at=workflow.now())
         self.forced = self.forced or intent is Intent.FORCE
         return self.stopping is not None
+
+    def know_saturation(self, plan: RunPlan, cause: str | None) -> None:
+        if cause != self._saturated:
+            self._saturated = cause
+            list_saturated(plan, cause)
 
     def take_asked(self) -> list[Asked]:
         taken, self.asked = self.asked, []
@@ -132,6 +138,7 @@ class Watch:
         self.asked = [*carried.asked, *self.asked]
         self.stopping = carried.stopping or self.stopping
         self.forced = self.forced or carried.forced
+        self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
     def continue_if_long(self, carried: Carried) -> None:
@@ -144,5 +151,6 @@ class Watch:
             "asked": self.asked,
             "stopping": self.stopping,
             "forced": self.forced,
+            "saturated": self._saturated,
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

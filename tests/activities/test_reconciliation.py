@@ -1,5 +1,13 @@
 """A look, activity by activity, against real jobs."""
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from crawler_lifecycle.activities import reconciliation
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
@@ -9,10 +17,13 @@ from crawler_lifecycle.contract.steps import (
     EvidenceRequest,
     EvidenceWrite,
     LookAt,
+    RemoveJobs,
     RunPlan,
     StatusWrite,
     ToRun,
 )
+from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.ports import Cluster
 from tests.clusters import until
 from tests.house import House
 
@@ -96,3 +107,56 @@ def test_counting_closes_the_look(house: House) -> None:
     house.do(house.reconciliation.count_alive_tasks, unknown)
     run = house.details(plan).run
     assert (run.nudge_acknowledged, run.last_look_at, run.look_problem) == (4, good, "no answer")
+
+
+class Removing:
+    """The house's cluster, with notes of what it was told to remove, and jobs that could be."""
+
+    def __init__(self, house: House, stay: int = 0) -> None:
+        self.inner, self.stay = house.bench.cluster, stay
+        self.removed: list[tuple[int, int]] = []
+
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+        look = self.inner.look(run_uid, watched)
+        jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
+        return replace(look, jobs=jobs)
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        self.removed += jobs
+        return self.stay
+
+
+def with_removing(house: House, stay: int = 0) -> tuple[ReconciliationActivities, Removing]:
+    cluster = Removing(house, stay)
+    return replace(house.reconciliation, cluster=cast(Cluster, cluster)), cluster
+
+
+def test_a_job_is_removable_once_its_end_is_on_record(house: House) -> None:
+    plan, found = both_over(house)
+    removing, _ = with_removing(house)
+    step = LookAt(run=plan.run, active=opened(house, plan))
+    assert house.do(removing.get_history_statuses_to_sync, step).removable == ""
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    step = LookAt(run=plan.run, active=opened(house, plan))
+    assert house.do(removing.get_history_statuses_to_sync, step).removable == "0-1"
+
+
+def test_only_what_is_over_is_removed_twice_is_as_good_as_once(house: House) -> None:
+    plan, found = both_over(house)
+    removing, cluster = with_removing(house, stay=1)
+    only_first = [change for change in found.changes if change.task == 0]
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=only_first))
+    for _ in range(2):
+        removal = house.do(removing.remove_jobs, RemoveJobs(run=plan.run))
+        assert (removal.left, removal.rest) == (1, "")
+    assert cluster.removed == [(0, 1)] * 2
+    house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1"))
+    assert cluster.removed[2:] == [(0, 1), (1, 0)], "of a task that goes on, only earlier attempts"
+
+
+def test_many_jobs_are_removed_in_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "JOBS_REMOVED_IN_A_PAGE", 10)
+    plan = house.started(tasks=15)
+    removing, cluster = with_removing(house)
+    removal = house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-14"))
+    assert (len(cluster.removed), removal.rest) == (10, "10-14")

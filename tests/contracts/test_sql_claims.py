@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import Backlog, Claim
-from tests.databases import MakeRun, ref_to
+from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
 EXPIRED = timedelta(seconds=-1)
@@ -176,6 +176,15 @@ def test_backlogs_are_what_there_is_to_deploy(claims: SqlClaims, processing: Mak
     ]
     assert claims.backlogs("a")[0] == Backlog(older.run_id, waiting=3, in_cluster=1, max_parallel=None)
     assert (claims.in_cluster("b"), claims.in_cluster("a")) == (5, 4)
+
+
+def test_runs_of_another_installation_are_not_deployed(
+    claims: SqlClaims, processing: MakeRun, database_url: str
+) -> None:
+    processing(3)
+    give_away(database_url)
+    ours = processing(3)
+    assert [each.run_id for each in claims.backlogs("a")] == [ours.run_id]
 
 
 def test_a_deployment_is_recorded_once_by_its_holder(

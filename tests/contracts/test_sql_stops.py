@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.ports import Execution
-from tests.databases import MakeRun, ref_to
+from tests.databases import MakeRun, give_away, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="crawlctl")
@@ -87,6 +87,17 @@ def test_a_run_that_is_over_has_nothing_to_stop(stops: SqlStops, make_run: MakeR
 def test_a_run_that_does_not_exist_cannot_be_stopped(stops: SqlStops, make_run: MakeRun) -> None:
     with pytest.raises(NotFound, match="there is no run"):
         stops.ask(make_run().run_id + 999, BY_ANN, ASKED)
+
+
+def test_a_run_of_another_installation_is_not_stopped(
+    stops: SqlStops, make_run: MakeRun, database: Database, database_url: str
+) -> None:
+    run = make_run(2)
+    other = give_away(database_url)
+    before = SqlRecords(database).details(run.run_id)
+    with pytest.raises(Conflict, match=f"run {run.run_id} belongs to installation {other}"):
+        stops.ask(run.run_id, BY_BOB, ASKED)
+    assert SqlRecords(database).details(run.run_id) == before
 
 
 def test_many_doors_at_once_are_one_stop_with_a_line_for_each(

@@ -1,6 +1,7 @@
 """Has a run one supervisor at a time, whoever comes, and does a reopened run begin afresh where it failed?"""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -24,7 +25,7 @@ from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.ports import Claim, Execution
-from tests.databases import MakeRun, ref_to
+from tests.databases import MakeRun, give_away, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -106,6 +107,24 @@ def test_each_execution_has_an_epoch_of_its_own(
     assert events(database, run) == ["created", "resumed", "resumed"]
     there = SqlHistories(database).get(run.run_id)
     assert there == run.model_copy(update={"epoch": 3}), "nothing else of the run changes"
+
+
+def test_a_run_of_another_installation_is_not_taken_over(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, database_url: str
+) -> None:
+    alive, failed = make_run(2), ended(database, make_run(), TaskStatus.FAILED)
+    other = give_away(database_url)
+    before = [SqlRecords(database).details(run.run_id) for run in (alive, failed)]
+    asks: list[Callable[[], RunRecord]] = [
+        lambda: supervision.get(alive.run_id),
+        lambda: supervision.take_over(alive.run_id, second(alive)),
+        lambda: supervision.take_over(failed.run_id, second(failed)),
+        lambda: supervision.reopen(failed.run_id, second(failed)),
+    ]
+    for ask in asks:
+        with pytest.raises(Conflict, match=rf"run \d+ belongs to installation {other}, and this database to "):
+            ask()
+    assert [SqlRecords(database).details(run.run_id) for run in (alive, failed)] == before
 
 
 def test_an_older_supervisor_writes_no_more(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:

@@ -19,6 +19,7 @@ from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.clusters import until
 from tests.schedulers import TOKEN, a_request
+from workers.scheduler import listen
 
 pytestmark = pytest.mark.process
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["sleep", "300"]\n'
@@ -157,3 +158,8 @@ def test_a_catalogue_that_is_missing_or_broken_is_one_line(service: Process) -> 
 
 def test_a_setting_that_is_wrong_is_one_line(service: Process) -> None:
     assert "CRAWLER_CLUSTER__CAPACITY" in service.refusal(CRAWLER_CLUSTER__CAPACITY="none")
+
+
+def test_where_jobs_run_elsewhere_it_may_listen_on_every_address() -> None:
+    with listen("http://0.0.0.0:0", anywhere=True) as listening:
+        assert listening.getsockname()[0] == "0.0.0.0"

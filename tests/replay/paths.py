@@ -1,6 +1,6 @@
 """Every path through the lifecycle workflow, as a script and a request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +14,7 @@ from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_tu
 
 BOOKS = RunRequest(crawler="books")
 RESUME = RunRequest(crawler="books", run_id=7)
+REOPEN = RunRequest(crawler="books", run_id=7, reopen=True)
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Path:
     workflow: str = "CrawlerLifecycleWorkflow"
     stop: dict[str, object] | None = None  # a stop that comes with the start
     cancelled: bool = False  # while the main job is asked for
+    updated: dict[str, object] | None = None  # a stop by update, at the same moment
+    continues: bool = False  # as new, on a server that suggests it early
 
 
 def _over(task: int, status: TaskStatus) -> TaskChange:
@@ -46,12 +49,17 @@ def _obedient(**said: Any) -> Script:
     return script
 
 
-def _resumed(status: RunStatus, intent: Intent = Intent.RUN) -> Script:
+def _deaf(looks: int) -> Script:
+    """Jobs that neither end when asked nor when forced, until so many looks were made."""
+    return Script(alive=lambda look: 1 if look < looks else 0)
+
+
+def _resumed(status: RunStatus, intent: Intent = Intent.RUN, end: int = 1) -> Script:
     script = _obedient() if intent is not Intent.RUN else Script()
 
     def taken(step: TakeOver) -> TakenOver:
         begun = datetime.now(UTC)
-        plan = RunPlan(run=script.run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=begun)
+        plan = RunPlan(run=script.run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=begun, end=end)
         started = None if status is RunStatus.INITIALIZING else begun
         return TakenOver(plan=plan, status=status, intent=intent, started_at=started)
 
@@ -75,11 +83,11 @@ PATHS = {
     "waited": Path(lambda: Script(statuses=in_turn(WAITS, WAITS, STARTED))),
     "vanished": Path(lambda: Script(statuses=in_turn(MainJobStatus(vanished=True)))),
     "never_deployed": Path(
-        lambda: Script(deployments=in_turn(UNAVAILABLE)), RunRequest(crawler="books", start_limit_seconds=7)
+        lambda: Script(deployments=in_turn(UNAVAILABLE)), RunRequest(crawler="books", start_limit_seconds=12)
     ),
     "never_started": Path(
         lambda: _stubborn(statuses=in_turn(MainJobStatus(cause="capacity"))),
-        RunRequest(crawler="books", start_limit_seconds=8, grace_seconds=3),
+        RunRequest(crawler="books", start_limit_seconds=10, grace_seconds=3),
     ),
     "stopped_at_once": Path(_obedient, stop={"actor": "ann"}),
     "stopped_forced": Path(_stubborn, stop={"force": True}),
@@ -96,6 +104,14 @@ PATHS = {
     "resumed_in_a_stop": Path(lambda: _resumed(RunStatus.STOPPING, Intent.STOP), RESUME),
     "resumed_after_the_end": Path(lambda: _resumed(RunStatus.COMPLETED), RESUME),
     "resumed_elsewhere": Path(_elsewhere, RESUME),
+    "reopened": Path(lambda: _resumed(RunStatus.INITIALIZING, end=2), REOPEN),
+    "reopened_for_its_children": Path(lambda: _resumed(RunStatus.PROCESSING, end=2), REOPEN),
+    "stopped_by_update": Path(_obedient, updated={"actor": "ann", "reason": "wrong site"}),
+    "continued": Path(lambda: Script(alive=lambda look: 1 if look < 9 else 0), continues=True),
+    "continued_in_deployment": Path(
+        lambda: Script(deployments=in_turn(*[UNAVAILABLE] * 14, DEPLOYED)), continues=True
+    ),
+    "continued_in_a_stop": Path(lambda: _deaf(7), stop={"force": True, "actor": "ann"}, continues=True),
     "nothing_delivered": Path(
         lambda: Script(
             failing=["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished",
@@ -109,9 +125,10 @@ PATHS = {
 }  # fmt: skip
 
 
-def commands(history: WorkflowHistory) -> list[str]:
+def commands(histories: Sequence[WorkflowHistory]) -> list[str]:
     """What the workflow asked of the server, in order: all that replay compares."""
-    return [line for event in history.events if (line := _command(event.WhichOneof("attributes"), event))]
+    events = [event for history in histories for event in history.events]
+    return [line for event in events if (line := _command(event.WhichOneof("attributes"), event))]
 
 
 def _command(kind: str | None, event: object) -> str | None:
@@ -120,9 +137,15 @@ def _command(kind: str | None, event: object) -> str | None:
         case "activity_task_scheduled_event_attributes":
             return f"activity {details.activity_type.name}"  # type: ignore[union-attr]
         case "timer_started_event_attributes":
-            return f"timer {details.start_to_fire_timeout.seconds} s"  # type: ignore[union-attr]
+            return _timer(details.start_to_fire_timeout.seconds)  # type: ignore[union-attr]
         case "upsert_workflow_search_attributes_event_attributes":
             return "search attributes"
+        case "workflow_execution_update_accepted_event_attributes":
+            return "update accepted"
+        case "workflow_execution_update_completed_event_attributes":
+            return "update answered"
+        case "workflow_execution_continued_as_new_event_attributes":
+            return "continued as new"
         case "workflow_execution_completed_event_attributes":
             return "completed"
         case "workflow_execution_failed_event_attributes":
@@ -131,3 +154,8 @@ def _command(kind: str | None, event: object) -> str | None:
             return "cancelled"
         case _:
             return None
+
+
+def _timer(seconds: int) -> str:
+    """Replay compares no durations, and a busy machine takes a second off a wait until a given time."""
+    return "timer of minutes" if seconds > 30 else "timer of seconds"

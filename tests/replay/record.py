@@ -1,6 +1,7 @@
-"""Records a history and a fingerprint of every path: `python -m tests.replay.record [NAME ...]`.
+"""Records the histories and a fingerprint of every path: `python -m tests.replay.record [NAME ...]`.
 
-What is recorded is kept: only the histories that are missing are recorded, and the fingerprints are renewed.
+What is recorded is kept: only the histories that are missing are recorded, and the fingerprints are renewed. A path
+that continues as new leaves one history for each of its executions: NAME.json, NAME.2.json and so on.
 
 Record when a path is new. A change to a workflow must replay what is recorded already: gate it with
 `workflow.patched()`, keep the old histories, and record the new path under a name of its own.
@@ -9,30 +10,42 @@ Record when a path is new. A change to a workflow must replay what is recorded a
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowHistory
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowHistory
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tests.replay.paths import PATHS, commands
-from tests.servers import start_real_time, start_skipping
+from tests.servers import SHORT_HISTORIES, start_real_time, start_skipping
 
 HERE = Path(__file__).parent
 HISTORIES = HERE / "histories"
 FINGERPRINTS = HERE / "fingerprints.json"
 
+Histories = list[WorkflowHistory]
+Start = Callable[..., Awaitable[WorkflowEnvironment]]
 
-async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> WorkflowHistory:
+
+def named(name: str, execution: int) -> Path:
+    return HISTORIES / (f"{name}.json" if execution == 1 else f"{name}.{execution}.json")
+
+
+async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> Histories:
+    """The histories of its executions, the first one first."""
     path = PATHS[name]
     queue = f"queue-{uuid4()}"
     script, workflow_id = path.script(), f"{name}-{uuid4()}"
+    of_any_execution = environment.client.get_workflow_handle(workflow_id)
     if path.cancelled:
-        script.before["get_main_job_status"] = environment.client.get_workflow_handle(workflow_id).cancel
+        script.before["get_main_job_status"] = of_any_execution.cancel
+    if path.updated is not None:
+        script.before["get_main_job_status"] = lambda: of_any_execution.execute_update("stop", path.updated)
     async with Worker(environment.client, task_queue=queue, activities=script.activities()):
         handle = await environment.client.start_workflow(
             path.workflow,
@@ -42,13 +55,21 @@ async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> 
             start_signal=None if path.stop is None else "stop",
             start_signal_args=[] if path.stop is None else [path.stop],
         )
-        nudging = asyncio.create_task(_nudge(handle)) if nudged else None
+        nudging = asyncio.create_task(_nudge(of_any_execution)) if nudged else None
         with suppress(WorkflowFailureError):
             await handle.result()
         if nudging:
             nudging.cancel()
             await asyncio.wait([nudging])
-        return await handle.fetch_history()
+    return await _executions(environment.client, workflow_id, handle.first_execution_run_id)
+
+
+async def _executions(client: Client, workflow_id: str, run_id: str | None) -> Histories:
+    histories = []
+    while run_id:
+        histories.append(await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history())
+        run_id = histories[-1].events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    return histories
 
 
 async def _nudge(handle: WorkflowHandle[Any, Any]) -> None:
@@ -59,19 +80,40 @@ async def _nudge(handle: WorkflowHandle[Any, Any]) -> None:
             await handle.signal("nudge", 1)
 
 
-async def record(names: list[str]) -> None:
+async def record(names: Iterable[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
-    missing = [name for name in names if not (HISTORIES / f"{name}.json").exists()]
-    async with await start_real_time() as environment:
-        for name, history in zip(
-            missing, await asyncio.gather(*(play(environment, name, nudged=True) for name in missing)), strict=True
-        ):
-            (HISTORIES / f"{name}.json").write_text(json.dumps(_anywhere(history.to_json_dict())) + "\n")
+    missing = [name for name in names if not named(name, 1).exists()]
+    recorded, played = await asyncio.gather(
+        _on_servers(start_real_time, missing, nudged=True), _on_servers(start_skipping, names, nudged=False)
+    )
+    for name, histories in recorded.items():
+        for number, history in enumerate(histories, 1):
+            named(name, number).write_text(json.dumps(_anywhere(history.to_json_dict())) + "\n")
     fingerprints = json.loads(FINGERPRINTS.read_text()) if FINGERPRINTS.exists() else {}
-    async with await start_skipping() as environment:
-        for name in names:
-            fingerprints[name] = commands(await play(environment, name, nudged=False))
-    FINGERPRINTS.write_text(json.dumps(fingerprints, indent=1, sort_keys=True) + "\n")
+    fingerprints |= {name: commands(histories) for name, histories in played.items()}
+    kept = {name: fingerprints[name] for name in PATHS if name in fingerprints}
+    FINGERPRINTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+
+
+async def _on_servers(start: Start, names: Iterable[str], *, nudged: bool) -> dict[str, Histories]:
+    """Paths that continue as new need a server that suggests it early, and no other path may be played there."""
+    long = [name for name in names if not PATHS[name].continues]
+    short = [name for name in names if PATHS[name].continues]
+    played = await asyncio.gather(
+        _on_server(start, [], long, nudged=nudged), _on_server(start, SHORT_HISTORIES, short, nudged=nudged)
+    )
+    return played[0] | played[1]
+
+
+async def _on_server(start: Start, options: Iterable[str], names: list[str], *, nudged: bool) -> dict[str, Histories]:
+    if not names:
+        return {}
+    async with await start(*options) as environment:
+        if nudged:  # in real time, all at once
+            histories = await asyncio.gather(*(play(environment, name, nudged=True) for name in names))
+        else:
+            histories = [await play(environment, name, nudged=False) for name in names]
+    return dict(zip(names, histories, strict=True))
 
 
 def _anywhere(recorded: Any) -> Any:

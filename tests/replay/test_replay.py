@@ -10,7 +10,7 @@ from temporalio.worker import Replayer
 
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.replay.paths import PATHS, commands
-from tests.replay.record import FINGERPRINTS, HISTORIES, play
+from tests.replay.record import FINGERPRINTS, HISTORIES, named, play
 
 
 @pytest.mark.parametrize("recorded", sorted(HISTORIES.glob("*.json")), ids=lambda path: path.stem)
@@ -20,11 +20,25 @@ async def test_recorded_runs_replay(recorded: Path) -> None:
 
 
 def test_every_path_is_recorded() -> None:
-    assert {path.stem for path in HISTORIES.glob("*.json")} >= set(PATHS)
+    assert {name for name in PATHS if not named(name, 1).exists()} == set()
+    assert {name for name, path in PATHS.items() if named(name, 2).exists() is not path.continues} == set()
 
 
-@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("name", [name for name, path in PATHS.items() if not path.continues])
 async def test_the_commands_are_those_on_record(skipping: WorkflowEnvironment, name: str) -> None:
     """Changed on purpose? Gate it with `workflow.patched()`, then see `tests/replay/record.py`."""
-    on_record = json.loads(FINGERPRINTS.read_text())[name]
-    assert commands(await play(skipping, name, nudged=False)) == on_record
+    assert commands(await play(skipping, name, nudged=False)) == on_record(name)
+
+
+@pytest.mark.parametrize("name", [name for name, path in PATHS.items() if path.continues])
+async def test_the_commands_across_executions_are_those_on_record(
+    short_histories: WorkflowEnvironment, name: str
+) -> None:
+    played = await play(short_histories, name, nudged=False)
+    assert len(played) > 1
+    assert commands(played) == on_record(name)
+
+
+def on_record(name: str) -> list[str]:
+    commands_on_record: list[str] = json.loads(FINGERPRINTS.read_text())[name]
+    return commands_on_record

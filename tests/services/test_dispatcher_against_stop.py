@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -96,7 +96,7 @@ class QuickCluster(SmallCluster):
         finally:
             self.coming.discard(job)
 
-    def look(self, run_uid: str) -> Look:
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
         kinds = ((self.coming, JobPhase.UNCLEAR), (self.running, JobPhase.RUNNING), (self.ended, JobPhase.FAILED))
         jobs: dict[tuple[int, int], JobLook] = {}
         for known, phase in kinds:  # in the order in which a job goes through them

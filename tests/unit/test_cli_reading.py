@@ -3,43 +3,14 @@
 import json
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
-from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.cli import main
-from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.ports import NewRun
-
-Crawlctl = Callable[..., Result]
-
-
-@pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("CRAWLER_STATE", "CRAWLER_DATABASE__URL", "TEMPORAL_ADDRESS"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def crawlctl(state: Path) -> Crawlctl:
-    return lambda *words: CliRunner().invoke(main, [*words, "--state", str(state)])
-
-
-@pytest.fixture
-def run(state: Path, crawlctl: Crawlctl) -> RunRecord:
-    """A run of three tasks in a new database."""
-    assert crawlctl("db", "upgrade").exit_code == 0
-    request = RunRequest(crawler="bookshop", tasks=3, arguments={"site": "here"}, requested_by="Ada")
-    new = NewRun(request, Crawler(name="bookshop", command=["true"]), 3, "crawl-bookshop-1", str(uuid.uuid4()))
-    return SqlHistories(Database(f"sqlite:///{state / 'crawler.db'}")).create(new)
+from tests.commands import Crawlctl
 
 
 def test_list_shows_a_run_on_a_line(crawlctl: Crawlctl, run: RunRecord) -> None:

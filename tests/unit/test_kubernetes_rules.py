@@ -34,7 +34,7 @@ from tests.rows import NOW, after, row
 KEY = (0, 1)
 COMPLETE = condition("Complete", "CompletionsReached")
 FAILED = condition("Failed", "BackoffLimitExceeded", message="Job has reached the specified backoff limit")
-ACTIVE = {"active": 1, "ready": 0, "terminating": 0}
+ACTIVE: Json = {"active": 1, "ready": 0, "terminating": 0}
 
 
 def look(jobs: Any = (), pods: Any = (), events: Any = (), shelf: Shelf | None = None) -> Look:

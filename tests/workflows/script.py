@@ -32,6 +32,8 @@ from crawler_lifecycle.contract.steps import (
     NotePhase,
     Notify,
     RegisterWorkflow,
+    Removal,
+    RemoveJobs,
     RunMoment,
     RunOutcome,
     RunPlan,
@@ -71,6 +73,9 @@ class Script:
     more: Callable[[int], bool] = lambda look: False
     failing: Sequence[str] = ()
     lingering: Callable[[int], str] = lambda look: ""
+    saturated: Callable[[int], str | None] = lambda look: None
+    removable: Callable[[int], str] = lambda look: ""
+    removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
     taken: Callable[[TakeOver], TakenOver] = lambda step: TakenOver(status=RunStatus.COMPLETED)
     search_attributes: bool = False
@@ -158,6 +163,8 @@ class Script:
             known=self.known(self.looks),
             more=self.more(self.looks),
             lingering=self.lingering(self.looks),
+            removable=self.removable(self.looks),
+            saturated=self.saturated(self.looks),
             changes=changes,
             evidence=",".join(str(change.task) for change in changes if change.status.is_over),
         )
@@ -182,6 +189,11 @@ class Script:
     async def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         await self._noted("count_alive_tasks", step)
         return AliveTasks(queued=0, pending=0, active=self.alive(self.looks), stopped=self.stopped)
+
+    @activity.defn
+    async def remove_jobs(self, step: RemoveJobs) -> Removal:
+        await self._noted("remove_jobs", step)
+        return self.removals()
 
     @activity.defn
     async def update_run_status(self, step: EndRun) -> RunOutcome:

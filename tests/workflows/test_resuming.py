@@ -75,7 +75,7 @@ async def test_a_run_that_is_over_is_only_handed_over(play: Play, exported: bool
     script = resumed(RunStatus.COMPLETED, exported=exported)
     async with play(script) as stage:
         assert (await (await stage.start(RESUME)).result())["status"] == "COMPLETED"
-    expected = ["take_over_run", "update_run_status", "signal_pusher_finished"]
+    expected = ["take_over_run", "update_run_status", "signal_pusher_finished", "remove_jobs"]
     assert script.names == (expected if exported else [*expected, *END[-2:]])
 
 

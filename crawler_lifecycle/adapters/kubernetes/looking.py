@@ -34,8 +34,9 @@ class Looking:
         except NOT_SEEN as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
+        can_tell = not survey.problems  # else any of them may be the job that does not tell which it is
         try:
-            absent = self._absent(survey, missing) if missing else []
+            absent = self._absent(survey, missing) if missing and can_tell else []
         except NOT_SEEN as error:
             absent = []
             survey.problems.append(error.message)
@@ -58,7 +59,7 @@ class Looking:
         """Of these, those that are provably not there."""
         keys = {survey.name(key): key for key in missing}
         for name, job in self._absence.found(list(keys)):
-            if job is not None:
+            if job is not None and survey.key_of_ours(job.metadata.labels) == keys[name]:
                 survey.add(job)
             if keys[name] not in survey.jobs:
                 survey.add_unclear(keys[name], name, f"job {name} is there, but the list of its run does not show it")
@@ -92,8 +93,12 @@ class Looking:
                 for broken in page.broken:
                     _note(survey, broken, keys)
                 for pod in page.whole:
-                    key = key_of(pod.metadata.labels)
-                    if key and key in keys and survey.is_ours(pod.metadata.labels):
+                    if survey.is_theirs(pod.metadata.labels):
+                        continue
+                    key = survey.key_of_ours(pod.metadata.labels)
+                    if key is None:
+                        raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
+                    if key in keys:
                         found.setdefault(key, []).append(pod)
         return found
 

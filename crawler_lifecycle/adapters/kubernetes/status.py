@@ -160,11 +160,13 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
     pod = pods.the_one_that_counts([each for each in found if not pods.has_ended(each)] or found)
     if pod is None:
         return None
+    uids = {pods.controller_uid(each) for each in found}
     uid = pods.controller_uid(pod)
-    if not uid:
-        return unclear(key, name, f"pod {pod.metadata.name} does not tell whose it is")
+    if not uid or len(uids) > 1:
+        problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
+        return replace(unclear(key, name, problem), gone=pods.has_ended(pod))
     asked = pod.metadata.deletion_timestamp is not None
-    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked)
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
     if not pods.has_ended(pod):
         return replace(look, started_at=pods.started_at(pod))
     end, code = pods.end_of_main(pod), pods.exit_code(pod)

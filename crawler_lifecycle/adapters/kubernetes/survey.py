@@ -24,9 +24,9 @@ class Survey:
 
     def add(self, job: Job) -> None:
         labels, name = job.metadata.labels, job.metadata.name
-        if not self.is_ours(labels):
+        if self.is_theirs(labels):
             return
-        key = key_of(labels)
+        key = self.key_of_ours(labels)
         if key is None or not job.metadata.uid:
             self.add_unclear(key, name, f"job {name} does not tell which task it is, or has no uid")
             return
@@ -46,9 +46,18 @@ class Survey:
             self.closer.pop(key, None)
             self.jobs[key] = status.unclear(key, name, problem)
 
-    def is_ours(self, labels: Labels | None) -> bool:
-        ours = labels is not None and labels.run_uid == self.run_uid
-        return ours and labels is not None and self.installation in (None, labels.installation)
+    def is_theirs(self, labels: Labels | None) -> bool:
+        """Of another run or installation, and saying so."""
+        if labels is None:
+            return False
+        other_installation = self.installation and labels.installation not in (None, self.installation)
+        return labels.run_uid not in (None, self.run_uid) or bool(other_installation)
+
+    def key_of_ours(self, labels: Labels | None) -> Key | None:
+        """None also for what was selected by labels that it does not have: it may be any of ours."""
+        if labels is None or labels.run_uid is None or labels.installation is None or self.is_theirs(labels):
+            return None
+        return key_of(labels)
 
     def name(self, key: Key) -> str:
         return job_name(self.run_uid, *key)

@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event, Pod, Waiting
-from crawler_lifecycle.domain.reasons import CONTAINER_CONFIG, IMAGE_PULL, POD_CREATE_REJECTED, QUOTA
+from crawler_lifecycle.domain.reasons import CONTAINER_CONFIG, IMAGE_PULL, NOT_CONSIDERED, POD_CREATE_REJECTED, QUOTA
 
 NOT_SYNCED = "not_synced"
 POD_NOT_CREATED = "pod_not_created"
-NOT_CONSIDERED = "not_considered"
 SCHEDULED = "scheduled"
 CANNOT_START = "cannot_start"
 CRASH_LOOP = "crash_loop"

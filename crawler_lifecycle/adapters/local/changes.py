@@ -20,12 +20,15 @@ logger = logging.getLogger(__name__)
 
 def watch_runs(layout: Layout) -> Iterator[set[str]]:
     """The run_uids touched, or an empty set after a second of silence. For ever."""
+    told = ""
     while True:
         try:
             yield from _watch_once(layout)
         except OSError as error:
             # looks go on without; what is in the way may go away
-            logger.warning("changes of local jobs cannot be watched: %s", error)
+            if str(error) != told:
+                told = str(error)
+                logger.warning("changes of local jobs cannot be watched: %s", told)
             time.sleep(LONGEST_SILENCE_MS / 1000)
             yield set()
 

@@ -1,6 +1,6 @@
 """How is the Cluster port fulfilled on one machine?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class LocalCluster:
             with self._placing.exclusive():
                 self._placing.place()
 
-    def look(self, run_uid: str) -> Look:
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:  # noqa: ARG002 (all are cheap)
         return self._looking.look(run_uid)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
@@ -68,6 +68,10 @@ class LocalCluster:
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         with _wrapped("kill jobs"):
             self._stopping.kill(self._folders(run_uid, jobs))
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:  # noqa: ARG002
+        """Nothing to do: the records of jobs are small and stay, and the logs are among the run's files already."""
+        return 0
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         with _wrapped("read a log"):

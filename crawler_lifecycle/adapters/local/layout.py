@@ -6,6 +6,7 @@ root/running/<time>-<job name>    jobs that take one of the places
 root/new/                         job folders in the making
 root/changed/<run_uid>            touched when a job of the run changes
 root/placing.lock                 held while jobs are claimed, placed or withdrawn
+root.made                         beside the root: there was one, which may be away for a while
 files/<run_uid>/                  what the run leaves behind, its logs included
 """
 
@@ -48,9 +49,26 @@ class Layout:
     def placing_lock(self) -> Path:
         return self.root / "placing.lock"
 
+    @property
+    def made(self) -> Path:
+        return self.root.with_name(f"{self.root.name}.made")
+
+    @property
+    def is_away(self) -> bool:
+        """Moved or not mounted: its jobs go on, and are not to be taken for gone."""
+        return self.made.exists() and not self.jobs.is_dir()
+
     def make(self) -> None:
+        """A root that is away is not made anew: what is put back would find its place taken."""
+        if self.is_away:
+            raise FileNotFoundError(f"{self.missing}; if its jobs are gone for good, remove {self.made}")
         for folder in (self.jobs, self.waiting, self.running, self.new, self.changed):
             folder.mkdir(parents=True, exist_ok=True)
+        self.made.touch()
+
+    @property
+    def missing(self) -> str:
+        return f"{self.root} is missing: is it mounted?"
 
     def run(self, run_uid: str) -> Path:
         return self.jobs / checked(run_uid)

@@ -9,6 +9,7 @@ from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.reasons import CAPACITY
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
 
@@ -41,6 +42,7 @@ class Looking:
             coming = self._coming(run_uid)  # first: what is listed afterwards has come
             listed = list(self._list(run_uid))
             jobs = self._see(listed)
+            self._refuse_if_away()
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
         there = {(found.task, found.attempt) for found in listed}
@@ -102,14 +104,18 @@ class Looking:
         try:
             listed = names(folder)
         except FileNotFoundError:
-            if self._layout.root.is_dir():
-                return
-            raise TemporaryError(f"{self._layout.root} is missing: is the state folder mounted?") from None
+            self._refuse_if_away()
+            return
         except OSError as error:
             raise TemporaryError(f"the jobs of run {run_uid} cannot be listed: {error}") from error
         for name in listed:
             if key := _job_of(run_uid, name):
                 yield Found(*key, JobFolder(folder / name))
+
+    def _refuse_if_away(self) -> None:
+        """What is not seen then, and what went away while we looked, is not gone."""
+        if not self._layout.jobs.is_dir():
+            raise TemporaryError(self._layout.missing)
 
     def _job(self, found: Found, waiting: "_Waiting") -> "JobLook | _Doubt | None":
         folder = found.folder
@@ -130,7 +136,7 @@ class Looking:
             raise Unreadable(f"{folder.path} has no spec.json")
         if spec is None or not self._is_ours(spec.installation):
             return None
-        cause = "capacity" if waiting.has(spec.place) else "starting"
+        cause = CAPACITY if waiting.has(spec.place) else "starting"
         return JobLook(found.task, found.attempt, spec.uid, found.name, JobPhase.WAITING, cause=cause)
 
     def _unclear(self, found: Found, problem: str) -> "JobLook | _Doubt | None":

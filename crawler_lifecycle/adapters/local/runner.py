@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Sta
 from crawler_lifecycle.adapters.regular_files import open_regular
 
 PATIENCE_WITH_LEFTOVERS = 30.0
-PAUSE_ON_A_FULL_DISK = 1.0
+PAUSE_BETWEEN_TRIES = 1.0
 CANNOT_START = 128
 REASONS = {
     126: "not_executable",
@@ -167,13 +167,14 @@ class Runner:
         self.layout.announce_change(self.spec.run_uid)
 
     def _write_somehow(self, ended: Ended) -> None:
-        """A full disk gets room again: until then the job is not over. Only without its folder there is no use."""
-        while self.job.path.exists():
+        """A full disk gets room again, and what is away comes back: until then the job is not over. Only where its
+        folder was removed there is no use."""
+        while self.layout.is_away or self.job.path.exists():
             try:
                 self.job.write(ended)
                 return
             except OSError:  # and the log of this runner is on the same disk
-                time.sleep(PAUSE_ON_A_FULL_DISK)
+                time.sleep(PAUSE_BETWEEN_TRIES)
 
 
 def _reason(code: int) -> str | None:

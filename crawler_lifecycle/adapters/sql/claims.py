@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, o
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, hold, share
 from crawler_lifecycle.adapters.sql.reading import run_row
-from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, installation, task_histories
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus
@@ -19,6 +19,7 @@ from crawler_lifecycle.ports import Backlog, Claim
 
 of = task_histories.c
 UNCLAIMED = {"claim_token": None, "claim_expires_at": None}
+OURS = select(installation.c.uid).scalar_subquery()
 NO_CAUSE = {"cause": None, "cause_since": None}
 
 
@@ -47,6 +48,7 @@ class SqlClaims:
             select(histories.c.id, waiting, in_cluster, histories.c.max_parallel)
             .join_from(histories, task_histories, of.history_id == histories.c.id)
             .where(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
+            .where(histories.c.installation == OURS)
             .where(of.status.in_((TaskStatus.QUEUED, *IN_CLUSTER)))
             .group_by(histories.c.id, histories.c.max_parallel)
             .having(waiting > 0)

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select
 
-from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, installation, task_histories
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.errors import Conflict, NotFound
 
 Counts = dict[TaskStatus, int]
 DIFFERENT = {"run_id", "trigger", "tasks", "request", "entry"}
@@ -25,6 +25,19 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
     row = connection.execute(select(histories).where(histories.c.id == run_id)).one_or_none()
     if row is None:
         raise NotFound(f"there is no run {run_id}")
+    return row
+
+
+def own_row(connection: Connection, run_id: int) -> Row[Any]:
+    """For whoever ends a run or has it go on. A restored or shared database has rows of other installations, whose
+    jobs are not ours to touch."""
+    row = run_row(connection, run_id)
+    ours = connection.scalar(select(installation.c.uid))
+    if row.installation != ours:
+        raise Conflict(
+            f"run {run_id} belongs to installation {row.installation}, and this database to {ours}: "
+            "only the installation that began a run stops or resumes it"
+        )
     return row
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, hold, log
-from crawler_lifecycle.adapters.sql.reading import run_record, run_row
+from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
@@ -23,7 +23,7 @@ class SqlStops:
     def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         def write(connection: Connection) -> RunRecord:
             hold(connection, run_id)
-            row = run_row(connection, run_id)
+            row = own_row(connection, run_id)
             if row.status.is_over:
                 raise Conflict(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
             _write(connection, run_id, stop, asked_at)

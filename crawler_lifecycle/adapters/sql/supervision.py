@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, select, update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import hold, log
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
-from crawler_lifecycle.adapters.sql.reading import run_record, run_row
+from crawler_lifecycle.adapters.sql.reading import own_row, run_record
 from crawler_lifecycle.adapters.sql.schema import histories, task_histories
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
@@ -34,6 +34,7 @@ class SqlSupervision:
 
     def get(self, run_id: int) -> RunRecord:
         with self._db.read() as connection:
+            own_row(connection, run_id)
             return run_record(connection, run_id)
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
@@ -58,7 +59,7 @@ class SqlSupervision:
     ) -> RunRecord:
         def transaction(connection: Connection) -> RunRecord:
             hold(connection, run_id)
-            row = run_row(connection, run_id)
+            row = own_row(connection, run_id)
             if row.workflow_id != execution.workflow_id:
                 raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {execution.workflow_id}")
             if row.supervisor_run_id != execution.run_id:

@@ -89,8 +89,8 @@ def temporal_part(plan: Plan) -> Part:
 
 
 def service_part(name: str) -> Part:
-    # one port cannot be the metrics port of all: the lifecycle worker has it
-    return Part(name, _main(name), frozenset({"CRAWLER_METRICS__PORT"}))
+    # one port cannot be that of all: the lifecycle worker has it
+    return Part(name, _main(name), frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"}))
 
 
 def lifecycle_part(drain_seconds: float) -> Part:

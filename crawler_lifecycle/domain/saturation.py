@@ -1,0 +1,26 @@
+"""Is the cluster full? Told by why tasks wait, and by nothing of the run having started for a while."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain.looks import Look, TaskRow
+from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UNSCHEDULABLE
+
+PATIENCE = timedelta(minutes=5)
+FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
+WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING)
+
+
+def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:
+    return cause in FULL and since is not None and now - since >= PATIENCE
+
+
+def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
+    """The cause that a task of this run waits for, if that is room, and none of the others has started lately."""
+    rows = list(rows)
+    starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
+    if any(start is not None and now - start < PATIENCE for start in starts):
+        return None
+    waiting = (row for row in rows if row.status in WAITING)
+    return next((row.cause for row in waiting if is_saturated(row.cause, row.cause_since, now)), None)

@@ -1,0 +1,187 @@
+"""Is this process alive, and is it ready? It says so at a door of its own, whatever it is busy with.
+
+Alive: its loop has turned lately. A pass that failed is a turn as well: starting anew mends no outage of others, and
+a process that waits for its next try goes on sooner than one that waits to be started. Ready: everything that it
+needs has answered lately.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.settings import HealthSettings
+
+TRIES = 4  # within a limit, so that one that was slow does not count
+PATIENCE_WITH_A_CLIENT = 10.0
+
+Need = Callable[[], Awaitable[object]]
+
+
+@dataclass
+class Pulse:
+    """When something was last seen to work. Beaten by one thread, read by others."""
+
+    problem: str | None = None
+    _at: float | None = None
+    _since: float = field(default_factory=time.monotonic)
+
+    def beat(self) -> None:
+        self.problem, self._at = None, time.monotonic()
+
+    def missed(self, problem: str) -> None:
+        self.problem = problem
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last beat, or since there was anything to wait for."""
+        return time.monotonic() - (self._since if self._at is None else self._at)
+
+    def seen_within(self, seconds: float) -> bool:
+        return self._at is not None and self.age <= seconds
+
+
+@dataclass
+class Pulses:
+    """What a loop of ours shows of itself."""
+
+    turned: Pulse = field(default_factory=Pulse)
+    succeeded: Pulse = field(default_factory=Pulse)
+
+    def passed(self) -> None:
+        self.turned.beat()
+        self.succeeded.beat()
+
+    def failed(self, problem: str) -> None:
+        self.turned.beat()
+        self.succeeded.missed(problem)
+
+
+@dataclass(frozen=True, eq=False)
+class Health(Collector):
+    """What the door tells."""
+
+    limits: HealthSettings
+    turned: Pulse
+    answered: Mapping[str, Pulse]
+
+    def stuck(self) -> list[str]:
+        age = self.turned.age
+        return [f"its loop has not turned for {age:.0f} s"] if age > self.limits.stuck_seconds else []
+
+    def missing(self) -> list[str]:
+        """What has never answered is missing as well."""
+        silent = [name for name, pulse in self.answered.items() if not pulse.seen_within(self.limits.ready_seconds)]
+        return self.stuck() + [f"{name}: {self.answered[name].problem or 'no answer'}" for name in silent]
+
+    def collect(self) -> Iterable[Metric]:
+        ages = GaugeMetricFamily("process_pulse_age_seconds", "Since this was last seen to work", labels=["of"])
+        for name, pulse in {"loop": self.turned, **self.answered}.items():
+            ages.add_metric([name], pulse.age)
+        yield ages
+
+
+class Door(ThreadingHTTPServer):
+    """GET /healthz, /readyz and /metrics, without a token: nothing secret is told."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], health: Health) -> None:
+        self.health = health
+        self.metrics = CollectorRegistry()
+        self.metrics.register(health)
+        super().__init__(address, _Visit)
+
+
+class _Visit(BaseHTTPRequestHandler):
+    server: Door
+    timeout = PATIENCE_WITH_A_CLIENT
+
+    def do_GET(self) -> None:
+        match self.path.partition("?")[0]:
+            case "/healthz":
+                self._tell("alive", self.server.health.stuck())
+            case "/readyz":
+                self._tell("ready", self.server.health.missing())
+            case "/metrics":
+                metrics = generate_latest(REGISTRY) + generate_latest(self.server.metrics)
+                self._answer(200, CONTENT_TYPE_LATEST, metrics)
+            case _:
+                self._answer(404, "text/plain", b"/healthz, /readyz or /metrics\n")
+
+    def _tell(self, status: str, problems: list[str]) -> None:
+        told = {"status": f"not {status}", "problems": problems} if problems else {"status": status}
+        self._answer(503 if problems else 200, "application/json", json.dumps(told).encode() + b"\n")
+
+    def _answer(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """A probe every few seconds is no news."""
+
+
+@asynccontextmanager
+async def told(
+    limits: HealthSettings, needs: Mapping[str, Need], loop: Pulses | None = None
+) -> AsyncIterator[Door | None]:
+    """The door is open meanwhile, if it has a port. Without a `loop` it is the event loop that has to turn."""
+    if limits.port is None:
+        yield None
+        return
+    passes = {"passes": loop.succeeded} if loop else {}
+    health = Health(limits, (loop or Pulses()).turned, passes | {name: Pulse() for name in needs})
+    tasks = [
+        asyncio.create_task(_keep_asking(need, health.answered[name], limits.ready_seconds / TRIES))
+        for name, need in needs.items()
+    ]
+    if loop is None:
+        tasks.append(asyncio.create_task(_keep_turning(health.turned, limits.stuck_seconds / TRIES)))
+    try:
+        with _opened(limits, limits.port, health) as door:
+            Thread(target=door.serve_forever, name="health", daemon=True).start()
+            try:
+                yield door
+            finally:
+                await asyncio.to_thread(door.shutdown)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _opened(limits: HealthSettings, port: int, health: Health) -> Door:
+    try:
+        return Door((limits.host, port), health)
+    except OSError as error:
+        raise NotReady(
+            f"CRAWLER_HEALTH__PORT: cannot listen on {limits.host}:{port}: {error.strerror or error}"
+        ) from error
+
+
+async def _keep_asking(need: Need, answered: Pulse, pause: float) -> None:
+    while True:
+        try:
+            await need()
+            answered.beat()
+        except LifecycleError as error:
+            answered.missed(error.message)
+        await asyncio.sleep(pause)
+
+
+async def _keep_turning(turned: Pulse, pause: float) -> None:
+    while True:
+        turned.beat()
+        await asyncio.sleep(pause)

@@ -1,0 +1,129 @@
+"""The compose file fits its schema, starts what there is, with settings that are ours, and probes the right ports."""
+
+import importlib.util
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pymysql._auth import sha2_rsa_encrypt
+
+from crawler_lifecycle import settings
+from crawler_lifecycle.adapters.sql.database import parse_url
+from crawler_lifecycle.control.engine import search_attribute_types
+from tests.deploy.dockerfile import CHECKOUT
+
+COMPOSE = CHECKOUT / "deploy" / "compose.yaml"
+SECRETS = {"DATABASE_PASSWORD": "letters", "SCHEDULER_TOKEN": "secret-of-the-test"}
+OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker"}
+
+
+def document() -> dict[str, Any]:
+    """With the caller's variables in their places."""
+    text = COMPOSE.read_text()
+    found: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{(\w+):\?[^}]*\}", lambda match: SECRETS[match[1]], text))
+    return found
+
+
+@pytest.fixture
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = document()["services"]
+    return found
+
+
+def schema() -> Any:
+    return json.loads(files("check_jsonschema").joinpath("builtin_schemas", "vendor", "compose-spec.json").read_text())
+
+
+def test_it_fits_the_schema() -> None:
+    jsonschema.Draft202012Validator(schema()).validate(document())
+
+
+def test_what_does_not_fit_is_found() -> None:
+    wrong = document()
+    wrong["services"]["worker"]["health-check"] = {}
+    assert list(jsonschema.Draft202012Validator(schema()).iter_errors(wrong))
+
+
+def test_every_image_has_a_version(services: dict[str, Any]) -> None:
+    for service in services.values():
+        _, _, tag = service["image"].partition(":")
+        assert tag
+        assert tag != "latest"
+
+
+def test_what_is_needed_is_there(services: dict[str, Any]) -> None:
+    for service in services.values():
+        assert set(service.get("depends_on", {})) <= set(services)
+        for needed, how in service.get("depends_on", {}).items():
+            assert how["condition"] != "service_healthy" or "healthcheck" in services[needed]
+        volumes = {volume.split(":")[0] for volume in service.get("volumes", []) if not volume.startswith(".")}
+        assert volumes <= set(document()["volumes"])
+        for volume in service.get("volumes", []):
+            assert not volume.startswith(".") or (COMPOSE.parent / volume.split(":")[0]).exists()
+
+
+def test_nothing_is_published_but_on_loopback(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_ours_see_each_other_and_write_nowhere_else(services: dict[str, Any]) -> None:
+    for name in OURS:
+        ours = services[name]
+        assert (ours["pid"], ours["network_mode"]) == ("service:house", "service:house"), name
+        assert ours["read_only"], name
+        assert ours["cap_drop"] == ["ALL"], name
+        assert ours["tmpfs"] == ["/tmp"], name
+
+
+def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = [services[name]["command"][2] for name in OURS - {"upgrade"}]
+    assert all(importlib.util.find_spec(module) for module in modules)
+    for name in OURS:
+        with monkeypatch.context() as patched:
+            for variable, value in services[name]["environment"].items():
+                patched.setenv(variable, value)
+            loaded = settings.load()
+        known = loaded.model_dump()
+        for variable in services[name]["environment"]:
+            if variable.startswith("CRAWLER_"):
+                group, _, field = variable.removeprefix("CRAWLER_").lower().partition("__")
+                assert group in known
+                assert not field or field in known[group]
+        address = parse_url(loaded.database_url)
+        mysql = services["database"]["environment"]
+        assert (address.username, address.password, address.database) == (
+            mysql["MYSQL_USER"],
+            mysql["MYSQL_PASSWORD"],
+            mysql["MYSQL_DATABASE"],
+        )
+        assert address.host == "database"
+
+
+def test_probes_ask_the_port_that_the_process_has(services: dict[str, Any]) -> None:
+    ports = {name: services[name]["environment"].get("CRAWLER_HEALTH__PORT") for name in OURS - {"upgrade"}}
+    ports["scheduler"] = "8310"
+    assert len(set(ports.values())) == len(ports)  # they share one network
+    for name, port in ports.items():
+        assert f"http://127.0.0.1:{port}/readyz" in services[name]["healthcheck"]["test"][-1]
+
+
+def test_temporal_knows_our_search_attributes(services: dict[str, Any]) -> None:
+    prefix = "--search-attribute="
+    told = [word.removeprefix(prefix) for word in services["temporal"]["command"] if word.startswith(prefix)]
+    assert dict(each.split("=") for each in told) == search_attribute_types()
+
+
+def test_the_driver_can_send_mysql_8_its_password() -> None:
+    """Its way of asking for one (caching_sha2_password) needs a package that the driver alone does not bring."""
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = generate_private_key(65537, 2048)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    assert len(sha2_rsa_encrypt(b"secret", b"x" * 20, public)) == 256

@@ -1,0 +1,229 @@
+"""The manifests fit the Kubernetes schemas, give no right that the table does not, and name settings that there are."""
+
+import shutil
+from copy import deepcopy
+from itertools import chain
+
+import pytest
+
+from crawler_lifecycle import settings
+from crawler_lifecycle.adapters.catalogue import Catalogue
+from crawler_lifecycle.adapters.kubernetes.access import RIGHTS
+from crawler_lifecycle.settings import Settings
+from tests.deploy import manifests
+from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
+
+HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
+PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor"}
+ACTS = {"create", "delete"}
+
+
+def ids(folder: Folder) -> str:
+    return str(folder.path.relative_to(KUBERNETES))
+
+
+@pytest.fixture(params=manifests.folders(), ids=ids)
+def folder(request: pytest.FixtureRequest) -> Folder:
+    found: Folder = request.param
+    return found
+
+
+def test_they_fit_the_schemas(folder: Folder) -> None:
+    wrong = [problem for document in folder.manifests for problem in problems(document)]
+    wrong += [problem for document in folder.patches for problem in problems(document, is_patch=True)]
+    assert wrong == []
+
+
+def test_what_does_not_fit_is_found() -> None:
+    worker = deepcopy(by_name("Deployment", "worker"))
+    worker["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
+    assert any("readynessProbe" in problem for problem in problems(worker))
+    assert any("readynessProbe" in problem for problem in problems(worker, is_patch=True))
+    worker = deepcopy(by_name("Deployment", "worker"))
+    worker["spec"]["replicas"] = "two"
+    del worker["spec"]["selector"]
+    assert len(problems(worker)) == 2
+
+
+def test_every_file_is_used(folder: Folder) -> None:
+    told = folder.kustomization
+    used = {*told.get("resources", []), *(patch["path"] for patch in told.get("patches", []))}
+    used |= {file for each in told.get("configMapGenerator", []) for file in each.get("files", [])}
+    beside = {path.name for path in folder.path.iterdir() if path.is_file() or (path / KUSTOMIZATION).exists()}
+    assert beside - {KUSTOMIZATION} == {name for name in used if "/" not in name}
+    assert all((folder.path / name).exists() for name in used)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+@pytest.mark.parametrize("installation", INSTALLATIONS)
+def test_what_kustomize_makes_of_them_fits(installation: str) -> None:
+    documents = manifests.rendered("kubectl", installation)
+    assert [problem for document in documents for problem in problems(document)] == []
+    check_pods(documents)
+    made = {document["metadata"]["name"] for document in documents if document["kind"] == "ConfigMap"}
+    named = {
+        source["configMapRef"]["name"]
+        for _, pod in manifests.pods(documents)
+        for container in pod["containers"]
+        for source in container["envFrom"]
+        if "configMapRef" in source
+    }
+    assert named
+    assert named <= made  # the generated names, with their hash
+
+
+def test_pods_are_restricted() -> None:
+    check_pods(HOME.manifests)
+
+
+def check_pods(documents: list[Document]) -> None:
+    """Pod Security *restricted*, and a root file system that nobody writes to."""
+    found = dict(manifests.pods(documents))
+    assert len(found) == len(PARTS) + 1
+    for maker, pod in found.items():
+        context = pod["securityContext"]
+        assert context["runAsNonRoot"], maker
+        assert context["runAsUser"] == 1000, maker
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}, maker
+        assert pod["enableServiceLinks"] is False, maker
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, maker
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}, maker
+        assert "memory" in container["resources"]["limits"], maker
+        assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"], maker
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_has_probes_a_budget_and_its_account(part: str) -> None:
+    pod = by_name("Deployment", part)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    paths = [container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert paths == ["/healthz", "/healthz", "/readyz"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert container["livenessProbe"]["httpGet"]["port"] in ports
+    if part != "scheduler":
+        assert ports["health"] == int(HOME.literals["CRAWLER_HEALTH__PORT"])
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (PARTS[part], True)
+    budget = by_name("PodDisruptionBudget", part)["spec"]
+    assert budget["selector"]["matchLabels"] == {"app.kubernetes.io/name": part}
+    assert pod["terminationGracePeriodSeconds"] > Settings().worker.drain_seconds
+
+
+def test_only_who_needs_a_secret_gets_it() -> None:
+    needs = {"worker": {"DATABASE", "SCHEDULER"}, "dispatcher": {"DATABASE", "SCHEDULER"}, "watcher": {"DATABASE"}}
+    for part, expected in {**needs, "scheduler": {"SCHEDULER"}}.items():
+        (container,) = by_name("Deployment", part)["spec"]["template"]["spec"]["containers"]
+        keys = [each["valueFrom"]["secretKeyRef"]["key"] for each in container["env"] if "valueFrom" in each]
+        assert {key.split("__")[0].removeprefix("CRAWLER_") for key in keys} == expected, part
+
+
+def granted(role: str) -> set[str]:
+    rules = by_name("Role", role)["rules"]
+    return {
+        f"{verb} {'.'.join(filter(None, (resource, group)))}"
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_actor_may_do_what_doctor_asks_for_and_nothing_else() -> None:
+    assert granted("actor") == {str(right) for right in RIGHTS}
+
+
+def test_the_observer_may_look_only() -> None:
+    assert granted("observer") == {str(right) for right in RIGHTS if right.verb not in ACTS}
+
+
+def test_rights_are_in_the_namespace_of_the_crawls_only() -> None:
+    every = [document for folder in manifests.folders() for document in folder.manifests]
+    rbac = [document for document in every if document["apiVersion"].startswith("rbac.")]
+    assert {document["kind"] for document in rbac} == {"Role", "RoleBinding"}
+    assert {document["metadata"]["namespace"] for document in rbac} == {"crawls"}
+    names = [
+        rule["resourceNames"] for each in rbac for rule in each.get("rules", []) if "namespaces" in rule["resources"]
+    ]
+    assert names == [["crawls"], ["crawls"]]
+    for binding in (each for each in rbac if each["kind"] == "RoleBinding"):
+        (subject,) = binding["subjects"]
+        assert (subject["kind"], subject["name"]) == ("ServiceAccount", binding["roleRef"]["name"])
+
+
+def test_crawlers_get_no_token_and_no_way_inside() -> None:
+    account = by_name("ServiceAccount", "crawler")
+    assert account["automountServiceAccountToken"] is False
+    assert account["metadata"]["name"] == HOME.literals["CRAWLER_KUBERNETES__SERVICE_ACCOUNT"]
+    policy = by_name("NetworkPolicy", "crawls")["spec"]
+    assert policy["podSelector"] == {}
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policy
+    blocks = [to["ipBlock"] for rule in policy["egress"] for to in rule.get("to", [])]
+    assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= set(
+        chain.from_iterable(block["except"] for block in blocks)
+    )
+
+
+@pytest.mark.parametrize("namespace", ["crawler-lifecycle", "crawls"])
+def test_namespaces_are_restricted(namespace: str) -> None:
+    labels = by_name("Namespace", namespace)["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_settings_are_ours_and_can_be_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {**HOME.literals, **folder.literals}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    loaded = settings.load().model_dump(mode="json")
+    for name, value in told.items():
+        if name.startswith("CRAWLER_"):
+            group, _, field = name.removeprefix("CRAWLER_").lower().partition("__")
+            assert str(loaded[group][field]) == value
+
+
+def test_the_settings_that_manifests_set_by_themselves_are_ours() -> None:
+    names = {
+        each["name"]
+        for _, pod in manifests.pods(HOME.manifests)
+        for container in pod["containers"]
+        for each in container["env"]
+    }
+    known = Settings().model_dump()
+    for name in names:
+        group, _, field = name.removeprefix("CRAWLER_").lower().partition("__")
+        assert field in known[group]
+
+
+def test_jobs_of_the_limits_fit_the_quota() -> None:
+    quota = by_name("ResourceQuota", "crawls")["spec"]["hard"]
+    assert int(quota["pods"]) >= Settings().dispatcher.most_in_cluster
+    for size in ("small", "large"):
+        overlay = Folder(KUBERNETES / "overlays" / size)
+        (patch,) = (each for each in overlay.patches if each["kind"] == "ResourceQuota")
+        assert int(patch["spec"]["hard"]["pods"]) >= int(overlay.literals["CRAWLER_DISPATCHER__MOST_IN_CLUSTER"])
+
+
+def test_the_catalogue_can_be_read() -> None:
+    catalogue = Catalogue.load(HOME.path / "catalogue.toml")
+    assert all(catalogue.entry(name).image for name in catalogue.names())
+
+
+def test_the_image_is_one() -> None:
+    images = {container["image"] for _, pod in manifests.pods(HOME.manifests) for container in pod["containers"]}
+    assert len(images) == 1
+
+
+def by_name(kind: str, name: str) -> Document:
+    (found,) = (
+        each
+        for path in (HOME.path, CRAWLS.path)
+        for file in sorted(path.glob("*.yaml"))
+        if file.name != KUSTOMIZATION
+        for each in read(file)
+        if (each["kind"], each["metadata"]["name"]) == (kind, name)
+    )
+    return found

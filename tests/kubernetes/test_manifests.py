@@ -1,0 +1,171 @@
+"""The manifests on a real control plane: accepted as they are, with pods that may start and rights that suffice."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import ClusterSettings, KubernetesSettings, Settings
+from tests.deploy import manifests
+from tests.deploy.manifests import INSTALLATIONS, KUBERNETES
+from tests.kubernetes import fates, programs
+from tests.kubernetes.bed import Bed
+from tests.kubernetes.client import until
+from tests.schedulers import a_request
+
+pytestmark = pytest.mark.timeout(300)
+KUBECTL_SECONDS = 120
+HOME, CRAWLS, SECOND = "crawler-lifecycle", "crawls", "crawler-second"
+OURS = "deployments,cronjobs,jobs,services,configmaps,persistentvolumeclaims,poddisruptionbudgets,networkpolicies"
+PARTS = ("dispatcher", "scheduler", "watcher", "worker")
+
+
+class Kubectl:
+    """Whoever installs."""
+
+    def __init__(self, bed: Bed) -> None:
+        self.program = str(programs.built() / "kubectl")
+        self.config = bed.plane.kubeconfig("admin", bed.plane.tokens["admin"])
+
+    def __call__(self, *words: str) -> str:
+        done = subprocess.run(
+            [self.program, *words],
+            env={**os.environ, "KUBECONFIG": str(self.config)},
+            capture_output=True,
+            text=True,
+            timeout=KUBECTL_SECONDS,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "-o", "json"))
+
+    def apply(self, installation: str, *more: str) -> str:
+        return self("apply", "--server-side", "--force-conflicts", "-k", str(KUBERNETES / installation), *more)
+
+
+@pytest.fixture(scope="module")
+def kubectl(bed: Bed) -> Kubectl:
+    return Kubectl(bed)
+
+
+@pytest.fixture(scope="module")
+def tried(kubectl: Kubectl) -> Iterator[dict[str, str]]:
+    """What the API server says to each, if it were applied. Only their namespaces have to be there."""
+    folders = ("base/crawls/namespace.yaml", "base/home/namespace.yaml")
+    kubectl("apply", "--server-side", "--force-conflicts", *(f"-f{KUBERNETES / each}" for each in folders))
+    kubectl("create", "namespace", SECOND)
+    yield {name: kubectl.apply(name, "--dry-run=server") for name in INSTALLATIONS}
+    kubectl("delete", "namespace", CRAWLS, SECOND, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def installed(kubectl: Kubectl, tried: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The small installation, and the second beside it. Nobody provides volumes in the bed: they are made before."""
+    folder = tmp_path_factory.mktemp("volumes")
+    for namespace, mode in ((HOME, "ReadWriteOnce"), (SECOND, "ReadWriteMany")):
+        (folder / "volume.json").write_text(json.dumps(_volume(namespace, mode)))
+        kubectl("apply", "-f", str(folder / "volume.json"))
+    kubectl.apply("overlays/small")
+    kubectl.apply("overlays/second")
+    yield
+    kubectl("delete", OURS, "--all", "-n", HOME, "--wait=false")
+    kubectl("delete", "persistentvolumes", "--all", "--wait=false")
+
+
+def _volume(namespace: str, mode: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"state-{namespace}"},
+        "spec": {
+            "capacity": {"storage": "20Gi"},
+            "accessModes": [mode],
+            "hostPath": {"path": "/nowhere"},
+            "claimRef": {"namespace": namespace, "name": "state"},
+        },
+    }
+
+
+@pytest.mark.parametrize("installation", INSTALLATIONS)
+def test_the_api_server_accepts_them(tried: dict[str, str], kubectl: Kubectl, installation: str) -> None:
+    documents = manifests.rendered(kubectl.program, installation)
+    assert len(tried[installation].splitlines()) == len(documents)
+    assert [problem for document in documents for problem in manifests.problems(document)] == []
+    manifests_of_pods = dict(manifests.pods(documents))
+    assert len(manifests_of_pods) == len(PARTS) + 1
+
+
+@pytest.mark.parametrize("namespace", [HOME, SECOND])
+@pytest.mark.usefixtures("installed")
+def test_every_part_gets_its_pods(kubectl: Kubectl, namespace: str) -> None:
+    """Pod Security lets them in, their accounts and volumes are there, and they fit somewhere."""
+    for part in PARTS:
+        kubectl("rollout", "status", f"deployment/{part}", "-n", namespace, "--timeout=90s")
+    assert {each["metadata"]["name"] for each in kubectl.json("get", "pdb", "-n", namespace)["items"]} == set(PARTS)
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_database_is_upgraded_by_a_job_made_by_hand(kubectl: Kubectl) -> None:
+    assert kubectl.json("get", "cronjob/upgrade", "-n", HOME)["spec"]["suspend"] is True
+    kubectl("create", "job", "upgrade-1", "--from=cronjob/upgrade", "-n", HOME)
+    made = until(lambda: kubectl.json("get", "pods", "-n", HOME, "-l", "job-name=upgrade-1")["items"], "its pod")
+    (container,) = made[0]["spec"]["containers"]
+    assert container["command"] == ["crawlctl", "db", "upgrade"]
+
+
+def cluster_of(bed: Bed, account: str, tmp_path: Path) -> KubernetesCluster:
+    """As one of our processes has it."""
+    settings = Settings(
+        state=tmp_path,
+        cluster=ClusterSettings(kind="kubernetes"),
+        kubernetes=KubernetesSettings(
+            namespace=CRAWLS, service_account="crawler", kubeconfig=bed.kubeconfig(account, CRAWLS)
+        ),
+    )
+    cluster = Parts(settings).cluster_of(None)
+    assert isinstance(cluster, KubernetesCluster)
+    return cluster
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_actor_has_the_rights_that_doctor_asks_for(bed: Bed, tmp_path: Path) -> None:
+    assert CRAWLS in cluster_of(bed, "actor", tmp_path).check_rights()
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_observer_can_look_and_nothing_else(bed: Bed, tmp_path: Path) -> None:
+    observer = cluster_of(bed, "observer", tmp_path)
+    assert observer.check()
+    with pytest.raises(NotReady) as missing:
+        observer.check_rights()
+    assert all(right in missing.value.message for right in ("create jobs", "delete jobs", "delete pods"))
+    assert "get" not in missing.value.message.split("; ")[0]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_crawl_fits_the_namespace_of_the_crawls(bed: Bed, kubectl: Kubectl, tmp_path: Path) -> None:
+    actor = cluster_of(bed, "actor", tmp_path)
+    request = a_request(crawler=Crawler(name="hello", image=fates.after(fates.SUCCEEDS, "500ms")))
+    actor.deploy(request)
+
+    def ended() -> JobLook | None:
+        job = actor.look(request.run_uid).jobs.get((request.task, request.attempt))
+        return job if job and job.phase.has_ended else None
+
+    assert until(ended, "the crawl to end").phase is JobPhase.SUCCEEDED
+    (pod,) = kubectl.json("get", "pods", "-n", CRAWLS)["items"]
+    (container,) = pod["spec"]["containers"]
+    assert set(container["resources"]["requests"]) == {"cpu", "memory"}  # the namespace's, if it asks for none
+    assert pod["spec"]["serviceAccountName"] == "crawler"
+    assert not any(mount["mountPath"].startswith("/var/run/secrets") for mount in container["volumeMounts"])

@@ -1,0 +1,194 @@
+"""The door of a process: alive while its loop turns, ready while what it needs answers, and open in any case."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.ports import Backlog
+from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.services.health import Door, Pulses, told
+from crawler_lifecycle.services.watcher import Watcher
+from crawler_lifecycle.settings import HealthSettings
+from tests.clusters import until
+from tests.house import House
+
+SHORT = HealthSettings(port=0, stuck_seconds=2, ready_seconds=2)
+SILENT = HealthSettings(port=0, stuck_seconds=600, ready_seconds=0.5)
+LONG = HealthSettings(port=0, stuck_seconds=600, ready_seconds=600)
+
+
+def ask(door: Door | None, path: str) -> httpx.Response:
+    assert door is not None
+    return httpx.get(f"http://127.0.0.1:{door.server_address[1]}{path}", timeout=60)
+
+
+def until_it_says(door: Door | None, path: str, status: int) -> dict[str, Any]:
+    def answered() -> httpx.Response | None:
+        answer = ask(door, path)
+        return answer if answer.status_code == status else None
+
+    answer: dict[str, Any] = until(answered, f"{path} says {status}").json()
+    return answer
+
+
+async def fine() -> None:
+    """Something that answers."""
+
+
+async def test_without_a_port_there_is_no_door() -> None:
+    async with told(HealthSettings(), {"database": fine}) as door:
+        assert door is None
+
+
+async def test_a_port_in_use_is_one_line() -> None:
+    async with told(LONG, {}) as door:
+        assert door is not None
+        taken = HealthSettings(port=door.server_address[1])
+        with pytest.raises(NotReady, match=r"CRAWLER_HEALTH__PORT.*in use"):
+            async with told(taken, {}):
+                pass
+
+
+async def test_ready_once_everything_has_answered() -> None:
+    answers = asyncio.Event()
+    async with told(LONG, {"database": fine, "temporal": answers.wait}) as door:
+        told_ = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
+        assert "temporal: no answer" in told_["problems"]
+        answers.set()
+        assert await asyncio.to_thread(until_it_says, door, "/readyz", 200) == {"status": "ready"}
+        assert (await asyncio.to_thread(ask, door, "/healthz")).json() == {"status": "alive"}
+        assert (await asyncio.to_thread(ask, door, "/nowhere")).status_code == 404
+        metrics = (await asyncio.to_thread(ask, door, "/metrics")).text
+    assert 'process_pulse_age_seconds{of="temporal"}' in metrics
+    assert "process_resident_memory_bytes" in metrics or "python_info" in metrics
+
+
+async def test_not_ready_when_something_has_been_silent_for_long() -> None:
+    answered, never = asyncio.Event(), asyncio.Event()
+
+    async def once() -> None:
+        if answered.is_set():
+            await never.wait()
+        answered.set()
+
+    async with told(SILENT, {"database": once}) as door:
+        await answered.wait()
+        silent = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
+        assert silent["problems"] == ["database: no answer"]
+        assert (await asyncio.to_thread(ask, door, "/metrics")).status_code == 200
+
+
+async def test_what_never_answered_says_why() -> None:
+    async def away() -> None:
+        raise TemporaryError("nobody is at db:3306")
+
+    async with told(LONG, {"database": away}) as door:
+        await asyncio.sleep(0)
+        told_ = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
+    assert told_ == {"status": "not ready", "problems": ["database: nobody is at db:3306"]}
+
+
+async def test_an_event_loop_that_does_not_turn_is_not_alive() -> None:
+    async with told(SHORT, {}) as door:
+        await asyncio.to_thread(until_it_says, door, "/healthz", 200)
+        with ThreadPoolExecutor(1) as others:
+            asked = others.submit(until_it_says, door, "/healthz", 503)
+            asked.result(60)  # nothing else happens in this loop meanwhile
+        assert "has not turned" in asked.result()["problems"][0]
+        await asyncio.to_thread(until_it_says, door, "/healthz", 200)
+
+
+class Claims:
+    """As many backlogs as the database shows: none, an error, or no answer at all."""
+
+    def __init__(self) -> None:
+        self.error: TemporaryError | None = None
+        self.answers = threading.Event()
+
+    def backlogs(self, _: str) -> list[Backlog]:
+        self.answers.wait(120)
+        if self.error:
+            raise self.error
+        return []
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def claims() -> Claims:
+    return Claims()
+
+
+@pytest.fixture
+async def dispatching(house: House, pool: ThreadPoolExecutor, claims: Claims) -> AsyncIterator[Pulses]:
+    stopped = threading.Event()
+    dispatcher = Dispatcher(claims, house.deploying, 1, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
+    claims.answers.set()
+    running = asyncio.create_task(asyncio.to_thread(dispatcher.run, stopped, timedelta(seconds=0.01)))
+    yield dispatcher.pulses
+    stopped.set()
+    claims.answers.set()
+    await running
+
+
+async def test_a_dispatcher_that_fails_is_alive_and_not_ready(dispatching: Pulses, claims: Claims) -> None:
+    async with told(SILENT, {}, dispatching) as door:
+        await asyncio.to_thread(until_it_says, door, "/readyz", 200)
+        claims.error = TemporaryError("the database is away")
+        silent = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
+        assert silent["problems"] == ["passes: the database is away"]
+        assert (await asyncio.to_thread(ask, door, "/healthz")).status_code == 200
+        claims.error = None
+        await asyncio.to_thread(until_it_says, door, "/readyz", 200)
+
+
+async def test_a_dispatcher_that_hangs_is_not_alive(dispatching: Pulses, claims: Claims) -> None:
+    async with told(SHORT, {}, dispatching) as door:
+        await asyncio.to_thread(until_it_says, door, "/healthz", 200)
+        claims.answers.clear()
+        stuck = await asyncio.to_thread(until_it_says, door, "/healthz", 503)
+    assert "has not turned" in stuck["problems"][0]
+
+
+class Changes:
+    """A cluster whose stream of changes falls silent when told to."""
+
+    def __init__(self) -> None:
+        self.flows = threading.Event()
+        self.flows.set()
+
+    def changes(self) -> Iterator[set[str]]:
+        while True:
+            self.flows.wait(120)
+            time.sleep(0.01)
+            yield set()
+
+
+async def test_a_watcher_whose_stream_is_silent_is_not_alive(house: House) -> None:
+    cluster = Changes()
+
+    async def send(_: object) -> None: ...
+
+    watcher = Watcher(SqlNudges(house.database), cluster, send, Pulses())  # type: ignore[arg-type]
+    async with told(SHORT, {}, watcher.pulses) as door:
+        watching = asyncio.create_task(watcher.run())
+        await asyncio.to_thread(until_it_says, door, "/readyz", 200)
+        cluster.flows.clear()
+        await asyncio.to_thread(until_it_says, door, "/healthz", 503)
+        cluster.flows.set()
+        await asyncio.to_thread(until_it_says, door, "/healthz", 200)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

@@ -1,0 +1,166 @@
+"""What does a look at Kubernetes cost in calls, and what becomes of answers that are not as they should be?"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.objects import JOBS, PODS, Unreadable
+from crawler_lifecycle.domain.looks import JobPhase, Look
+from tests.kube import OURS, RUN, Json, Shelf, condition, event, job, labels, pod, running
+
+COMPLETE, FAILED = condition("Complete"), condition("Failed", "BackoffLimitExceeded")
+WAITS: Json = {"active": 1, "ready": 0}
+RUNS: Json = {"active": 1, "ready": 1}
+
+
+def look(shelf: Shelf, watched: int) -> Look:
+    return Looking(shelf, OURS).look(RUN, [(task, 1) for task in range(watched)])
+
+
+def calls(shelf: Shelf) -> dict[str, int]:
+    return dict(Counter(shelf.calls))
+
+
+def many(count: int, *conditions: Json, **status: Any) -> list[Json]:
+    return [job(task, 1, *conditions, uid=f"uid-{task}", **status) for task in range(count)]
+
+
+def their_pods(tasks: Any, phase: str = "Running") -> list[Json]:
+    return [pod(phase, running(), task=task, uid=f"uid-{task}") for task in tasks]
+
+
+def test_jobs_that_speak_for_themselves_cost_one_list() -> None:
+    for jobs in (many(1000, **RUNS), many(1000, COMPLETE), many(1000, started=None)):
+        shelf = Shelf().put(jobs=jobs)
+        assert look(shelf, 1000).complete
+        assert calls(shelf) == {"jobs": 2}
+
+
+def test_ten_thousand_jobs_of_which_some_need_their_pods_cost_21_lists() -> None:
+    jobs = [*many(500, **WAITS), *many(10_000, **RUNS)[500:]]
+    shelf = Shelf().put(jobs=jobs, pods=their_pods(range(10_000)))
+    seen = look(shelf, 10_000)
+    assert calls(shelf) == {"jobs": 20, "pods": 1}
+    assert Counter(job.phase for job in seen.jobs.values()) == {JobPhase.RUNNING: 10_000}
+
+
+def test_what_nobody_watches_is_not_looked_at_closely() -> None:
+    shelf = Shelf().put(jobs=[*many(3, **WAITS), *many(5, FAILED)[3:]])
+    seen = look(shelf, 0)
+    assert calls(shelf) == {"jobs": 1}
+    assert [job.phase for job in seen.jobs.values()] == [JobPhase.UNCLEAR] * 3 + [JobPhase.FAILED] * 2
+    assert [job.gone for job in seen.jobs.values()] == [False] * 3 + [True] * 2
+
+
+def test_pods_are_asked_by_task_or_all_at_once_whichever_takes_fewer_lists() -> None:
+    shelf = Shelf().put(jobs=many(1200, **WAITS), pods=their_pods(range(1200)))
+    assert {job.phase for job in look(shelf, 1200).jobs.values()} == {JobPhase.RUNNING}
+    assert calls(shelf) == {"jobs": 3, "pods": 3}
+    few = Shelf().put(jobs=many(10, **RUNS), pods=their_pods(range(10)))
+    look(few, 5000)
+    assert calls(few) == {"jobs": 1, "namespace": 1, "names": 1, "pods": 1}
+
+
+def test_events_are_asked_for_a_few_only_the_main_job_first() -> None:
+    quota = [event(f"uid-{task}", "FailedCreate", "exceeded quota") for task in range(50)]
+    shelf = Shelf().put(jobs=many(50), events=quota)
+    seen = look(shelf, 50)
+    assert calls(shelf) == {"jobs": 1, "pods": 1, "events": 10}
+    assert [seen.jobs[task, 1].cause for task in (0, 9, 10)] == ["quota", "quota", "pod_not_created"]
+
+
+@pytest.mark.parametrize(("missing", "asked"), [(20, {"job": 20}), (21, {"names": 1})])
+def test_few_missing_jobs_are_asked_by_name_and_many_by_a_list_of_names(missing: int, asked: dict[str, int]) -> None:
+    shelf = Shelf()
+    seen = look(shelf, missing)
+    assert (seen.complete, dict(seen.jobs)) == (True, {})
+    assert calls(shelf) == {"jobs": 1, "namespace": 1, "pods": 1, **asked}
+
+
+@pytest.mark.parametrize("missing", [1, 30])
+def test_a_missing_job_that_is_there_after_all_is_not_absent(missing: int) -> None:
+    shelf = Shelf()
+    shelf.hidden = [job(0, 1, **RUNS)]
+    seen = look(shelf, missing)
+    assert seen.jobs[0, 1].phase in (JobPhase.RUNNING, JobPhase.UNCLEAR)
+    assert len(seen.jobs) == 1
+
+
+def test_other_installations_and_runs_are_not_seen() -> None:
+    theirs = job(0, 1, COMPLETE)
+    theirs["metadata"]["labels"] = labels(installation="another")
+    anothers = job(0, 1, COMPLETE)
+    anothers["metadata"]["labels"] = labels(run_uid="another")
+    shelf = Shelf().put(jobs=[theirs, anothers])
+    assert not look(shelf, 0).jobs
+
+
+BROKEN: list[Any] = [
+    {**job(1), "status": "sleeping"},
+    {**job(1), "status": {"active": "one"}},
+    {**job(1), "status": {"startTime": "yesterday"}},
+    {**job(1), "status": {"conditions": [None]}},
+    {**job(1), "metadata": {"labels": labels(1), "name": None, "uid": 7}},
+    {"metadata": {"labels": labels(1)}},
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_job_is_unclear_and_hides_no_other(broken: Any) -> None:
+    seen = look(Shelf().put(jobs=[job(0, 1, **RUNS), broken, job(2, 1, COMPLETE)]), 3)
+    assert seen.complete
+    phases = [seen.jobs[task, 1].phase for task in range(3)]
+    assert phases == [JobPhase.RUNNING, JobPhase.UNCLEAR, JobPhase.SUCCEEDED]
+
+
+NAMELESS: list[Any] = [None, 7, [], "job", {"metadata": {"labels": {**labels(), "crawler-lifecycle/task": "first"}}}]
+
+
+@pytest.mark.parametrize("nameless", NAMELESS)
+def test_with_a_job_that_tells_nothing_no_job_is_absent(nameless: Any) -> None:
+    seen = look(Shelf().put(jobs=[job(0, 1, **RUNS), nameless]), 2)
+    assert not seen.complete
+    assert list(seen.jobs) == [(0, 1)]
+
+
+def test_a_broken_pod_makes_its_job_unclear_but_a_failure_stays_one() -> None:
+    broken = [{**pod(task=task, uid=f"uid-{task}"), "status": []} for task in (0, 1)]
+    jobs = [job(0, 1, uid="uid-0", **WAITS), job(1, 1, FAILED, uid="uid-1"), job(2, 1, uid="uid-2", **WAITS)]
+    seen = look(Shelf().put(jobs=jobs, pods=[*broken, *their_pods([2])]), 3)
+    assert [seen.jobs[task, 1].phase for task in range(3)] == [JobPhase.UNCLEAR, JobPhase.FAILED, JobPhase.RUNNING]
+    absent = look(Shelf().put(pods=broken), 2)
+    assert [job.phase for job in absent.jobs.values()] == [JobPhase.UNCLEAR] * 2
+    assert not look(Shelf().put(jobs=jobs, pods=[None]), 3).complete
+
+
+def test_of_two_jobs_for_one_attempt_the_one_with_the_right_name_is_meant() -> None:
+    right, copy = job(0, 1, **RUNS), job(0, 1, COMPLETE, uid="copy")
+    copy["metadata"]["name"] = "copy"
+    for jobs in ([right, copy], [copy, right]):
+        assert look(Shelf().put(jobs=jobs), 1).jobs[0, 1].phase is JobPhase.RUNNING
+    other = {**copy, "metadata": {**copy["metadata"], "name": "other"}}
+    assert look(Shelf().put(jobs=[copy, other]), 1).jobs[0, 1].phase is JobPhase.UNCLEAR
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b"[]", b"<html>", b"\xff", b"null", b'{"kind":"Status"}', b'{"kind":"PodList","items":[]}',
+     b'{"kind":"JobList"}', b'{"kind":"JobList","items":{}}', b'{"kind":"JobList","items":[' , b"[" * 100_000],
+)  # fmt: skip
+def test_an_answer_that_is_no_list_of_jobs_is_not_an_empty_one(body: bytes) -> None:
+    with pytest.raises(Unreadable):
+        JOBS.page(body)
+
+
+def test_an_item_that_is_too_deep_to_read_makes_the_look_incomplete() -> None:
+    deep = b'{"metadata":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    with pytest.raises(Unreadable):
+        JOBS.page(b'{"kind":"JobList","items":[' + deep + b"]}")
+
+
+def test_null_lists_are_empty_and_null_fields_unknown() -> None:
+    assert JOBS.page(b'{"kind":"JobList","items":null}').whole == []
+    nulls = b'{"metadata":{"name":"a","uid":"u","labels":null},"spec":null,"status":{"phase":null,"conditions":null}}'
+    assert PODS.page(b'{"kind":"PodList","items":[' + nulls + b"]}").broken == []

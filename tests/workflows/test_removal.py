@@ -1,0 +1,55 @@
+"""Jobs leave the cluster when everything about them is on record, and no run's end depends on it."""
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.steps import Removal
+from tests.plays import Play
+from tests.workflows.script import Script, in_turn
+
+REQUEST = RunRequest(crawler="books")
+
+
+async def end_of(play: Play, script: Script) -> RunStatus:
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        outcome = await handle.result()
+    return RunStatus(outcome["status"])
+
+
+async def test_a_look_removes_what_it_found_over_and_the_end_all_that_is_left(play: Play) -> None:
+    script = Script(alive=lambda look: 1 if look < 3 else 0, removable=lambda look: "4-6" if look == 2 else "")
+    await end_of(play, script)
+    assert [step.tasks for step in script.inputs("remove_jobs")] == ["4-6", ""]
+    assert script.names.index("remove_jobs") < script.names.index("update_run_status")
+
+
+async def test_the_logs_of_removed_jobs_are_there_for_the_export(play: Play) -> None:
+    script = Script()
+    await end_of(play, script)
+    order = [name for name in script.names if name in ("update_run_status", "remove_jobs", "export_supporting_files")]
+    assert order == ["update_run_status", "remove_jobs", "export_supporting_files"]
+
+
+async def test_further_pages_are_asked_for(play: Play) -> None:
+    script = Script(removals=in_turn(Removal(rest="100-200"), Removal(rest="200"), Removal()))
+    await end_of(play, script)
+    assert [step.tasks for step in script.inputs("remove_jobs")] == ["", "100-200", "200"]
+
+
+async def test_jobs_that_have_to_stay_are_removed_after_the_export(play: Play) -> None:
+    script = Script(removals=in_turn(Removal(left=2), Removal(left=1), Removal()))
+    assert await end_of(play, script) is RunStatus.COMPLETED
+    assert script.names[-2:] == ["remove_jobs", "remove_jobs"]
+    assert script.names.index("export_supporting_files") < len(script.names) - 2
+
+
+async def test_jobs_that_stay_for_ever_do_not_keep_the_workflow_open(play: Play) -> None:
+    script = Script(removals=lambda: Removal(left=1))
+    assert await end_of(play, script) is RunStatus.COMPLETED
+    assert script.names.count("remove_jobs") == 5
+
+
+async def test_a_cluster_that_removes_nothing_changes_no_end(play: Play) -> None:
+    script = Script(failing=["remove_jobs"], removable=lambda look: "0")
+    assert await end_of(play, script) is RunStatus.COMPLETED
+    assert "export_supporting_files" in script.names

@@ -1,0 +1,423 @@
+"""The life of one job in a cluster, as it is at each moment, and what a disturbed look gets to see of it.
+
+Everything is drawn from one `Random`: hypothesis gives one that it can shrink, the soak one with a seed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import msgspec
+
+from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.verdict import verdict
+from tests.kube import (
+    LATER,
+    OURS,
+    RUN,
+    SCHEDULED,
+    UID,
+    Json,
+    Shelf,
+    condition,
+    container,
+    deleted,
+    ended,
+    event,
+    job,
+    labels,
+    pod,
+    running,
+    waiting,
+)
+from tests.rows import NOW, after, applied, row
+
+KEY = (0, 1)
+DAYS_LATER = "2026-11-27T09:00:00Z"
+OVER = ("Succeeded", "Failed")
+STEPS_OF_A_LIFE = 12
+LOOKS_AT_A_LIFE = 12
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What there is."""
+
+    job: Json | None
+    pods: list[Json] = field(default_factory=list)
+
+    def says(self, kind: str) -> bool:
+        conditions = self.job["status"]["conditions"] if self.job else []
+        return any(each["type"] == kind for each in conditions)
+
+    @property
+    def phases(self) -> list[str]:
+        return [each["status"]["phase"] for each in self.pods]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.job is None and not self.pods
+
+
+@dataclass(frozen=True)
+class Life:
+    moments: list[Moment]
+    stop_at: int | None  # from this moment on the intent is STOP
+    is_hopeless: bool = False
+
+    def intent(self, now: int) -> Intent:
+        return Intent.RUN if self.stop_at is None or now < self.stop_at else Intent.STOP
+
+    @property
+    def made_at(self) -> int:
+        return next((number for number, moment in enumerate(self.moments) if moment.job), len(self.moments))
+
+
+def a_life(random: Random) -> Life:
+    """From before its Job is made to some moment after it may be gone."""
+    moments = [Moment(None), Moment(job(started=None)), Moment(job())]
+    if random.random() < 0.2:
+        moments.insert(2, Moment(job(0, 1, condition("Suspended"), started=None)))
+    moments += _start(random)
+    end = random.choice(["succeeds", "fails", "deadline", "deleted", "orphaned", "image_pull", "goes on"])
+    before = len(moments)
+    if end in ("succeeds", "fails"):
+        moments += _completes(random) if end == "succeeds" else _fails(random)
+        moments += _is_cleaned_up(random, moments[-1])
+    elif end == "deadline":
+        moments += _exceeds_its_deadline(random)
+    elif end == "deleted":
+        moments += _is_deleted(random, moments[-1])
+    elif end == "orphaned":
+        moments += _is_orphaned(random)
+    elif end == "image_pull":
+        stuck = pod("Pending", waiting("ImagePullBackOff"), conditions=[SCHEDULED])
+        moments = [*moments[:3], Moment(job(active=1), [stuck])]
+    cut = len(moments) if random.random() < 0.7 else random.randint(2, len(moments))
+    stop_at = random.randint(0, cut) if random.random() < 0.4 else None
+    if end == "deleted" and random.random() < 0.7:
+        stop_at = random.randint(0, before)
+    return Life(moments[:cut], stop_at, end == "image_pull" and cut == len(moments))
+
+
+def _start(random: Random) -> list[Moment]:
+    unscheduled = pod("Pending", conditions=[condition("PodScheduled", "Unschedulable", "False")])
+    creating = pod("Pending", waiting("ContainerCreating"), conditions=[SCHEDULED])
+    moments = [
+        Moment(job(active=1), [unscheduled]),
+        Moment(job(active=1, ready=0), [creating]),
+        Moment(job(active=1, ready=0), [pod("Running", running())]),
+        Moment(job(active=1, ready=1), [pod("Running", running())]),
+        Moment(job(active=1, ready=0), [pod("Unknown", running())]),
+        Moment(job(active=1, ready=0), [pod("Running", ended(0), running("proxy"))]),
+    ]
+    return moments[: random.randint(1, len(moments))]
+
+
+def _completes(random: Random) -> list[Moment]:
+    over = [pod("Succeeded", ended(0, "Completed"))]
+    met, complete = condition("SuccessCriteriaMet"), condition("Complete", at=LATER)
+    return [
+        Moment(job(active=1), over),
+        Moment(job(), over),
+        Moment(job(succeeded=1), over),
+        Moment(job(0, 1, met, succeeded=1), over),
+        Moment(job(0, 1, met, complete, succeeded=1, completionTime=LATER), over),
+    ]
+
+
+def _fails(random: Random) -> list[Moment]:
+    over = [_failed_pod(random)]
+    target = condition("FailureTarget", "BackoffLimitExceeded")
+    failed = condition("Failed", "BackoffLimitExceeded", at=LATER)
+    return [
+        Moment(job(active=1), over),
+        Moment(job(failed=1), over),
+        Moment(job(0, 1, target, failed=1), over),
+        Moment(job(0, 1, target, failed, failed=1), over),
+    ]
+
+
+def _failed_pod(random: Random) -> Json:
+    return random.choice(
+        [
+            pod("Failed", ended(random.choice([1, 2, 127, 137, 143, 255]))),
+            pod("Failed", ended(137, "OOMKilled")),
+            pod("Failed", reason="Evicted", containerStatuses=None),
+            pod("Failed", ended(0, "Completed")),
+            pod("Failed", conditions=[condition("DisruptionTarget", "DeletionByPodGC")]),
+        ]
+    )
+
+
+def _exceeds_its_deadline(random: Random) -> list[Moment]:
+    target = condition("FailureTarget", "DeadlineExceeded")
+    failed = condition("Failed", "DeadlineExceeded", at=LATER)
+    leaving = deleted(pod("Running", running()))
+    return [Moment(job(0, 1, target, terminating=1), [leaving]), Moment(job(0, 1, target, failed))]
+
+
+def _is_deleted(random: Random, last: Moment) -> list[Moment]:
+    """By a stop of ours or by a person: in the foreground, first its pods, then itself."""
+    leaving = deleted(pod("Running", running()))
+    fallen = deleted(pod("Failed", ended(143)))
+    failed = condition("Failed", "BackoffLimitExceeded", at=LATER)
+    moments = [
+        Moment(deleted(job(active=1)), last.pods),
+        Moment(deleted(job(terminating=1)), [leaving]),
+        Moment(deleted(job(failed=1)), [fallen]),
+        Moment(deleted(job(0, 1, failed, failed=1)), [fallen]),
+        Moment(None, [leaving]),
+        Moment(None, [fallen]),
+    ]
+    chosen = sorted(random.sample(range(len(moments)), random.randint(1, len(moments))))
+    if random.random() < 0.5:
+        chosen = [each for each in chosen if each not in (3, 4)]  # deleted without ever having failed
+    return [*(moments[each] for each in chosen if not (each == 4 and {2, 3} & set(chosen))), Moment(None)]
+
+
+def _is_orphaned(random: Random) -> list[Moment]:
+    """By a person: the Job is gone, its pod lives on, and only its label tells whose it was."""
+    over = pod("Succeeded", ended(0)) if random.random() < 0.5 else _failed_pod(random)
+    left = [pod("Running", running()), over]
+    for each in left:
+        del each["metadata"]["ownerReferences"]
+    return [*(Moment(None, [each]) for each in left), *([Moment(None)] if random.random() < 0.5 else [])]
+
+
+def _is_cleaned_up(random: Random, last: Moment) -> list[Moment]:
+    """By its time to live, or a person, days later."""
+    if last.job is None or random.random() < 0.5:
+        return []
+    moments = [Moment(deleted(last.job, DAYS_LATER), last.pods), Moment(None, last.pods), Moment(None)]
+    return moments[: random.randint(1, 3)]
+
+
+# What a look gets to see
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """How likely it is, for each thing that may be disturbed, that it is."""
+
+    share: float
+
+    def strikes(self, random: Random) -> bool:
+        return random.random() < self.share
+
+
+CALM, ROUGH = Disturbance(0), Disturbance(0.15)
+
+
+def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturbance = CALM) -> Look:
+    """A look between two moments.
+
+    The parts of it are asked for one after the other, while life goes on: the list, single jobs, pods."""
+    listed = random.randint(earliest, now)
+    named = random.randint(listed, now)
+    asked = random.randint(named, now)
+    shelf = Shelf(page=random.choice([1, 2, 500]))
+    shelf.put(
+        jobs=_disturbed_jobs(life.moments[listed].job, random, rough),
+        pods=_disturbed_pods(life.moments[asked].pods, random, rough),
+        events=[event(UID, random.choice(["FailedCreate", "Banana"]), random.choice(["exceeded quota", ""]))],
+    )
+    truth = life.moments[named].job
+    shelf.hidden = [truth] if truth else []
+    if rough.strikes(random):
+        shelf.there["jobs"] = [each for each in shelf.there["jobs"] if not _is_own(each)]  # a list that is wrong
+    if rough.strikes(random):
+        shelf.of_namespace = random.choice([None, {}, {"metadata": {"name": "another"}}, 7, [], "crawls"])
+    if rough.strikes(random):
+        _break(shelf, random)
+    others = [(task, 1) for task in range(1, 25)] if random.random() < 0.05 else []
+    return Looking(shelf, OURS).look(RUN, [KEY, *others])
+
+
+def _break(shelf: Shelf, random: Random) -> None:
+    """One call, or every one after it, comes to nothing."""
+    left = [random.randint(0, 5)]
+    for_good = random.random() < 0.5
+
+    def fault(what: str) -> None:
+        left[0] -= 1
+        if left[0] == -1 or (for_good and left[0] < 0):
+            raise ApiFailed(f"{what}: no answer", random.choice([None, 401, 403, 410, 429, 500, 503, 504]))
+
+    shelf.fault = fault
+
+
+def _is_own(obj: Any) -> bool:
+    return isinstance(obj, dict) and isinstance(obj.get("metadata"), dict) and obj["metadata"].get("uid") == UID
+
+
+NONSENSE: list[Any] = [None, 0, -1, "", "Complete", [], {}, [None], True, 1e300, {"type": None}, [{"type": "Complete"}]]
+
+
+def _disturbed_jobs(own: Json | None, random: Random, rough: Disturbance) -> list[Any]:
+    jobs: list[Any] = [_disturbed(own, random, rough)] if own else []
+    if rough.strikes(random):
+        other = job(7, 1, condition("Complete"), uid="another-job")
+        jobs.append(other if random.random() < 0.5 else _broken(other, random))
+    if rough.strikes(random):
+        theirs = job(0, 1, condition(random.choice(["Complete", "Failed"])), uid="theirs")
+        theirs["metadata"] |= {"name": "theirs", "labels": labels(installation="theirs")}
+        jobs.append(theirs)
+    if rough.strikes(random):
+        jobs.append(random.choice(NONSENSE))
+    if rough.strikes(random) and own:
+        jobs[0] = _broken(jobs[0], random)
+    random.shuffle(jobs)
+    return jobs
+
+
+def _disturbed_pods(own: Sequence[Json], random: Random, rough: Disturbance) -> list[Any]:
+    pods: list[Any] = [_disturbed(each, random, rough) for each in own]
+    if rough.strikes(random):
+        pods.append(pod(random.choice(["Succeeded", "Failed", "Running"]), ended(0), uid="another-uid"))
+    if rough.strikes(random):
+        pods.append(pod(random.choice(["Succeeded", "Failed", "Running"]), ended(3), attempt=2))
+    if rough.strikes(random):
+        pods.append(random.choice(NONSENSE))
+    if rough.strikes(random) and own:
+        pods[0] = _broken(pods[0], random)
+    random.shuffle(pods)
+    return pods
+
+
+def _disturbed(obj: Json, random: Random, rough: Disturbance) -> Json:
+    """It says the same in other words: in another order, and with what nobody has heard of."""
+    obj = msgspec.json.decode(msgspec.json.encode(obj))
+    status = obj["status"]
+    if rough.strikes(random):
+        status["conditions"] = [*(status.get("conditions") or []), *_unheard_of(random)]
+    if rough.strikes(random):
+        status |= {"banana": random.choice(NONSENSE), "observedGeneration": None}
+        obj["metadata"]["managedFields"] = random.choice(NONSENSE)
+    if rough.strikes(random) and "containerStatuses" in status:
+        extra = random.choice([running("istio"), waiting("Banana", "istio"), container("istio", banana={})])
+        status["containerStatuses"] = [*(status["containerStatuses"] or []), extra]
+    if rough.strikes(random):
+        obj["spec"]["containers"] = None
+    for several in (status.get("conditions"), status.get("containerStatuses")):
+        if several:
+            random.shuffle(several)
+    return obj
+
+
+def _unheard_of(random: Random) -> list[Json]:
+    return [
+        condition(random.choice(["Banana", "", "complete", "COMPLETE"]), status=random.choice(["True", "Unknown"])),
+        condition(random.choice(["Complete", "Failed"]), status=random.choice(["False", "Unknown", "true", ""])),
+    ]
+
+
+def _broken(obj: Json, random: Random) -> Any:
+    """Some part of it, however deep, is something else."""
+    obj = msgspec.json.decode(msgspec.json.encode(obj))
+    part: Any = obj
+    while True:
+        key = random.choice(sorted(part))
+        if isinstance(part[key], dict) and part[key] and random.random() < 0.7:
+            part = part[key]
+            continue
+        if part is obj["metadata"].get("labels") or (part is obj["metadata"] and key in ("labels", "uid", "name")):
+            part[key] = random.choice([7, [], True])  # another's label would make it another's job
+        else:
+            part[key] = random.choice([7.5, "banana", [7], [None], True])
+        return obj
+
+
+# What must be true, whatever is seen
+
+
+def live(random: Random) -> tuple[int, TaskRow]:
+    """One life, looked at again and again; how many looks, and the row in the end."""
+    life = a_life(random)
+    known_from_start = random.random() < 0.5
+    now = min(life.made_at, len(life.moments) - 1) if known_from_start else 0
+    current = (
+        row(TaskStatus.PENDING, UID) if known_from_start and life.made_at == now else row(TaskStatus.DEPLOYING, None)
+    )
+    looks = random.randint(1, LOOKS_AT_A_LIFE)
+    read = current
+    for _ in range(looks):
+        now = min(now + random.choice([0, 0, 1, 1, 2, 5]), len(life.moments) - 1)
+        read = current if random.random() < 0.8 else read  # a look that took long, and what it had read
+        earliest = life.made_at if read.job_uid else 0
+        rough = ROUGH if random.random() < 0.7 else CALM
+        look = look_at(life, min(earliest, now), now, random, rough)
+        before, current = current, applied(current, verdict(read, look, life.intent(now), NOW))
+        check(life, now, look, before, current)
+    last = len(life.moments) - 1
+    before, intent = current, life.intent(last)
+    for _ in range(3):
+        look = look_at(life, last, last, random)
+        previous, current = current, after(current, look, intent=intent)
+        check(life, last, look, previous, current)
+    assert current.status in expected(life, before, intent), (life, before, current)
+    return looks + 3, current
+
+
+def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow) -> None:
+    past, seen = life.moments[: now + 1], look.jobs.get(KEY)
+    if before.status.is_over and before.status is not TaskStatus.LOST:
+        assert current == before, "an end is an end"
+    if (seen is None and not look.complete) or (seen is not None and seen.phase is JobPhase.UNCLEAR and not seen.gone):
+        assert current == before, "the unknown changes nothing"
+    if current.status is before.status:
+        return
+    if current.status is TaskStatus.SUCCEEDED:
+        assert any(each.says("Complete") or (each.job is None and "Succeeded" in each.phases) for each in past)
+    elif current.status is TaskStatus.FAILED:
+        said = any(each.says("Failed") or (each.job is None and "Failed" in each.phases) for each in past)
+        assert said or life.is_hopeless
+    elif current.status is TaskStatus.LOST:
+        assert past[-1].is_empty, "lost is only what is gone"
+        assert life.intent(now) is Intent.RUN
+    elif current.status is TaskStatus.STOPPED:
+        assert life.intent(now) is not Intent.RUN
+        assert before.job_uid is None or not set(past[-1].phases) - set(OVER), "nothing that runs is stopped"
+    if before.status is TaskStatus.LOST:
+        assert current.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+
+
+def expected(life: Life, before: TaskRow, intent: Intent) -> set[TaskStatus]:
+    """What the row has to be once the truth was seen three times, undisturbed."""
+    last, stops = life.moments[-1], intent is not Intent.RUN
+    if before.status.is_over and before.status is not TaskStatus.LOST:
+        return {before.status}
+    if last.says("Complete"):
+        return {TaskStatus.SUCCEEDED}
+    ends_late = last.job is not None and last.job["metadata"].get("deletionTimestamp") == DAYS_LATER
+    if last.says("Failed"):
+        was_told = last.job is not None and "deletionTimestamp" in last.job["metadata"] and not ends_late
+        return {TaskStatus.STOPPED if stops and was_told else TaskStatus.FAILED}
+    if life.is_hopeless:
+        return {TaskStatus.FAILED}
+    if last.job is not None and "deletionTimestamp" in last.job["metadata"]:
+        return {TaskStatus.STOPPING}
+    if last.job is not None:
+        unseen = {TaskStatus.DEPLOYING} if "Unknown" in last.phases else set()
+        return {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING} | unseen
+    return _expected_of_what_is_left(last, before, stops=stops)
+
+
+def _expected_of_what_is_left(last: Moment, before: TaskRow, *, stops: bool) -> set[TaskStatus]:
+    if before.job_uid is None:  # nobody knows that it ever had a job
+        return {TaskStatus.STOPPED if stops else before.status}
+    if not last.pods:
+        if before.status is TaskStatus.LOST:
+            return {TaskStatus.LOST}
+        return {TaskStatus.STOPPED if stops else TaskStatus.LOST}
+    [left] = last.pods
+    if left["status"]["phase"] == "Succeeded":
+        return {TaskStatus.SUCCEEDED}
+    if left["status"]["phase"] == "Failed":
+        told = stops and "deletionTimestamp" in left["metadata"] and before.status is not TaskStatus.LOST
+        return {TaskStatus.STOPPED if told else TaskStatus.FAILED}
+    return {TaskStatus.STOPPING}
