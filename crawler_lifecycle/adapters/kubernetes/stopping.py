@@ -30,8 +30,10 @@ class Stopping:
 
     def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
-        self._delete_jobs(run_uid, keys)
-        self._delete_pods(run_uid, keys, AT_ONCE)
+        try:
+            self._delete_jobs(run_uid, keys)
+        finally:  # what is in the way of one Job keeps no pod alive
+            self._delete_pods(run_uid, keys, AT_ONCE)
 
     def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
         """Those that are not there."""
