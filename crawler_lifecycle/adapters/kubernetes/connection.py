@@ -22,6 +22,7 @@ from crawler_lifecycle.errors import NotReady
 NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)
 NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
 CANNOT_BE_USED = (ApiException, ConfigException)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # never through a proxy
 USER_AGENT = "crawler-lifecycle"
 
 
@@ -82,4 +83,5 @@ def _configuration(access: Access) -> Configuration:
         raise NotReady(
             f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {str(error).splitlines()[0]}"
         ) from error
+    configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, *LOOPBACK)))
     return configuration
