@@ -80,8 +80,10 @@ def _configuration(access: Access) -> Configuration:
                 persist_config=False,
             )
     except NOT_READABLE as error:
-        raise NotReady(
-            f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {str(error).splitlines()[0]}"
-        ) from error
+        raise NotReady(f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {_first_line(error)}") from error
     configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, *LOOPBACK)))
     return configuration
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
