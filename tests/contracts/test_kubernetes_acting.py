@@ -142,6 +142,8 @@ def test_a_pod_keeps_to_the_restricted_standard(acting: Acting) -> None:
     assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     [mount] = container["volumeMounts"]
     assert mount["subPath"] == acting.run_uid
+    assert pod["securityContext"]["fsGroup"] == 1000
+    assert "fsGroup" not in job_of(acting.request(), Pods())["spec"]["template"]["spec"]["securityContext"]
     assert pod["volumes"] == [{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]
 
 
@@ -359,6 +361,16 @@ def test_killing_deletes_the_job_first_and_then_its_pods_at_once(acting: Acting)
     assert killed.body["gracePeriodSeconds"] == 0
     assert killed.body["preconditions"] == {"uid": uid}
     assert other["metadata"]["name"] in acting.server.objects["pods"]
+
+
+def test_what_is_in_the_way_of_a_job_keeps_no_pod_alive(acting: Acting) -> None:
+    for task in (0, 1):
+        acting.pod(acting.deploy(task))
+    acting.server.faults = [Fault("DELETE", acting.name(), Answered(500, "InternalError", "etcd is slow"))]
+    with pytest.raises(TemporaryError, match="etcd is slow"):
+        acting.stopping.kill(acting.run_uid, [(0, 1), (1, 1)])
+    assert acting.server.objects["pods"] == {}
+    assert "deletionTimestamp" in acting.job(1)["metadata"]
 
 
 def test_pods_that_lost_their_job_are_asked_to_end(acting: Acting) -> None:

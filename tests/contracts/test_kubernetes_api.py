@@ -167,6 +167,17 @@ def test_nobody_there_is_told(tmp_path: Path, server: ApiServer) -> None:
         api.get(api.core())
 
 
+def test_this_machine_is_not_asked_through_a_proxy(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    api = Api(an_access(server, tmp_path))
+    assert api.get(api.core())
+
+
 def test_a_list_comes_in_pages(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "PAGE", 4)
     for number in range(10):

@@ -56,9 +56,10 @@ class Bed:
         self.until_ready([f"node-{number}" for number in range(NODES)])
 
     def stop(self) -> None:
+        """Nothing of it is worth an orderly end, for which the API server would wait until all watchers have left."""
         self.admin.close()
-        for name in reversed(ORDER):
-            self.programs[name].stop()
+        for program in self.programs.values():
+            program.kill()
 
     def start_program(self, name: str) -> None:
         """Start it (again) and wait until it says that it is well."""
@@ -100,7 +101,7 @@ class Bed:
         self.admin.delete(f"/api/v1/namespaces/{name}")
 
     def token(self, account: str, seconds: int = 3600) -> str:
-        """As a pod of that service account (one of rights.ACCOUNTS) would find it."""
+        """As a pod of that service account (observer, actor) would find it."""
         asked = {"spec": {"audiences": [], "expirationSeconds": seconds}}
         path = f"/api/v1/namespaces/{rights.HOME}/serviceaccounts/{account}/token"
         token: str = self.admin.post(path, asked)["status"]["token"]
@@ -185,6 +186,7 @@ class Bed:
 
     @contextmanager
     def _without_state(self) -> Iterator[None]:
+        self.programs["kube-apiserver"].kill()
         for name in reversed(ORDER):
             self.programs[name].stop()
         yield
@@ -193,7 +195,7 @@ class Bed:
 
     def withdraw(self, account: str, namespace: str) -> None:
         """Take an account's rights in a namespace; `rights.grant` gives them again."""
-        self.admin.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{account}")
+        rights.withdraw(self.admin, account, namespace)
 
 
 def condition(item: dict[str, Any], kind: str) -> str | None:

@@ -65,8 +65,10 @@ class Program:
         self._send(signal.SIGCONT)
 
     def kill(self) -> None:
-        self._send(signal.SIGKILL)
-        self._wait()
+        """One that has ended is left alone."""
+        if self.running:
+            self._send(signal.SIGKILL)
+            self._wait()
 
     def stop(self) -> None:
         """Ask it to end; make it, if it does not. One that has ended is left alone."""

@@ -1,53 +1,48 @@
-"""What may the project's two service accounts do? The table "Least privilege", as objects of a namespace of crawls."""
+"""What may the project's two service accounts do? What our manifests say, in every namespace of a test."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.kubernetes.client import Client
 
+BASE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "base"
 HOME = "crawler-lifecycle"  # where the accounts live; crawls have namespaces of their own
-ACCOUNTS = ("observer", "actor")
-RBAC = "rbac.authorization.k8s.io"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+PATHS = {"Role": "roles", "RoleBinding": "rolebindings"}
 
 
 def install(admin: Client) -> None:
     """The accounts, which have no right anywhere yet."""
     admin.post("/api/v1/namespaces", {"metadata": {"name": HOME}})
-    for account in ACCOUNTS:
-        admin.post(f"/api/v1/namespaces/{HOME}/serviceaccounts", {"metadata": {"name": account}})
+    for account in _documents("home/accounts.yaml"):
+        admin.post(f"/api/v1/namespaces/{HOME}/serviceaccounts", account)
 
 
 def grant(admin: Client, namespace: str) -> None:
     """The rights of both accounts in this namespace, unless they are there."""
-    base = f"/apis/{RBAC}/v1/namespaces/{namespace}"
-    for account, rules in (("observer", _observer(namespace)), ("actor", [*_observer(namespace), *_actor()])):
-        if not admin.exists(f"{base}/roles/{account}"):
-            admin.post(f"{base}/roles", {"metadata": {"name": account}, "rules": rules})
-        if not admin.exists(f"{base}/rolebindings/{account}"):
-            admin.post(f"{base}/rolebindings", _binding(account))
+    for document in (*_documents("crawls/rights.yaml"), *_documents("crawls/bindings.yaml")):
+        path = f"{RBAC}/namespaces/{namespace}/{PATHS[document['kind']]}"
+        if not admin.exists(f"{path}/{document['metadata']['name']}"):
+            admin.post(path, _moved(document, namespace))
 
 
-def _observer(namespace: str) -> list[dict[str, Any]]:
-    return [
-        _rule("batch", "jobs", "get", "list", "watch"),
-        _rule("", "pods", "get", "list", "watch"),
-        _rule("", "pods/log", "get"),
-        _rule("", "events", "list"),
-        _rule("", "resourcequotas", "list"),
-        _rule("", "namespaces", "get") | {"resourceNames": [namespace]},
+def withdraw(admin: Client, account: str, namespace: str) -> None:
+    admin.delete(f"{RBAC}/namespaces/{namespace}/rolebindings/{account}")
+
+
+def _documents(name: str) -> Iterator[dict[str, Any]]:
+    yield from yaml.safe_load_all((BASE / name).read_text())
+
+
+def _moved(document: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """To this namespace; the one right to see a namespace is for this one as well."""
+    before = document["metadata"]["namespace"]
+    rules = [
+        rule | {"resourceNames": [namespace]} if rule.get("resourceNames") == [before] else rule
+        for rule in document.get("rules", ())
     ]
-
-
-def _actor() -> list[dict[str, Any]]:
-    return [_rule("batch", "jobs", "create", "delete"), _rule("", "pods", "delete")]
-
-
-def _rule(group: str, resource: str, *verbs: str) -> dict[str, Any]:
-    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-
-
-def _binding(account: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": account},
-        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": account},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": HOME}],
-    }
+    metadata = document["metadata"] | {"namespace": namespace}
+    return document | {"metadata": metadata} | ({"rules": rules} if rules else {})

@@ -98,4 +98,5 @@ class KubernetesCluster:
         if not missing:
             return f"all that is needed in namespace {self._api.namespace}"
         named = ", ".join(f"{right} ({right.purpose})" for right in missing)
-        raise NotReady(f"missing in namespace {self._api.namespace}: {named}; `kubectl apply -k` our manifests again")
+        mend = "apply your overlay of deploy/kubernetes again: `kubectl apply --server-side -k ...`"
+        raise NotReady(f"missing in namespace {self._api.namespace}: {named}; {mend}")

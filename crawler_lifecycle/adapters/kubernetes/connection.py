@@ -22,6 +22,7 @@ from crawler_lifecycle.errors import NotReady
 NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)
 NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
 CANNOT_BE_USED = (ApiException, ConfigException)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # never through a proxy
 USER_AGENT = "crawler-lifecycle"
 
 
@@ -79,7 +80,10 @@ def _configuration(access: Access) -> Configuration:
                 persist_config=False,
             )
     except NOT_READABLE as error:
-        raise NotReady(
-            f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {str(error).splitlines()[0]}"
-        ) from error
+        raise NotReady(f"CRAWLER_KUBERNETES__KUBECONFIG: no access to a cluster: {_first_line(error)}") from error
+    configuration.no_proxy = ",".join(filter(None, (configuration.no_proxy, *LOOPBACK)))
     return configuration
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

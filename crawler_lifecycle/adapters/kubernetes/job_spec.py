@@ -73,20 +73,18 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
 
 def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     claim = {"persistentVolumeClaim": {"claimName": pods.files_claim}} if pods.files_claim else {"emptyDir": {}}
-    pod = {
+    pod: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": grace_seconds(request),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # a variable for every service of the namespace
-        "securityContext": {
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-            "fsGroup": pods.files_group,
-            "fsGroupChangePolicy": "OnRootMismatch",  # else every start walks through the files of all runs
-        },
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(request, pods)],
         "volumes": [{"name": "files", **claim}],
     }
+    if pods.files_claim:
+        # without the policy every start would walk through the files of all runs
+        pod["securityContext"] |= {"fsGroup": pods.files_group, "fsGroupChangePolicy": "OnRootMismatch"}
     if pods.service_account:
         pod["serviceAccountName"] = pods.service_account
     if pods.image_pull_secrets:
