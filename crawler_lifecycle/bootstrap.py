@@ -135,7 +135,8 @@ class Parts:
             keep=timedelta(days=chosen.keep_days),
         )
         keeping = Keeping(self.settings.files_folder, chosen.log_mebibytes << 20)
-        return KubernetesCluster(access, installation, pods, keeping)
+        patience = timedelta(seconds=chosen.give_up_seconds)
+        return KubernetesCluster(access, installation, pods, keeping, patience)
 
     @cached_property
     def deployer(self) -> "Deployer":
@@ -191,7 +192,7 @@ class Parts:
         histories, tasks, cluster, limits = self.histories, self.tasks, self.cluster, self.limits
         return steps_of(
             HistoryActivities(histories, tasks, self.deployer, limits, search_attributes),
-            SupervisionActivities(self.supervision, cluster, supervisors, limits, search_attributes),
+            SupervisionActivities(self.supervision, tasks, cluster, supervisors, limits, search_attributes),
             DeploymentActivities(histories, tasks, self.claims, cluster, self.deploying, self.claim_for),
             ReconciliationActivities(histories, tasks, cluster),
             StoppingActivities(histories, self.stops, tasks, cluster),

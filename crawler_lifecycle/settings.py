@@ -65,6 +65,11 @@ class KubernetesSettings(BaseModel):
     keep_days: int = Field(
         default=7, ge=1, le=365, description="until the cluster removes an ended job that we did not"
     )
+    give_up_seconds: int = Field(
+        default=1800,
+        ge=1,
+        description="of no progress for want of an image or a configuration, until the task has failed",
+    )
     log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
 
 

@@ -106,7 +106,7 @@ class House:
         self.reconciliation = ReconciliationActivities(store, tasks, cluster)
         self.supervisors = NotedSupervisors()
         self.supervision = SupervisionActivities(
-            SqlSupervision(self.database), cluster, self.supervisors, RunLimits(most_tasks=50)
+            SqlSupervision(self.database), tasks, cluster, self.supervisors, RunLimits(most_tasks=50)
         )
         self.stopping = StoppingActivities(store, SqlStops(self.database), tasks, cluster)
         self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))

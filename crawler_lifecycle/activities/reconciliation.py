@@ -1,13 +1,13 @@
 """A look: what the database believes, what the cluster shows, and making them agree."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio import activity
 
 from crawler_lifecycle.activities.measuring import noted
-from crawler_lifecycle.contract.states import ALIVE, TaskStatus
+from crawler_lifecycle.contract.states import ALIVE, Intent, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
     AliveTasks,
@@ -25,8 +25,9 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
-from crawler_lifecycle.domain.looks import Look, TaskRow
+from crawler_lifecycle.domain.looks import JobLook, Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Histories, Tasks
@@ -36,6 +37,7 @@ CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
+STOPPING_WITH_EVIDENCE = 100  # a stop of thousands must not wait for what each of them printed
 JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
 
 
@@ -63,17 +65,16 @@ class ReconciliationActivities:
         # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
         # meanwhile, must not count as absent because this look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
-        watched = [(row.task, row.attempt) for row in rows]
-        look = self.cluster.look(step.run.run_uid, watched)
+        look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if _may_have_a_job(row)])
         changes, doubt = verdicts(rows, look, run.intent, began)
         page = changes[:CHANGES_IN_A_LOOK]
         return Differences(
             known=look.complete,
             changes=page,
-            evidence=to_ranges(change.task for change in page if _has_evidence(change)),
+            evidence=to_ranges(_with_evidence(page)),
             more=len(changes) > len(page),
-            lingering=to_ranges(_lingering(look, rows, changes)),
-            removable=to_ranges(_removable(look, watched)),
+            lingering=to_ranges(_lingering(look, rows, changes, run.intent)),
+            removable=to_ranges(_removable(look, rows)),
             saturated=noted(saturation(rows, look, began), run.cluster),
             problem=look.problem or doubt,
         )
@@ -132,21 +133,36 @@ def _last_over(row: TaskRow) -> int:
     return row.attempt if row.status.is_over else row.attempt - 1
 
 
-def _removable(look: Look, watched: Collection[tuple[int, int]]) -> Iterator[int]:
+def _may_have_a_job(row: TaskRow) -> bool:
+    return row.job_uid is not None or row.status is TaskStatus.DEPLOYING
+
+
+def _removable(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
     """Those that the database does not ask about any more: their end is on record."""
-    open_ones = set(watched)
+    open_ones = {(row.task, row.attempt) for row in rows}
     return (job.task for key, job in look.jobs.items() if job.removable and key not in open_ones)
 
 
-def _lingering(look: Look, rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterator[int]:
-    """Over is one thing, gone another: jobs that live although their task is over, or will be."""
+def _lingering(look: Look, rows: Iterable[TaskRow], changes: Iterable[TaskChange], intent: Intent) -> Iterator[int]:
+    """Over is one thing, gone another: what lives on although its task is over, or will be, or its job is gone."""
     alive = {row.task for row in rows if not row.status.is_over}
     alive -= {change.task for change in changes if change.status.is_over}
-    return (task for (task, _), job in look.jobs.items() if not job.gone and task not in alive)
+    living = ((task, job) for (task, _), job in look.jobs.items() if not job.gone)
+    return (task for task, job in living if task not in alive or _nobody_asked(job, intent))
 
 
-def _has_evidence(change: TaskChange) -> bool:
-    return change.status.is_over
+def _nobody_asked(job: JobLook, intent: Intent) -> bool:
+    """Its job is gone and what it ran is not; in a stop it is asked to end anyway."""
+    return intent is Intent.RUN and job.cause == ORPHAN_PODS
+
+
+def _with_evidence(changes: Iterable[TaskChange]) -> Iterator[int]:
+    """Tasks that end; and some of those that are ending, since a job that is deleted takes with it what it printed."""
+    ending = STOPPING_WITH_EVIDENCE
+    for change in changes:
+        ending -= change.status is TaskStatus.STOPPING
+        if change.status.is_over or (change.status is TaskStatus.STOPPING and ending >= 0):
+            yield change.task
 
 
 def _that_fit(evidence: Iterable[TaskEvidence]) -> Iterator[TaskEvidence]:

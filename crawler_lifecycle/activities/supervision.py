@@ -7,16 +7,17 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.states import ExportState, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.ports import Cluster, Execution, Supervision, Supervisors
+from crawler_lifecycle.ports import Cluster, Execution, Supervision, Supervisors, Tasks
 
 
 @dataclass(frozen=True)
 class SupervisionActivities:
     supervision: Supervision
+    tasks: Tasks
     cluster: Cluster
     supervisors: Supervisors
     limits: RunLimits
@@ -58,7 +59,10 @@ class SupervisionActivities:
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:
         """A next attempt is only for tasks whose last one provably has no job."""
-        look = self.cluster.look(run.run_uid)
+        by_status = self.tasks.by_status(run.run_id)
+        again = [task for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED for task in tasks]
+        rows = self.tasks.rows(run.run_id, again)
+        look = self.cluster.look(run.run_uid, [(row.task, row.attempt) for row in rows if row.job_uid])
         if not look.complete:
             raise Conflict(f"run {run.run_id} cannot be reopened while the cluster cannot be seen: {look.problem}")
         if living := sorted(task for (task, _), job in look.jobs.items() if not job.gone):

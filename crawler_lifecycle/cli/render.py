@@ -170,6 +170,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
         yield f"  {_task_line(task, now)}{exit_code}{attempt}"
         if task.status in (TaskStatus.FAILED, TaskStatus.LOST):
+            yield from (f"      {line}" for line in _circumstances(task))
             yield from (f"      | {line}" for line in _last_words(task))
             yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"
     if stops := list(stop_lines(details)):
@@ -188,6 +189,14 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     for line in details.log:
         who = f" ({', '.join(part for part in (line.actor, line.door) if part)})" if line.actor or line.door else ""
         yield f"  {rfc3339(line.at)}  {line.event}: {line.message}{who}"
+
+
+def _circumstances(task: TaskRecord) -> Iterator[str]:
+    if task.node:
+        yield f"on {task.node}" + (f", restarted {task.restarts} times" if task.restarts else "")
+    if task.message and task.log_tail:
+        yield from task.message.splitlines()
+    yield from task.events
 
 
 def _last_words(task: TaskRecord) -> Sequence[str]:

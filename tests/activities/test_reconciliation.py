@@ -22,7 +22,8 @@ from crawler_lifecycle.contract.steps import (
     StatusWrite,
     ToRun,
 )
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 from crawler_lifecycle.ports import Cluster
 from tests.clusters import until
 from tests.house import House
@@ -160,3 +161,50 @@ def test_many_jobs_are_removed_in_pages(house: House, monkeypatch: pytest.Monkey
     removing, cluster = with_removing(house)
     removal = house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-14"))
     assert (len(cluster.removed), removal.rest) == (10, "10-14")
+
+
+class Showing:
+    """A cluster that shows just these jobs, and notes which ones it was asked about."""
+
+    def __init__(self, *jobs: JobLook) -> None:
+        self.shown = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
+        self.watched: Collection[tuple[int, int]] = ()
+
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+        self.watched = watched
+        return self.shown
+
+
+def shown(house: House, plan: RunPlan, *jobs: JobLook) -> tuple[Differences, Showing]:
+    cluster = Showing(*jobs)
+    step = LookAt(run=plan.run, active=opened(house, plan))
+    looking = replace(house.reconciliation, cluster=cast(Cluster, cluster))
+    return house.do(looking.get_history_statuses_to_sync, step), cluster
+
+
+def test_a_task_that_was_never_deployed_is_not_asked_for(house: House) -> None:
+    plan = house.started("sleepy", tasks=4)
+    _, cluster = shown(house, plan)
+    assert list(cluster.watched) == [(0, 1)], "tasks 1 to 3 are queued: that they have no job is no news"
+
+
+def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    uid = house.details(plan).tasks[0].job_uid or ""
+    orphan = JobLook(0, 1, uid, "job", JobPhase.ENDING, ORPHAN_PODS)
+    found, _ = shown(house, plan, orphan)
+    assert (found.lingering, found.evidence) == ("0", "0")
+    found, _ = shown(house, plan, replace(orphan, cause=None))
+    assert found.lingering == ""
+
+
+def test_of_many_jobs_that_are_ending_only_some_are_asked_what_they_printed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciliation, "STOPPING_WITH_EVIDENCE", 1)
+    plan = house.started("sleepy", tasks=2)
+    house.deploy_children(plan)
+    uids = [str(task.job_uid) for task in house.details(plan).tasks]
+    ending = [JobLook(task, 1, uid, "job", JobPhase.ENDING) for task, uid in enumerate(uids)]
+    found, _ = shown(house, plan, *ending)
+    assert (len(found.changes), found.evidence) == (2, "0")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.access import missing_rights
@@ -13,7 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.looking import PATIENCE, Looking
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import METADATA
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
@@ -37,13 +38,15 @@ class Keeping:
 class KubernetesCluster:
     """`installation`: whose jobs are ours; None: everybody's in the namespace."""
 
-    def __init__(self, access: Access, installation: str | None, pods: Pods, keeping: Keeping) -> None:
+    def __init__(
+        self, access: Access, installation: str | None, pods: Pods, keeping: Keeping, patience: timedelta = PATIENCE
+    ) -> None:
         self._api = Api(access)
         self._installation = installation
         self._jobs = Jobs(self._api, installation)
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
-        self._looking = Looking(self._api, installation)
+        self._looking = Looking(self._api, installation, patience)
         self._stopping = Stopping(self._jobs)
         self._removing = Removing(self._jobs, self._logs)
         self._collecting = Collecting(self._jobs, self._logs)
