@@ -33,7 +33,7 @@ from crawler_lifecycle.errors import TemporaryError
 T = TypeVar("T")
 R = TypeVar("R")
 NOTHING: Mapping[str, int] = {}
-THREADS = 8
+THREADS = 16
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 
 

@@ -36,15 +36,17 @@ class Stopping:
     def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
         """Those that are not there."""
 
+        listed = self.jobs.some(run_uid, keys) if keys else {}
+
         def delete(key: Key) -> Key | None:
-            return None if self._delete_job(run_uid, key) else key
+            return None if self._delete_job(run_uid, key, listed.get(key)) else key
 
         return [key for key in self.jobs.each(delete, keys, "not all jobs could be told to end") if key]
 
-    def _delete_job(self, run_uid: str, key: Key) -> bool:
-        """Whether there is one."""
+    def _delete_job(self, run_uid: str, key: Key, listed: Job | None) -> bool:
+        """Whether there is one. What has changed since it was listed is read again by its name."""
         for _ in range(TRIES):
-            job = self.jobs.one(run_uid, key)
+            job, listed = listed or self.jobs.one(run_uid, key), None
             if job is None:
                 return False
             if job.metadata.deletion_timestamp or is_ending(job):
