@@ -9,7 +9,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --
 IMAGE  := deploy/image
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all test-cluster verdict-soak lint format bench ci lock clean mariadb
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
 test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m cluster -q
+
+verdict-soak: $(VENV)/.installed-dev ## a million looks at generated lives of jobs: no row may ever be wrong
+	@$(BIN)/python -m tests.verdict_soak
 
 lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
 	@$(BIN)/ruff check .

@@ -10,12 +10,13 @@ class Scale:
     """How much is measured: enough to trust the figures, or just enough to see that a benchmark works."""
 
     tasks: tuple[int, ...] = (10, 1_000, 10_000)
+    jobs: tuple[int, ...] = (100, 1_000, 10_000)
     runs: int = 60  # lifecycles at once
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a run that is stopped
     repeats: int = 10
 
 
-QUICK = Scale(tasks=(10, 200), runs=4, stopped=(1, 8), repeats=2)
+QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), repeats=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,166 @@
+"""What does it cost to make a look of what the Kubernetes API answers: CPU and memory, without the network?
+
+The same pages, as large as a real server's, are once looked at by ours, and once decoded by the typed models of the
+`kubernetes` package, which is what its own lists do. Memory is what Python allocates, with the page that is being read.
+"""
+
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from kubernetes.client import ApiClient
+
+from bench.table import Scale, Table
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.domain.naming import job_name
+
+REPEATS = 3
+PAGE = 500
+WHEN = "2026-11-20T08:00:00Z"
+IMAGE = "registry.example.com/crawlers/books@sha256:" + "0" * 64
+OURS, RUN = "6b1f0f5e-0000-4000-8000-000000000001", "6b1f0f5e-0000-4000-8000-0000000000aa"
+
+
+class Answers(Api):
+    """The API server's answers, ready as bytes."""
+
+    def __init__(self, jobs: list[bytes], pods: list[bytes]) -> None:
+        self.namespace = "crawls"
+        self.ready: Mapping[str, list[bytes]] = {self.batch("jobs"): jobs, self.core("pods"): pods}
+        self.lists = self.size = 0
+
+    def pages(
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = "application/json",  # noqa: ARG002 - as the real one
+    ) -> Iterator[bytes]:
+        """Of a list by task, the pages that hold these tasks: they are made in that order."""
+        pages = self.ready[path]
+        among = str((query or {}).get("labelSelector", "")).partition(" in (")[2].rstrip(")").split(",")
+        first = int(among[0]) // PAGE if among[0] else 0
+        for page in pages[first : first + 1] if among[0] else pages:
+            self.lists += 1
+            self.size += len(page)
+            yield bytes(memoryview(page))  # as if it had just been received
+
+
+def measure(scale: Scale) -> Table:
+    columns = ("jobs", "of which wait", "by", "lists", "MB read", "CPU ms", "peak MB")
+    return Table(columns, [row for jobs in scale.jobs for row in _rows(jobs)])
+
+
+def _rows(jobs: int) -> Iterator[tuple[object, ...]]:
+    for waiting in (min(jobs // 2, PAGE), jobs):
+        answers = Answers(list(_pages("Job", jobs, waiting)), list(_pages("Pod", waiting, waiting)))
+        for way, work in (("ours", _ours(answers, jobs)), ("typed models", _typed(answers))):
+            yield jobs, waiting, way, *_measured(answers, work, jobs)
+
+
+def _measured(answers: Answers, work: Callable[[], int], jobs: int) -> tuple[int, float, float, float]:
+    taken = []
+    for _ in range(REPEATS):
+        answers.lists, answers.size = 0, 0
+        began = time.process_time()
+        seen = work()
+        taken.append(1000 * (time.process_time() - began))
+        assert seen == jobs, seen
+    lists, size = answers.lists, answers.size
+    tracemalloc.start()  # it slows everything down: a pass of its own
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return lists, size / 1e6, statistics.median(taken), peak / 1e6
+
+
+def _ours(answers: Answers, tasks: int) -> Callable[[], int]:
+    looking, watched = Looking(answers, OURS), [(task, 1) for task in range(tasks)]
+
+    def look() -> int:
+        seen = looking.look(RUN, watched)
+        assert seen.complete, seen.problem
+        return len(seen.jobs)
+
+    return look
+
+
+def _typed(answers: Answers) -> Callable[[], int]:
+    client = ApiClient()
+
+    def decode() -> int:
+        jobs, pods = (
+            [client.deserialize(body.decode(), kind, "application/json") for body in answers.pages(path)]
+            for path, kind in ((answers.batch("jobs"), "V1JobList"), (answers.core("pods"), "V1PodList"))
+        )
+        assert pods
+        return sum(len(page.items) for page in jobs)
+
+    return decode
+
+
+def _pages(kind: str, count: int, waiting: int) -> Iterator[bytes]:
+    make = _job if kind == "Job" else _pod
+    for start in range(0, max(count, 1), PAGE):
+        items = [make(task, task < waiting) for task in range(start, min(start + PAGE, count))]
+        more = {"resourceVersion": "1", "continue": "more" if start + PAGE < count else ""}
+        yield msgspec.json.encode({"kind": f"{kind}List", "apiVersion": "v1", "metadata": more, "items": items})
+
+
+NOT_OURS_TO_READ = {"apiVersion": "batch/v1", "fieldsType": "FieldsV1", "manager": "kube-controller-manager"}
+
+
+def _job(task: int, waits: bool) -> dict[str, Any]:
+    """About 2.5 kB, as a server writes it."""
+    name, labels = job_name(RUN, task, 1), _labels(task)
+    template = {"metadata": {"labels": labels}, "spec": _pod_spec()}
+    return {
+        "metadata": _metadata(name, f"job-{task}", labels),
+        "spec": {"parallelism": 1, "completions": 1, "backoffLimit": 0, "suspend": False, "template": template},
+        "status": {"startTime": WHEN, "active": 1, "ready": 0 if waits else 1, "terminating": 0},
+    }
+
+
+def _pod(task: int, waits: bool) -> dict[str, Any]:
+    name = job_name(RUN, task, 1)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"job-{task}", "controller": True}
+    metadata = _metadata(f"{name}-x2x4z", f"pod-{task}", _labels(task))
+    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": WHEN} for kind in kinds]
+    container = {"name": "crawl", "image": IMAGE, "imageID": IMAGE, "restartCount": 0, "ready": False}
+    state = {"waiting": {"reason": "PodInitializing" if waits else "Banana"}}
+    return {
+        "metadata": {**metadata, "ownerReferences": [owner]},
+        "spec": {**_pod_spec(), "nodeName": "node-1"},
+        "status": {"phase": "Pending", "conditions": conditions, "containerStatuses": [{**container, "state": state}]},
+    }
+
+
+def _labels(task: int) -> dict[str, str]:
+    ours = {"installation": OURS, "run-uid": RUN, "task": str(task), "attempt": "1", "spec-hash": "0" * 40}
+    return {f"crawler-lifecycle/{name}": value for name, value in ours.items()}
+
+
+def _metadata(name: str, uid: str, labels: dict[str, str]) -> dict[str, Any]:
+    written: dict[str, Any] = {f"f:field-{number}": {".": {}, "f:value": {}} for number in range(20)}
+    managed = [{**NOT_OURS_TO_READ, "time": WHEN, "fieldsV1": {"f:status": written}}]
+    known = {"name": name, "namespace": "crawls", "uid": uid, "resourceVersion": "12345", "generation": 1}
+    return {**known, "labels": labels, "creationTimestamp": WHEN, "managedFields": managed}
+
+
+def _pod_spec() -> dict[str, Any]:
+    env = [{"name": f"CRAWL_VARIABLE_{number}", "value": "a value of some length"} for number in range(8)]
+    limits = {"cpu": "500m", "memory": "512Mi"}
+    container = {
+        "name": "crawl",
+        "image": IMAGE,
+        "args": ["--start", "https://books.example.com"],
+        "env": env,
+        "resources": {"requests": limits, "limits": limits},
+        "volumeMounts": [{"name": "files", "mountPath": "/crawl/files"}],
+    }
+    return {"restartPolicy": "Never", "containers": [container], "volumes": [{"name": "files", "emptyDir": {}}]}
