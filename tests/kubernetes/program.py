@@ -4,14 +4,17 @@ It dies with whoever started it, also when that is killed, and what it printed i
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 PATIENCE = 30.0
+PORTS = range(15000, 32000)
 # the kernel's promise to kill the child when the thread that started it is gone (Linux only), unless it is already
 BOUND = """
 import ctypes, os, sys
@@ -96,7 +99,9 @@ class Program:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Below those that systems give to clients: else one of them may have it whenever the program starts again."""
+    for port in random.sample(PORTS, 100):
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no free port")

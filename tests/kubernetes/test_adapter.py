@@ -10,6 +10,7 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from tests.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
 from tests.kubernetes import fates, rights
+from tests.kubernetes.bed import condition
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.client import until
 from tests.kubernetes.proxy import Proxy
@@ -127,8 +128,7 @@ def test_without_room_for_pods_it_waits_for_quota_and_then_runs(kubernetes: Kube
     request = deployed(kubernetes, fates.RUNS)
     assert until_waiting_for(kubernetes, request, "quota").phase is JobPhase.WAITING
     kubernetes.bed.admin.delete(address)
-    kubernetes.cluster.stop(request.run_uid, MAIN)
-    kubernetes.until_stopped(request)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
 
 
 def test_without_room_for_jobs_nothing_is_deployed_for_now(kubernetes: KubernetesBench) -> None:
@@ -181,6 +181,53 @@ def test_a_job_that_was_removed_is_gone_and_its_log_kept(kubernetes: KubernetesB
     kubernetes.until_stopped(request)
     assert kubernetes.cluster.log(request.run_uid, 0, 1, 0).text == "ran\n"
     assert kubernetes.cluster.remove(request.run_uid, MAIN) == 0
+
+
+# What the cluster itself does not know, or knows no more
+
+
+def test_while_its_controllers_stand_still_a_job_waits_and_nothing_has_ended(kubernetes: KubernetesBench) -> None:
+    running = deployed(kubernetes, fates.after(fates.SUCCEEDS, "3s"))
+    kubernetes.until_phase(running, JobPhase.RUNNING)
+    with kubernetes.bed.frozen("kube-controller-manager"):
+        request = deployed(kubernetes, fates.SUCCEEDS)
+        assert until_waiting_for(kubernetes, request, "not_synced").phase is JobPhase.WAITING
+        until(lambda: pods(kubernetes, running)[0]["status"]["phase"] == "Succeeded", "its pod to end")
+        job = kubernetes.job(running)
+        assert job
+        assert job.phase is JobPhase.RUNNING
+    for each in (request, running):
+        assert kubernetes.until_ended(each).phase is JobPhase.SUCCEEDED
+
+
+def test_a_job_that_a_restored_cluster_never_had_is_absent(kubernetes: KubernetesBench) -> None:
+    kept = deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(kept, JobPhase.RUNNING)
+    backup = kubernetes.bed.backup()
+    lost = deployed(kubernetes, fates.RUNS, run_uid=kept.run_uid, task=1)
+    kubernetes.until_phase(lost, JobPhase.RUNNING)
+    kubernetes.bed.restore(backup)
+    assert kubernetes.until_phase(kept, JobPhase.RUNNING)
+    look = kubernetes.cluster.look(kept.run_uid, [(0, 1), (1, 1)])
+    assert (look.complete, list(look.jobs)) == (True, [(0, 1)])
+
+
+@pytest.mark.timeout(300)
+def test_a_job_on_a_lost_node_goes_on_until_the_node_tells(kubernetes: KubernetesBench) -> None:
+    """Its pod is to go and cannot tell that it has: nobody knows, so it is over only when it is ended by force."""
+    bed, request = kubernetes.bed, deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+    node = pods(kubernetes, request)[0]["spec"]["nodeName"]
+    bed.lose_node(node)
+    try:
+        until(lambda: condition(bed.admin.get(f"/api/v1/nodes/{node}"), "Ready") == "Unknown", "it to be noticed", 120)
+        until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be sent away")
+        kubernetes.cluster.stop(request.run_uid, MAIN)
+        kubernetes.until_phase(request, JobPhase.ENDING)
+        kubernetes.cluster.kill(request.run_uid, MAIN)
+        kubernetes.until_stopped(request)
+    finally:
+        bed.return_node(node)
 
 
 # What becomes of what it asks
