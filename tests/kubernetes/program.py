@@ -9,8 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 PATIENCE = 30.0
@@ -98,10 +97,16 @@ class Program:
         self.process.wait(PATIENCE)
 
 
-def free_port() -> int:
-    """Below those that systems give to clients: else one of them may have it whenever the program starts again."""
-    for port in random.sample(PORTS, 100):
-        with socket.socket() as found, suppress(OSError):
+def free_ports(names: Iterable[str]) -> dict[str, int]:
+    """A port for each, below those that systems give to clients: one of them might have it at the next start."""
+    free = (port for port in random.sample(PORTS, len(PORTS)) if _is_free(port))
+    return dict(zip(names, free, strict=False))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as found:
+        try:
             found.bind(("127.0.0.1", port))
-            return port
-    raise OSError("no free port")
+        except OSError:
+            return False
+        return True
