@@ -87,8 +87,9 @@ class Api:
     def get(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> bytes:
         return self._whole("GET", path, query, accept)
 
-    def post(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
-        return self._whole("POST", path, query, JSON, body)
+    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        """The API server gives it up when we do: what nobody waits for any more should not be made later."""
+        return self._whole("POST", path, {"timeout": f"{math.ceil(self._access.read_seconds)}s"}, JSON, body)
 
     def delete(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
         return self._whole("DELETE", path, query, JSON, body)
