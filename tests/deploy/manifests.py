@@ -61,7 +61,11 @@ def folders() -> list[Folder]:
 
 
 def read(path: Path) -> list[Document]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+    return parse(path.read_text())
+
+
+def parse(text: str) -> list[Document]:
+    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def rendered(kubectl: str, installation: str) -> list[Document]:
@@ -72,7 +76,7 @@ def rendered(kubectl: str, installation: str) -> list[Document]:
         timeout=RENDER_SECONDS,
     )
     assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
+    return parse(done.stdout)
 
 
 def problems(document: Document, *, is_patch: bool = False) -> list[str]:

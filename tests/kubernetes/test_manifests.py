@@ -1,11 +1,7 @@
 """The manifests on a real control plane: accepted as they are, with pods that may start and rights that suffice."""
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,41 +13,16 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import ClusterSettings, KubernetesSettings, Settings
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES
-from tests.kubernetes import fates, programs
+from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
+from tests.kubernetes.kubectl import Kubectl
 from tests.schedulers import a_request
 
 pytestmark = pytest.mark.timeout(300)
-KUBECTL_SECONDS = 120
 HOME, CRAWLS, SECOND = "crawler-lifecycle", "crawls", "crawler-second"
 OURS = "deployments,cronjobs,jobs,services,configmaps,persistentvolumeclaims,poddisruptionbudgets,networkpolicies"
 PARTS = ("dispatcher", "scheduler", "watcher", "worker")
-
-
-class Kubectl:
-    """Whoever installs."""
-
-    def __init__(self, bed: Bed) -> None:
-        self.program = str(programs.built() / "kubectl")
-        self.config = bed.plane.kubeconfig("admin", bed.plane.tokens["admin"])
-
-    def __call__(self, *words: str) -> str:
-        done = subprocess.run(
-            [self.program, *words],
-            env={**os.environ, "KUBECONFIG": str(self.config)},
-            capture_output=True,
-            text=True,
-            timeout=KUBECTL_SECONDS,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self(*words, "-o", "json"))
-
-    def apply(self, installation: str, *more: str) -> str:
-        return self("apply", "--server-side", "--force-conflicts", "-k", str(KUBERNETES / installation), *more)
 
 
 @pytest.fixture(scope="module")
@@ -66,35 +37,19 @@ def tried(kubectl: Kubectl) -> Iterator[dict[str, str]]:
     kubectl("apply", "--server-side", "--force-conflicts", *(f"-f{KUBERNETES / each}" for each in folders))
     kubectl("create", "namespace", SECOND)
     yield {name: kubectl.apply(name, "--dry-run=server") for name in INSTALLATIONS}
-    kubectl("delete", "namespace", CRAWLS, SECOND, "--wait=false")
+    kubectl("delete", "namespace", CRAWLS, SECOND, "--timeout=120s")
 
 
 @pytest.fixture(scope="module")
-def installed(kubectl: Kubectl, tried: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def installed(kubectl: Kubectl, tried: dict[str, str]) -> Iterator[None]:
     """The small installation, and the second beside it. Nobody provides volumes in the bed: they are made before."""
-    folder = tmp_path_factory.mktemp("volumes")
-    for namespace, mode in ((HOME, "ReadWriteOnce"), (SECOND, "ReadWriteMany")):
-        (folder / "volume.json").write_text(json.dumps(_volume(namespace, mode)))
-        kubectl("apply", "-f", str(folder / "volume.json"))
+    kubectl.provide_volume(HOME, "ReadWriteOnce")
+    kubectl.provide_volume(SECOND, "ReadWriteMany")
     kubectl.apply("overlays/small")
     kubectl.apply("overlays/second")
     yield
     kubectl("delete", OURS, "--all", "-n", HOME, "--wait=false")
     kubectl("delete", "persistentvolumes", "--all", "--wait=false")
-
-
-def _volume(namespace: str, mode: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"state-{namespace}"},
-        "spec": {
-            "capacity": {"storage": "20Gi"},
-            "accessModes": [mode],
-            "hostPath": {"path": "/nowhere"},
-            "claimRef": {"namespace": namespace, "name": "state"},
-        },
-    }
 
 
 @pytest.mark.parametrize("installation", INSTALLATIONS)
