@@ -7,8 +7,8 @@ import pytest
 
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.errors import NotReady, TemporaryError
-from tests.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
+from crawler_lifecycle.errors import NotReady
+from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import condition
 from tests.kubernetes.bench import KubernetesBench
@@ -131,13 +131,6 @@ def test_without_room_for_pods_it_waits_for_quota_and_then_runs(kubernetes: Kube
     kubernetes.until_phase(request, JobPhase.RUNNING)
 
 
-def test_without_room_for_jobs_nothing_is_deployed_for_now(kubernetes: KubernetesBench) -> None:
-    quota(kubernetes, **{"count/jobs.batch": "0"})
-    with pytest.raises(TemporaryError) as refused:
-        deployed(kubernetes, fates.RUNS)
-    assert refused.value.cause == "quota"
-
-
 # What becomes of it when others act
 
 
@@ -158,29 +151,6 @@ def test_the_pod_of_a_deleted_job_is_shown_and_ended(kubernetes: KubernetesBench
     assert orphan.phase is JobPhase.ENDING
     kubernetes.cluster.stop(request.run_uid, MAIN)
     kubernetes.until_stopped(request)
-
-
-def test_a_pod_that_never_ends_is_ending_until_it_is_ended_by_force(kubernetes: KubernetesBench) -> None:
-    request = deployed(kubernetes, fates.STUCK, grace_seconds=1)
-    kubernetes.until_phase(request, JobPhase.RUNNING)
-    kubernetes.cluster.stop(request.run_uid, MAIN)
-    other = deployed(kubernetes, fates.after(fates.SUCCEEDS, "3s"))
-    kubernetes.until_ended(other)  # the grace is over
-    job = kubernetes.job(request)
-    assert job
-    assert (job.phase, job.gone, job.stop_asked) == (JobPhase.ENDING, False, True)
-    kubernetes.cluster.kill(request.run_uid, MAIN)
-    kubernetes.until_stopped(request)
-
-
-def test_a_job_that_was_removed_is_gone_and_its_log_kept(kubernetes: KubernetesBench) -> None:
-    request = kubernetes.request(SUCCEEDS)
-    kubernetes.cluster.deploy(request)
-    until_look(kubernetes, request, lambda job: job.removable, "the job to be removable")
-    assert kubernetes.cluster.remove(request.run_uid, MAIN) == 0
-    kubernetes.until_stopped(request)
-    assert kubernetes.cluster.log(request.run_uid, 0, 1, 0).text == "ran\n"
-    assert kubernetes.cluster.remove(request.run_uid, MAIN) == 0
 
 
 # What the cluster itself does not know, or knows no more
@@ -231,22 +201,6 @@ def test_a_job_on_a_lost_node_goes_on_until_the_node_tells(kubernetes: Kubernete
 
 
 # What becomes of what it asks
-
-
-def test_a_deployment_whose_answer_was_lost_is_the_same_job(kubernetes: KubernetesBench, proxy: Proxy) -> None:
-    request = kubernetes.request(RUNS_UNTIL_ASKED)
-    through = kubernetes.client(server=proxy.url)
-    proxy.drop_answer("POST", "/jobs")
-    deployment = through.deploy(request)
-    assert proxy.dropped == 1
-    job = kubernetes.until_phase(request, JobPhase.RUNNING)
-    assert job.uid == deployment.job_uid
-    proxy.drop_answer("DELETE", "/jobs")
-    with pytest.raises(TemporaryError):
-        through.stop(request.run_uid, MAIN)
-    assert proxy.dropped == 2
-    through.stop(request.run_uid, MAIN)
-    kubernetes.until_stopped(request)
 
 
 def test_nothing_is_known_while_the_api_server_is_silent(kubernetes: KubernetesBench, proxy: Proxy) -> None:
