@@ -240,6 +240,25 @@ def test_a_job_ends_at_its_deadline(bench: Bench) -> None:
         assert (job.stop_asked, job.gone) == (False, True)
 
 
+def test_a_job_that_runs_is_not_removed(bench: Bench) -> None:
+    request = bench.request(RUNS_UNTIL_ASKED)
+    deploy_and_run(bench, request)
+    assert bench.cluster.remove(request.run_uid, [(0, 1), (1, 1)]) == 0
+    job = bench.job(request)
+    assert job
+    assert (job.phase, job.stop_asked) == (JobPhase.RUNNING, False)
+
+
+def test_what_was_removed_is_over_and_its_log_is_read_as_before(bench: Bench) -> None:
+    request = bench.request(SUCCEEDS)
+    bench.cluster.deploy(request)
+    bench.until_ended(request)
+    for _ in range(2):
+        assert bench.cluster.remove(request.run_uid, [(0, 1)]) == 0
+        assert bench.cluster.log(request.run_uid, 0, 1, 0).text == "ran\n"
+    assert bench.cluster.remove(str(uuid4()), [(0, 1)]) == 0
+
+
 def test_evidence_is_the_end_of_the_log_and_bounded(bench: Bench) -> None:
     request = bench.request(prints(PRINTS_LINES, LINES, 9))
     silent = bench.request(SILENT, run_uid=request.run_uid, task=1)

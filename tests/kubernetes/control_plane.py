@@ -2,13 +2,13 @@
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from tests.kubernetes import stages
 from tests.kubernetes.certificates import Certificates
-from tests.kubernetes.program import Program, free_port
+from tests.kubernetes.program import Program, free_ports
 
 # who the programs are to the API server; the bed itself is one of the masters, nothing that is tested is
 USERS = {
@@ -29,11 +29,9 @@ class ControlPlane:
 
     folder: Path
     programs: Path
-    ports: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in SERVERS:
-            self.ports[name] = free_port()
+        self.ports = free_ports(SERVERS)
         self.certificates = Certificates(self.folder)
         self.certificates.make()
         self.tokens = {user: uuid4().hex for user in USERS}

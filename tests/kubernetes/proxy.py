@@ -3,124 +3,123 @@
 It ends TLS on both sides, so it knows a request when it sees one. Clients reach it by `url`, with the bed's authority.
 """
 
-import socket
+import asyncio
 import ssl
 import threading
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.kubernetes.bed import Bed
 
 SIZE = 1 << 16
+LOOPBACK = "127.0.0.1"
+START_SECONDS = 30
 
 
 class Proxy:
+    """Made by `proxy_to`. It works in a thread of its own; a test tells it what to do from any other."""
+
     def __init__(self, bed: Bed) -> None:
         self.upstream = bed.plane.ports["kube-apiserver"]
         self.trust = bed.trust
         self.served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.served.load_cert_chain(bed.plane.certificates.server, bed.plane.certificates.server_key)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"https://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.lock = threading.Lock()
-        self.pairs: set[_Pair] = set()
-        self.doomed: list[tuple[str, str]] = []
-        self.dropped = 0
+        self.url = ""
         self.delay = 0.0
-        self.silent = threading.Event()
-        self.closing = threading.Event()
+        self.dropped = 0
+        self._silent = False
+        self._lock = threading.Lock()
+        self._doomed: list[tuple[str, str]] = []
+        self._pairs: set[_Pair] = set()
+        self._started = threading.Event()
 
     # Faults
 
     def drop_answer(self, method: str, path: str) -> None:
         """The next request with this method and this in its path is carried out; who asked sees its connection end."""
-        with self.lock:
-            self.doomed.append((method, path))
+        with self._lock:
+            self._doomed.append((method, path))
 
     def fall_silent(self) -> None:
         """Every connection, and every new one, stays open; nothing comes or goes. For those, for good."""
-        self.silent.set()
+        self._silent = True
 
     def speak_again(self) -> None:
         """New connections work; those that met the silence never do."""
-        self.silent.clear()
+        self._silent = False
 
     def cut(self) -> None:
         """Every connection ends now."""
-        with self.lock:
-            pairs = list(self.pairs)
-        for pair in pairs:
-            pair.close()
+        self._loop.call_soon_threadsafe(self._cut)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
 
     # Work
 
-    def accept(self) -> None:
-        while not self.closing.is_set():
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(client,), name="proxied", daemon=True).start()
+    async def run(self) -> None:
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        async with await asyncio.start_server(self._serve, LOOPBACK, 0, ssl=self.served) as server:
+            self.url = f"https://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+            self._started.set()
+            await self._closing.wait()
+            self._cut()
 
-    def _serve(self, plain: socket.socket) -> None:
-        with plain:
-            if self.silent.is_set():
-                self.closing.wait()
-                return
-            with suppress(OSError), self._joined(plain) as pair:
-                back = threading.Thread(target=self._carry_answers, args=(pair,), name="answers", daemon=True)
-                back.start()
-                self._carry_requests(pair)
-                back.join()
+    def until_started(self) -> None:
+        assert self._started.wait(START_SECONDS), "the proxy does not start"
 
-    @contextmanager
-    def _joined(self, plain: socket.socket) -> Iterator["_Pair"]:
-        with (
-            self.served.wrap_socket(plain, server_side=True) as client,
-            socket.create_connection(("127.0.0.1", self.upstream)) as far,
-            self.trust.wrap_socket(far, server_hostname="127.0.0.1") as server,
-        ):
-            pair = _Pair(client, server)
-            with self.lock:
-                self.pairs.add(pair)
+    def _cut(self) -> None:
+        for pair in self._pairs:
+            pair.close()
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        with suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(
+                LOOPBACK, self.upstream, ssl=self.trust, server_hostname=LOOPBACK
+            )
+            pair = _Pair(writer, far_writer)
+            self._pairs.add(pair)
+            both = asyncio.gather(self._carry_requests(reader, pair), self._carry_answers(far_reader, pair))
             try:
-                yield pair
+                await both
             finally:
-                with self.lock:
-                    self.pairs.discard(pair)
-                pair.close()
+                both.cancel()
+                self._pairs.discard(pair)
+        writer.close()
 
-    def _carry_requests(self, pair: "_Pair") -> None:
+    async def _carry_requests(self, reader: StreamReader, pair: "_Pair") -> None:
         with pair.closed_after():
-            while data := pair.client.recv(SIZE):
+            while data := await reader.read(SIZE):
                 if self._is_doomed(data):
-                    pair.doomed.set()
+                    pair.doomed = True
                 if self._goes_on(pair):
-                    pair.server.sendall(data)
+                    pair.server.write(data)
+                    await pair.server.drain()
 
-    def _carry_answers(self, pair: "_Pair") -> None:
+    async def _carry_answers(self, reader: StreamReader, pair: "_Pair") -> None:
         with pair.closed_after():
-            while data := pair.server.recv(SIZE):
-                if pair.doomed.is_set():
+            while data := await reader.read(SIZE):
+                if pair.doomed:
                     self.dropped += 1
                     return
-                self.closing.wait(self.delay)
+                await asyncio.sleep(self.delay)
                 if self._goes_on(pair):
-                    pair.client.sendall(data)
+                    pair.client.write(data)
+                    await pair.client.drain()
 
     def _goes_on(self, pair: "_Pair") -> bool:
-        if self.silent.is_set():
-            pair.mute.set()
-        return not pair.mute.is_set()
+        pair.mute = pair.mute or self._silent
+        return not pair.mute
 
     def _is_doomed(self, data: bytes) -> bool:
         """Clients send the head of a request in one piece, at the start of it."""
         line = data.split(b"\r\n", 1)[0].decode("latin-1")
-        with self.lock:
-            for method, path in self.doomed:
+        with self._lock:
+            for method, path in self._doomed:
                 if line.startswith(f"{method} ") and path in line:
-                    self.doomed.remove((method, path))
+                    self._doomed.remove((method, path))
                     return True
         return False
 
@@ -129,36 +128,31 @@ class Proxy:
 class _Pair:
     """A client's connection and ours for it."""
 
-    client: ssl.SSLSocket
-    server: ssl.SSLSocket
-    doomed: threading.Event = field(default_factory=threading.Event)
-    mute: threading.Event = field(default_factory=threading.Event)
+    client: StreamWriter
+    server: StreamWriter
+    doomed: bool = False
+    mute: bool = False
 
     @contextmanager
     def closed_after(self) -> Iterator[None]:
         try:
-            with suppress(OSError):
-                yield
+            yield
         finally:
             self.close()
 
     def close(self) -> None:
-        for side in (self.client, self.server):
-            with suppress(OSError):
-                side.shutdown(socket.SHUT_RDWR)
+        self.client.close()
+        self.server.close()
 
 
 @contextmanager
 def proxy_to(bed: Bed) -> Iterator[Proxy]:
     proxy = Proxy(bed)
-    thread = threading.Thread(target=proxy.accept, name="proxy", daemon=True)
+    thread = threading.Thread(target=lambda: asyncio.run(proxy.run()), name="proxy", daemon=True)
     thread.start()
+    proxy.until_started()
     try:
         yield proxy
     finally:
-        proxy.closing.set()
-        with suppress(OSError):
-            proxy.listener.shutdown(socket.SHUT_RDWR)
-        proxy.listener.close()
-        proxy.cut()
+        proxy.close()
         thread.join()

@@ -1,0 +1,230 @@
+"""Does the adapter tell and do the right thing when the cluster is as bad as it can be? Each fault is a real one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.errors import NotReady
+from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
+from tests.kubernetes import fates, rights
+from tests.kubernetes.bed import condition
+from tests.kubernetes.bench import KubernetesBench
+from tests.kubernetes.client import until
+from tests.kubernetes.proxy import Proxy
+
+MAIN = [(0, 1)]
+
+
+def behaves(image: str) -> Behaviour:
+    return Behaviour("", image)
+
+
+def until_look(
+    bench: KubernetesBench, request: DeploymentRequest, is_so: Callable[[JobLook], bool], what: str
+) -> JobLook:
+    def found() -> JobLook | None:
+        job = bench.job(request)
+        return job if job and is_so(job) else None
+
+    return until(found, what)
+
+
+def until_waiting_for(bench: KubernetesBench, request: DeploymentRequest, cause: str) -> JobLook:
+    return until_look(bench, request, lambda job: job.cause == cause, f"the job to wait for {cause}")
+
+
+def deployed(kubernetes: KubernetesBench, image: str, **changes: object) -> DeploymentRequest:
+    request = kubernetes.request(behaves(image), **changes)
+    kubernetes.cluster.deploy(request)
+    return request
+
+
+def pods(kubernetes: KubernetesBench, request: DeploymentRequest) -> list[dict[str, Any]]:
+    return [each for each in kubernetes.objects(request) if "nodeName" in each["spec"]]
+
+
+# Why it failed
+
+
+@pytest.mark.parametrize(
+    ("image", "reason", "code"),
+    [
+        (fates.OUT_OF_MEMORY, "oom_killed", 137),
+        (fates.EVICTED, "evicted", None),
+        (fates.NODE_SHUTDOWN, "node_shutdown", 137),
+        (fates.CANNOT_RUN, "cannot_start", 128),
+    ],
+)
+def test_a_failure_tells_who_did_it(kubernetes: KubernetesBench, image: str, reason: str, code: int | None) -> None:
+    request = deployed(kubernetes, image)
+    job = kubernetes.until_ended(request)
+    assert (job.phase, job.reason, job.exit_code, job.gone) == (JobPhase.FAILED, reason, code, True)
+    (evidence,) = kubernetes.cluster.evidence(request.run_uid, MAIN)
+    assert evidence.node
+    assert evidence.message
+
+
+def test_what_the_node_said_is_among_the_evidence(kubernetes: KubernetesBench) -> None:
+    request = deployed(kubernetes, fates.EVICTED)
+    kubernetes.until_ended(request)
+
+    def told() -> bool:
+        (evidence,) = kubernetes.cluster.evidence(request.run_uid, MAIN)
+        return any("low on resource" in event for event in evidence.events)
+
+    until(told, "the event to be there")
+
+
+def test_a_drained_pod_says_so(kubernetes: KubernetesBench) -> None:
+    request = deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+    (pod,) = pods(kubernetes, request)
+    name = pod["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    kubernetes.bed.admin.post(f"/api/v1/namespaces/{kubernetes.namespace}/pods/{name}/eviction", eviction)
+    job = kubernetes.until_ended(request)
+    assert job.phase is JobPhase.FAILED
+    assert job.reason in ("drained", "BackoffLimitExceeded")  # the pod may be gone before anybody looks
+    assert not job.stop_asked
+
+
+# Why it waits
+
+
+@pytest.mark.parametrize(
+    ("image", "cause"),
+    [(fates.NO_IMAGE, "image_pull"), (fates.BAD_CONFIG, "container_config"), (fates.NO_START, "container_creating")],
+)
+def test_a_pod_that_cannot_start_tells_why(kubernetes: KubernetesBench, image: str, cause: str) -> None:
+    request = deployed(kubernetes, image)
+    assert until_waiting_for(kubernetes, request, cause).phase is JobPhase.WAITING
+    kubernetes.cluster.stop(request.run_uid, MAIN)
+    kubernetes.until_stopped(request)
+
+
+def test_what_fits_on_no_node_is_unschedulable(kubernetes: KubernetesBench) -> None:
+    crawler = Crawler(name="huge", image=fates.RUNS, resources=Resources(cpu="1000"))
+    request = kubernetes.request(RUNS_UNTIL_ASKED, crawler=crawler)
+    kubernetes.cluster.deploy(request)
+    job = until_waiting_for(kubernetes, request, "unschedulable")
+    assert "Insufficient cpu" in str(job.message)
+    kubernetes.cluster.stop(request.run_uid, MAIN)
+    kubernetes.until_stopped(request)
+
+
+def quota(kubernetes: KubernetesBench, **hard: str) -> str:
+    base = f"/api/v1/namespaces/{kubernetes.namespace}/resourcequotas"
+    kubernetes.bed.admin.post(base, {"metadata": {"name": "tight"}, "spec": {"hard": hard}})
+    address = f"{base}/tight"
+    until(lambda: kubernetes.bed.admin.get(address).get("status", {}).get("hard"), "the quota to be counted")
+    return address
+
+
+def test_without_room_for_pods_it_waits_for_quota_and_then_runs(kubernetes: KubernetesBench) -> None:
+    address = quota(kubernetes, pods="0")
+    request = deployed(kubernetes, fates.RUNS)
+    assert until_waiting_for(kubernetes, request, "quota").phase is JobPhase.WAITING
+    kubernetes.bed.admin.delete(address)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+
+
+# What becomes of it when others act
+
+
+def test_a_job_that_a_person_deleted_is_provably_gone(kubernetes: KubernetesBench) -> None:
+    request = deployed(kubernetes, fates.RUNS)
+    job = kubernetes.until_phase(request, JobPhase.RUNNING)
+    path = f"/apis/batch/v1/namespaces/{kubernetes.namespace}/jobs/{job.name}"
+    kubernetes.bed.admin.delete(path, {"propagationPolicy": "Background"})
+    kubernetes.until_stopped(request)
+
+
+def test_the_pod_of_a_deleted_job_is_shown_and_ended(kubernetes: KubernetesBench) -> None:
+    request = deployed(kubernetes, fates.RUNS)
+    job = kubernetes.until_phase(request, JobPhase.RUNNING)
+    path = f"/apis/batch/v1/namespaces/{kubernetes.namespace}/jobs/{job.name}"
+    kubernetes.bed.admin.delete(path, {"propagationPolicy": "Orphan"})
+    orphan = until_look(kubernetes, request, lambda look: look.cause == "orphan_pods", "the orphan to be shown")
+    assert orphan.phase is JobPhase.ENDING
+    kubernetes.cluster.stop(request.run_uid, MAIN)
+    kubernetes.until_stopped(request)
+
+
+# What the cluster itself does not know, or knows no more
+
+
+def test_while_its_controllers_stand_still_a_job_waits_and_nothing_has_ended(kubernetes: KubernetesBench) -> None:
+    running = deployed(kubernetes, fates.after(fates.SUCCEEDS, "3s"))
+    kubernetes.until_phase(running, JobPhase.RUNNING)
+    with kubernetes.bed.frozen("kube-controller-manager"):
+        request = deployed(kubernetes, fates.SUCCEEDS)
+        assert until_waiting_for(kubernetes, request, "not_synced").phase is JobPhase.WAITING
+        until(lambda: pods(kubernetes, running)[0]["status"]["phase"] == "Succeeded", "its pod to end")
+        job = kubernetes.job(running)
+        assert job
+        assert job.phase is JobPhase.RUNNING
+    for each in (request, running):
+        assert kubernetes.until_ended(each).phase is JobPhase.SUCCEEDED
+
+
+def test_a_job_that_a_restored_cluster_never_had_is_absent(kubernetes: KubernetesBench) -> None:
+    kept = deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(kept, JobPhase.RUNNING)
+    backup = kubernetes.bed.backup()
+    lost = deployed(kubernetes, fates.RUNS, run_uid=kept.run_uid, task=1)
+    kubernetes.until_phase(lost, JobPhase.RUNNING)
+    kubernetes.bed.restore(backup)
+    assert kubernetes.until_phase(kept, JobPhase.RUNNING)
+    look = kubernetes.cluster.look(kept.run_uid, [(0, 1), (1, 1)])
+    assert (look.complete, list(look.jobs)) == (True, [(0, 1)])
+
+
+@pytest.mark.timeout(300)
+def test_a_job_on_a_lost_node_goes_on_until_the_node_tells(kubernetes: KubernetesBench) -> None:
+    """Its pod is to go and cannot tell that it has: nobody knows, so it is over only when it is ended by force."""
+    bed, request = kubernetes.bed, deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+    node = pods(kubernetes, request)[0]["spec"]["nodeName"]
+    bed.lose_node(node)
+    try:
+        until(lambda: condition(bed.admin.get(f"/api/v1/nodes/{node}"), "Ready") == "Unknown", "it to be noticed", 120)
+        until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be sent away")
+        kubernetes.cluster.stop(request.run_uid, MAIN)
+        kubernetes.until_phase(request, JobPhase.ENDING)
+        kubernetes.cluster.kill(request.run_uid, MAIN)
+        kubernetes.until_stopped(request)
+    finally:
+        bed.return_node(node)
+
+
+# What becomes of what it asks
+
+
+def test_nothing_is_known_while_the_api_server_is_silent(kubernetes: KubernetesBench, proxy: Proxy) -> None:
+    request = deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+    through = kubernetes.client(server=proxy.url)
+    assert through.look(request.run_uid, MAIN).complete
+    proxy.fall_silent()
+    look = through.look(request.run_uid, MAIN)
+    assert (look.complete, dict(look.jobs)) == (False, {})
+    assert look.problem
+    proxy.speak_again()
+    until(lambda: through.look(request.run_uid, MAIN).complete, "a new connection to work")
+
+
+def test_nothing_is_known_without_rights_and_doctor_says_which(kubernetes: KubernetesBench) -> None:
+    request = deployed(kubernetes, fates.RUNS)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+    assert kubernetes.cluster.check_rights()
+    kubernetes.bed.withdraw("actor", kubernetes.namespace)
+    until(lambda: not kubernetes.cluster.look(request.run_uid, MAIN).complete, "the rights to be gone")
+    assert dict(kubernetes.cluster.look(request.run_uid, MAIN).jobs) == {}
+    with pytest.raises(NotReady, match="create jobs"):
+        kubernetes.cluster.check_rights()
+    rights.grant(kubernetes.bed.admin, kubernetes.namespace)
+    until(lambda: kubernetes.cluster.look(request.run_uid, MAIN).complete, "the rights to be back")
+    assert kubernetes.until_phase(request, JobPhase.RUNNING)
