@@ -8,10 +8,10 @@ EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all test-cluster lint format bench ci lock clean mariadb
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
 	@$(BIN)/crawlctl demo
@@ -24,6 +24,10 @@ test: $(VENV)/.installed-dev mariadb ## the tests
 
 test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
 	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
+	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
+	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m cluster -q
 
 lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
 	@$(BIN)/ruff check .

@@ -18,9 +18,10 @@ from crawler_lifecycle.adapters.local.records import JobFolder, Stop
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.ports import Cluster
+from tests.behaviours import Behaviour
 
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def until(find: Callable[[], T | None], what: str) -> T:
@@ -41,8 +42,8 @@ class Bench(Protocol):
     def other_client(self, installation: str) -> Cluster:
         """A second client of the same cluster, of that installation."""
 
-    def request(self, script: str, **changes: object) -> DeploymentRequest:
-        """Have a job run this shell script, as task 0 of a new run if nothing else is said."""
+    def request(self, behaviour: Behaviour, **changes: object) -> DeploymentRequest:
+        """Have a job do this, as task 0 of a new run if nothing else is said."""
 
     def job(self, request: DeploymentRequest) -> JobLook | None:
         """The job as a complete look shows it."""
@@ -50,6 +51,9 @@ class Bench(Protocol):
     def until_phase(self, request: DeploymentRequest, *phases: JobPhase) -> JobLook: ...
 
     def until_ended(self, request: DeploymentRequest) -> JobLook: ...
+
+    def until_stopped(self, request: DeploymentRequest) -> JobLook | None:
+        """Of a job that was asked or made to end: its end, or None if the cluster keeps nothing of such a job."""
 
 
 @dataclass
@@ -82,7 +86,9 @@ class LocalBench:
     def folder_of(self, request: DeploymentRequest) -> JobFolder:
         return JobFolder(self.layout.job(f"crawl-{request.run_uid.replace('-', '')}-{request.task}-{request.attempt}"))
 
-    def request(self, script: str, **changes: object) -> DeploymentRequest:
+    def request(self, behaviour: Behaviour | str, **changes: object) -> DeploymentRequest:
+        """A shell script is a behaviour here too."""
+        script = behaviour if isinstance(behaviour, str) else behaviour.script
         values: dict[str, object] = {
             "installation": self.installation,
             "run_id": 7,
@@ -108,6 +114,9 @@ class LocalBench:
 
     def until_ended(self, request: DeploymentRequest) -> JobLook:
         return self.until_phase(request, JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.VANISHED)
+
+    def until_stopped(self, request: DeploymentRequest) -> JobLook:
+        return self.until_ended(request)
 
     def until_file(self, request: DeploymentRequest, name: str) -> str:
         file = self.files(request) / name
@@ -160,7 +169,7 @@ def local(tmp_path: Path) -> Iterator[LocalBench]:
     bench.clear()
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(params=["local", pytest.param("kubernetes", marks=pytest.mark.cluster)])
 def bench(request: pytest.FixtureRequest) -> Bench:
     found: Bench = request.getfixturevalue(request.param)
     return found

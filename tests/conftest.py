@@ -4,7 +4,15 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.clusters", "tests.commands", "tests.databases", "tests.house", "tests.plays", "tests.servers"]
+pytest_plugins = [
+    "tests.clusters",
+    "tests.commands",
+    "tests.databases",
+    "tests.house",
+    "tests.kubernetes.fixtures",
+    "tests.plays",
+    "tests.servers",
+]
 
 settings.register_profile("busy", deadline=None)  # what is slow on a busy machine is not wrong
 settings.load_profile("busy")

@@ -32,6 +32,7 @@ from crawler_lifecycle.errors import Refused, TemporaryError
 from tests.clusters import LocalBench, until
 
 SLEEP = "echo up > up; exec sleep 1000"
+ORDERLY = "trap 'echo bye; exit 0' TERM; echo up; sleep 1000 & while :; do wait; done"
 STUBBORN = "trap '' TERM; echo up > up; while :; do sleep 0.1; done"
 
 
@@ -86,6 +87,75 @@ def test_a_job_whose_folder_was_removed_leaves_no_runner(local: LocalBench) -> N
     local.layout.made.unlink()
     (local.files(request) / "end").touch()
     until(lambda: not psutil.pid_exists(runner.pid) or runner.status() == psutil.STATUS_ZOMBIE, "the runner to end")
+
+
+# What only real programs show
+
+
+def wait_for_output(local: LocalBench, run_uid: str, text: str = "up") -> None:
+    until(lambda: text in local.cluster.log(run_uid, 0, 1, 0).text, f"the job to print {text!r}")
+
+
+def test_the_job_is_told_who_it_is_and_what_it_is_asked(local: LocalBench) -> None:
+    arguments = {"start url": "https://example.org/?a=b&c='d' \"e\" $HOME `id` $(id) ; \\ %s {0} ünï 🕷", "empty": ""}
+    crawler = Crawler(
+        name="env",
+        command=["/bin/sh", "-c", 'env; printf "<%s>" "$@"', "name"],
+        argument_flag="-a",
+        environment={"MODE": "fast and\nloose", "CRAWL_TASK": "not yours to set"},
+    )
+    request = local.request("", task=2, attempt=3, crawler=crawler, arguments=arguments)
+    deployment = local.cluster.deploy(request)
+    assert local.until_ended(request).exit_code == 0
+    output = local.cluster.log(request.run_uid, 2, 3, 0).text
+    assert output.endswith("<-a><start url=" + arguments["start url"] + "><-a><empty=>")
+    lines = dict(line.partition("=")[::2] for line in output.splitlines())
+    assert json.loads(lines["CRAWL_ARGUMENTS"]) == arguments
+    told = {
+        "CRAWL_RUN_ID": "7",
+        "CRAWL_RUN_UID": request.run_uid,
+        "CRAWL_TASK": "2",
+        "CRAWL_TASKS": "4",
+        "CRAWL_ATTEMPT": "3",
+        "CRAWL_JOB_UID": deployment.job_uid,
+    }
+    assert told.items() <= lines.items()
+    assert "MODE=fast and\nloose\n" in output
+    assert lines["CRAWL_FILES"]
+
+
+def test_a_job_that_ends_in_order_when_asked_has_succeeded(local: LocalBench) -> None:
+    request = local.request(ORDERLY)
+    local.cluster.deploy(request)
+    wait_for_output(local, request.run_uid)
+    local.cluster.stop(request.run_uid, [(0, 1)])
+    job = local.until_ended(request)
+    assert (job.phase, job.exit_code, job.stop_asked) == (JobPhase.SUCCEEDED, 0, True)
+    assert local.cluster.log(request.run_uid, 0, 1, 0).text == "up\nbye\n"
+
+
+def test_a_log_can_be_followed_while_the_job_runs(local: LocalBench) -> None:
+    request = local.request(ORDERLY)
+    local.cluster.deploy(request)
+    wait_for_output(local, request.run_uid)
+    chunk = local.cluster.log(request.run_uid, 0, 1, 0)
+    assert (chunk.text, chunk.offset, chunk.ended) == ("up\n", 3, False)
+    local.cluster.stop(request.run_uid, [(0, 1)])
+    local.until_ended(request)
+    rest = local.cluster.log(request.run_uid, 0, 1, chunk.offset)
+    assert (rest.text, rest.ended) == ("bye\n", True)
+
+
+def test_a_job_ends_at_its_deadline_with_the_code_of_its_program(local: LocalBench) -> None:
+    obedient = local.request(SLEEP, deadline_seconds=1)
+    stubborn = local.request(STUBBORN, deadline_seconds=1)
+    hurried = stubborn.crawler.model_copy(update={"grace_seconds": 1})
+    stubborn = stubborn.model_copy(update={"crawler": hurried})
+    for request in (obedient, stubborn):
+        local.cluster.deploy(request)
+    for request, code in ((obedient, 143), (stubborn, 137)):
+        job = local.until_ended(request)
+        assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, "deadline_exceeded", code)
 
 
 # What belongs to a job

@@ -1,0 +1,1 @@
+"""Tests against a real Kubernetes control plane, and the bed it stands on."""

@@ -1,0 +1,219 @@
+"""The test bed: a control plane that runs, with nodes, namespaces, users and the faults that can be done to it."""
+
+import shutil
+import ssl
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from tests.kubernetes import programs, rights, stages
+from tests.kubernetes.client import Client, until
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.kubelet import Kubelet, serving
+from tests.kubernetes.program import Program
+
+NODES = 20
+START_SECONDS = 180.0
+ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+HEALTH = {"etcd": "/health", "kube-apiserver": "/readyz"}  # the others: /healthz
+
+
+class Bed:
+    """Made by `running()`. Programs are named as in ORDER."""
+
+    def __init__(self, plane: ControlPlane, kubelet: Kubelet) -> None:
+        self.plane = plane
+        self.kubelet = kubelet
+        self.trust = ssl.create_default_context(cafile=str(self.plane.certificates.authority))
+        self.admin = Client(self.url, self.plane.tokens["admin"], self.trust)
+        self.programs: dict[str, Program] = {
+            "etcd": self.plane.etcd(),
+            "kube-apiserver": self.plane.api_server(),
+            "kube-controller-manager": self.plane.controllers(),
+            "kube-scheduler": self.plane.scheduler(),
+            "kwok": self.plane.kwok(),
+        }
+
+    @property
+    def url(self) -> str:
+        return self.plane.url("kube-apiserver")
+
+    # Life
+
+    def start(self) -> None:
+        for name in ORDER:
+            self.start_program(name)
+        rights.install(self.admin)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self.add_node, [f"node-{number}" for number in range(NODES)]))
+        self.until_ready([f"node-{number}" for number in range(NODES)])
+
+    def stop(self) -> None:
+        """Nothing of it is worth an orderly end, for which the API server would wait until all watchers have left."""
+        self.admin.close()
+        for program in self.programs.values():
+            program.kill()
+
+    def start_program(self, name: str) -> None:
+        """Start it (again) and wait until it says that it is well."""
+        self.programs[name].start()
+        self.until_healthy(name)
+
+    def until_healthy(self, name: str) -> None:
+        program, address = self.programs[name], self.plane.url(name) + HEALTH.get(name, "/healthz")
+        end = time.monotonic() + START_SECONDS
+        while not self._is_healthy(address):
+            program.check()
+            assert time.monotonic() < end, f"{name} is not well after {START_SECONDS} s:\n{program.log_tail()}"
+            time.sleep(0.1)
+
+    def _is_healthy(self, address: str) -> bool:
+        try:
+            headers = {"Authorization": f"Bearer {self.plane.tokens['admin']}"}
+            return httpx.get(address, headers=headers, verify=self.trust, timeout=5, trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    def logs(self) -> str:
+        """The end of every program's log, for the report of a test that failed."""
+        return "\n".join(f"--- {name}\n{program.log_tail(15)}" for name, program in self.programs.items())
+
+    # Who and where
+
+    def namespace(self, *, enforce: str = "restricted") -> str:
+        """A new one, with the rights of the project's users in it and Pod Security as it is to be."""
+        name = f"test-{uuid4().hex[:12]}"
+        labels = {"pod-security.kubernetes.io/enforce": enforce}
+        self.admin.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+        rights.grant(self.admin, name)
+        until(lambda: self.admin.exists(f"/api/v1/namespaces/{name}/serviceaccounts/default"), "the default account")
+        return name
+
+    def remove_namespace(self, name: str) -> None:
+        """Begun; the controllers of the cluster do the rest."""
+        self.admin.delete(f"/api/v1/namespaces/{name}")
+
+    def token(self, account: str, seconds: int = 3600) -> str:
+        """As a pod of that service account (one of rights.ACCOUNTS) would find it."""
+        asked = {"spec": {"audiences": [], "expirationSeconds": seconds}}
+        path = f"/api/v1/namespaces/{rights.HOME}/serviceaccounts/{account}/token"
+        token: str = self.admin.post(path, asked)["status"]["token"]
+        return token
+
+    def client(self, account: str, url: str | None = None) -> Client:
+        return Client(url or self.url, self.token(account), self.trust)
+
+    def kubeconfig(self, account: str, namespace: str, server: str | None = None) -> Path:
+        """`server`: the address of a proxy in between."""
+        return self.plane.kubeconfig(account, self.token(account), namespace, server)
+
+    # Nodes
+
+    def add_node(self, name: str) -> None:
+        labels = {stages.MANAGED: "true", "kubernetes.io/hostname": name}
+        self.admin.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
+
+    def lose_node(self, name: str) -> None:
+        """Nobody speaks for it any more: NotReady after its grace, then its pods are to go and cannot tell."""
+        self.admin.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {stages.MANAGED: None}}})
+
+    def return_node(self, name: str) -> None:
+        self.admin.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {stages.MANAGED: "true"}}})
+        self.until_ready([name])
+
+    def until_ready(self, names: Sequence[str]) -> None:
+        until(lambda: set(names) <= self._ready_nodes(), "the nodes to be ready", START_SECONDS)
+
+    def _ready_nodes(self) -> set[str]:
+        return {
+            node["metadata"]["name"]
+            for node in self.admin.items("/api/v1/nodes")
+            if not node["spec"].get("taints") and condition(node, "Ready") == "True"
+        }
+
+    # Faults
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """The program stands still: its connections stay open and nothing answers."""
+        self.programs[name].freeze()
+        try:
+            yield
+        finally:
+            self.programs[name].thaw()
+            self.until_healthy(name)
+
+    @contextmanager
+    def api_server_with(self, *options: str) -> Iterator[None]:
+        """For example `--max-requests-inflight=5`: real 429s."""
+        self._replace_api_server(*options)
+        try:
+            yield
+        finally:
+            self._replace_api_server()
+
+    def _replace_api_server(self, *options: str) -> None:
+        self.programs["kube-apiserver"].kill()  # it would wait a minute for watchers to leave
+        self.programs["kube-apiserver"] = self.plane.api_server(*options)
+        self.start_program("kube-apiserver")
+
+    def compact(self) -> None:
+        """What was before now cannot be read any more: lists that are continued answer 410."""
+        etcd = self.plane.url("etcd")
+        with httpx.Client(base_url=etcd, timeout=30, trust_env=False) as http:
+            revision = http.post("/v3/kv/range", json={"key": "AA=="}).raise_for_status().json()["header"]["revision"]
+            http.post("/v3/kv/compaction", json={"revision": revision, "physical": True}).raise_for_status()
+
+    def backup(self) -> Path:
+        """The cluster's state, as a folder for `restore`."""
+        target = self.plane.folder / f"backup-{uuid4().hex}"
+        with self._without_state():
+            shutil.copytree(self.plane.data, target)
+        return target
+
+    def restore(self, backup: Path) -> None:
+        """The cluster goes back in time; its controllers start anew, as after such a restore they must."""
+        with self._without_state():
+            shutil.rmtree(self.plane.data)
+            shutil.copytree(backup, self.plane.data)
+
+    @contextmanager
+    def _without_state(self) -> Iterator[None]:
+        self.programs["kube-apiserver"].kill()
+        for name in reversed(ORDER):
+            self.programs[name].stop()
+        yield
+        for name in ORDER:
+            self.start_program(name)
+
+    def withdraw(self, account: str, namespace: str) -> None:
+        """Take an account's rights in a namespace; `rights.grant` gives them again."""
+        self.admin.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings/{account}")
+
+
+def condition(item: dict[str, Any], kind: str) -> str | None:
+    """The status of that condition of any object."""
+    found = [each["status"] for each in item.get("status", {}).get("conditions", []) if each["type"] == kind]
+    return found[0] if found else None
+
+
+@contextmanager
+def running() -> Iterator[Bed]:
+    """A bed that is gone with all its processes and files afterwards."""
+    built = programs.built()
+    with tempfile.TemporaryDirectory(prefix="bed-") as folder:
+        plane = ControlPlane(Path(folder), built)
+        with serving(plane.ports["kubelet"], plane.certificates) as kubelet:
+            bed = Bed(plane, kubelet)
+            try:
+                bed.start()
+                yield bed
+            finally:
+                bed.stop()

@@ -1,0 +1,26 @@
+"""What can become of a pod of the bed? Its image says so: the catalogue's `image` goes into the pod as it is.
+
+`fate/{what}:{after}`, and the pod runs that long before it happens: `fate/exits-3:500ms`.
+"""
+
+SUCCEEDS = "fate/succeeds"
+RUNS = "fate/runs"  # until asked: then it ends with 143
+ORDERLY = "fate/orderly"  # until asked: then it ends with 0
+IGNORES = "fate/ignores"  # until asked; ends by SIGKILL, 137, when its grace is over
+STUCK = "fate/stuck"  # its node never tells of an end: only a pod deleted by force is gone
+OUT_OF_MEMORY = "fate/out-of-memory"
+EVICTED = "fate/evicted"  # by its node, which also forgets its containers
+NODE_SHUTDOWN = "fate/node-shutdown"
+NO_IMAGE = "fate/no-image"
+BAD_CONFIG = "fate/bad-config"
+NO_START = "fate/no-start"  # the container cannot be created for ever (ContainerCreating)
+CANNOT_RUN = "fate/cannot-run"  # the container's program cannot be started
+
+
+def exits(code: int) -> str:
+    return f"fate/exits-{code}"
+
+
+def after(fate: str, delay: str) -> str:
+    """The fate, once the pod ran this long (as Go writes durations: 500ms, 2s, 1m)."""
+    return f"{fate}:{delay}"

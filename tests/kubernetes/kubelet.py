@@ -1,0 +1,105 @@
+"""Where do the logs of simulated pods come from? A server in the place of every node's kubelet; tests say what is in
+them. (The API server asks it and hands its answer on, with the bounds that the client asked for.)"""
+
+import ssl
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+from tests.kubernetes.certificates import Certificates
+
+
+class Kubelet:
+    """The output of a job's pod, by the job's name."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._outputs: dict[str, bytes] = defaultdict(bytes)
+        self._over: set[str] = set()
+        self._closed = False
+
+    def print(self, job: str, text: str | bytes) -> None:
+        with self._changed:
+            self._outputs[job] += text.encode() if isinstance(text, str) else text
+            self._changed.notify_all()
+
+    def finish(self, job: str) -> None:
+        """Who follows this log comes to its end."""
+        with self._changed:
+            self._over.add(job)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def output(self, job: str) -> bytes:
+        return self._outputs.get(job, b"")
+
+    def pieces(self, job: str) -> Iterator[bytes]:
+        """The output as it comes, up to its end."""
+        sent = 0
+        while True:
+            with self._changed:
+                while not (piece := self.output(job)[sent:]) and job not in self._over and not self._closed:
+                    self._changed.wait()
+            if not piece:
+                return
+            yield piece
+            sent += len(piece)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"  # an answer ends with its connection
+    kubelet: Kubelet
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+        match address.path.split("/"):
+            case ["", "containerLogs", _, pod, _]:
+                self._logs(pod.rpartition("-")[0], query)
+            case _:
+                self.send_error(404)
+
+    def _logs(self, job: str, query: dict[str, str]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.end_headers()
+        if query.get("follow") == "true":
+            for piece in self.kubelet.pieces(job):
+                self.wfile.write(piece)
+            return
+        self.wfile.write(_bounded(self.kubelet.output(job), query))
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+def _bounded(output: bytes, query: dict[str, str]) -> bytes:
+    if "tailLines" in query:
+        output = b"".join(output.splitlines(keepends=True)[-int(query["tailLines"]) :])
+    return output[: int(query["limitBytes"])] if "limitBytes" in query else output
+
+
+@contextmanager
+def serving(port: int, certificates: Certificates) -> Iterator[Kubelet]:
+    kubelet = Kubelet()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server, certificates.server_key)
+    handler = type("Handler", (_Handler,), {"kubelet": kubelet})
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        server.daemon_threads = True
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        thread = threading.Thread(target=server.serve_forever, name="kubelet", daemon=True)
+        thread.start()
+        try:
+            yield kubelet
+        finally:
+            kubelet.close()
+            server.shutdown()
+            thread.join()

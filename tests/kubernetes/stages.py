@@ -1,0 +1,302 @@
+"""How do simulated nodes run pods? Stages of kwok: which pods, after how long, what their status becomes.
+
+Written as Python because twelve stages share four status templates; `configuration()` is what kwok reads (JSON
+documents are YAML documents). Timing is short: a pod is Running as soon as kwok sees it.
+"""
+
+import json
+from collections.abc import Sequence
+
+from tests.kubernetes import fates
+
+MANAGED = "crawler-lifecycle-bed/managed"  # nodes with this label are kept alive
+FATE = '.spec.containers[0].image | sub(":.*$"; "")'
+EXITS = f'{FATE} | if startswith("fate/exits-") then "fate/exits" else . end'
+DELAY = '.spec.containers[0].image | split(":")[1] // "0s"'
+PHASE = ".status.phase"
+DELETED = ".metadata.deletionTimestamp"
+SIGTERM_MILLISECONDS = 200
+
+Condition = tuple[str, str, Sequence[str]]
+
+ALIVE: Condition = (DELETED, "DoesNotExist", ())
+ASKED: Condition = (DELETED, "Exists", ())
+# a pod deleted by force has no grace left, and the API server removes it; there is nothing to play for it
+NOT_FORCED: Condition = (".metadata.deletionGracePeriodSeconds", "NotIn", ("0",))
+
+
+def configuration() -> str:
+    options = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokConfiguration",
+        "options": {
+            "podPlayStageParallelism": 16,
+            "nodePlayStageParallelism": 4,
+            "nodeLeaseParallelism": 4,
+            "podsOnNodeSyncParallelism": 4,
+        },
+    }
+    return "\n---\n".join(json.dumps(document) for document in [options, *NODES, *PODS])
+
+
+def of(*names: str) -> Condition:
+    return (EXITS, "In", names)
+
+
+def but(*names: str) -> Condition:
+    return (EXITS, "NotIn", names)
+
+
+def phase(name: str) -> Condition:
+    return (PHASE, "In", (name,))
+
+
+def _stage(
+    name: str,
+    kind: str,
+    when: Sequence[Condition],
+    status: str,
+    *,
+    milliseconds: int = 0,
+    delay: str | None = None,
+    event: tuple[str, str] | None = None,
+    delete: bool = False,
+) -> dict[str, object]:
+    steps: list[dict[str, object]] = []
+    if event:
+        steps.append({"event": {"type": "Warning", "reason": event[0], "message": event[1]}})
+    if status:
+        steps.append({"patch": {"subresource": "status", "root": "status", "template": status}})
+    if delete:
+        steps.append({"delete": True})
+    waits: dict[str, object] = {"durationMilliseconds": milliseconds}
+    if delay:
+        waits["durationFrom"] = {"jq": {"expression": delay}}
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": kind},
+            "selector": {"matchExpressions": [_expression(*each) for each in when]},
+            "delay": waits,
+            "steps": steps,
+        },
+    }
+
+
+def _expression(key: str, operator: str, values: Sequence[str]) -> dict[str, object]:
+    jq: dict[str, object] = {"key": key, "operator": operator}
+    return {"jq": jq | ({"values": list(values)} if values else {})}
+
+
+def _conditions(**statuses: str) -> str:
+    lines = [
+        f'- {{type: {kind}, status: "{status}", lastTransitionTime: {{{{ Now | Quote }}}}}}'
+        for kind, status in statuses.items()
+    ]
+    return "conditions:\n" + "\n".join(lines) + "\n"
+
+
+def _containers(ready: str, state: str) -> str:
+    return (
+        "containerStatuses:\n"
+        "{{ range .spec.containers }}\n"
+        "- {name: {{ .name | Quote }}, image: {{ .image | Quote }}, imageID: '', restartCount: 0,"
+        f" ready: {ready}, started: {ready}, state: {state}}}\n"
+        "{{ end }}\n"
+    )
+
+
+UNREADY = _conditions(Initialized="True", Ready="False", ContainersReady="False")
+
+
+def _waiting(reason: str, message: str = "") -> str:
+    return _containers("false", f"{{waiting: {{reason: {reason}, message: '{message}'}}}}")
+
+
+def _ended(code: str, reason: str, phase: str, *, message: str = "", more: str = "") -> str:
+    """All containers over with this exit code, and the pod with them."""
+    began = "{{ $began }}"
+    state = (
+        f"{{terminated: {{exitCode: {code}, reason: {reason}, message: '{message}',"
+        f" startedAt: {began}, finishedAt: {{{{ Now | Quote }}}}}}}}"
+    )
+    return (
+        "{{ $began := or .status.startTime Now | Quote }}\n"
+        + "{{ $root := . }}\n"
+        + f"phase: {phase}\n"
+        + _conditions(Ready="False", ContainersReady="False")
+        + more
+        + _containers("false", state)
+    )
+
+
+DISRUPTED = (
+    '- {{type: DisruptionTarget, status: "True", reason: TerminationByKubelet, message: {message},'
+    " lastTransitionTime: {{{{ Now | Quote }}}}}}\n"
+)
+
+
+def _forgotten(reason: str, message: str) -> str:
+    """The node ended the pod and tells nothing of its containers."""
+    return (
+        f"phase: Failed\nreason: {reason}\nmessage: '{message}'\n"
+        + _conditions(Ready="False", ContainersReady="False")
+        + DISRUPTED.format(message=f"'{message}'")
+        + "containerStatuses: []\n"
+    )
+
+
+EXIT_CODE = '{{ (index $root.spec.containers 0).image | regexFind "-[0-9]+" | trimPrefix "-" }}'
+LOW_MEMORY = "The node was low on resource: memory."
+
+NODE_STATUS = """
+conditions:
+{{ range NodeConditions }}
+- {type: {{ .type | Quote }}, status: {{ .status | Quote }}, reason: {{ .reason | Quote }},
+   message: {{ .message | Quote }}, lastHeartbeatTime: {{ Now | Quote }}, lastTransitionTime: {{ Now | Quote }}}
+{{ end }}
+addresses: [{type: InternalIP, address: 127.0.0.1}, {type: Hostname, address: {{ NodeName | Quote }}}]
+daemonEndpoints: {kubeletEndpoint: {Port: {{ NodePort }}}}
+allocatable: {cpu: "64", memory: 256Gi, pods: "1000"}
+capacity: {cpu: "64", memory: 256Gi, pods: "1000"}
+nodeInfo: {architecture: amd64, bootID: "", containerRuntimeVersion: kwok, kernelVersion: kwok, kubeProxyVersion: kwok,
+  kubeletVersion: kwok, machineID: "", operatingSystem: linux, osImage: "", systemUUID: ""}
+phase: Running
+"""
+
+CREATED = (
+    "phase: Pending\n"
+    "hostIP: 127.0.0.1\n"
+    "podIP: {{ PodIPWith .spec.nodeName false .metadata.uid .metadata.name .metadata.namespace | Quote }}\n"
+    "startTime: {{ Now | Quote }}\n"
+)
+RUNNING = (
+    "phase: Running\n"
+    + _conditions(Initialized="True", Ready="True", ContainersReady="True")
+    + _containers("true", "{running: {startedAt: {{ Now | Quote }}}}")
+)
+
+NEW: Condition = (".status.podIP", "DoesNotExist", ())
+CREATING: Condition = (".status.containerStatuses[0].state.waiting.reason", "In", ("ContainerCreating",))
+NOT_TO_RUN = (fates.NO_IMAGE, fates.BAD_CONFIG, fates.NO_START, fates.CANNOT_RUN)
+
+NODES = [
+    _stage(
+        "node-is-ready",
+        "Node",
+        [('.status.conditions.[] | select(.type == "Ready") | .status', "NotIn", ("True",))],
+        NODE_STATUS,
+    ),
+]
+
+PODS = [
+    _stage(
+        "pod-is-created",
+        "Pod",
+        [ALIVE, NEW],
+        CREATED + UNREADY + _waiting("ContainerCreating"),
+    ),
+    _stage("pod-runs", "Pod", [ALIVE, phase("Pending"), CREATING, but(*NOT_TO_RUN)], RUNNING),
+    _stage(
+        "pod-has-no-image",
+        "Pod",
+        [ALIVE, phase("Pending"), CREATING, of(fates.NO_IMAGE)],
+        _waiting("ImagePullBackOff", "Back-off pulling image: not found"),
+        event=("Failed", "Failed to pull image: not found"),
+    ),
+    _stage(
+        "pod-has-a-bad-configuration",
+        "Pod",
+        [ALIVE, phase("Pending"), CREATING, of(fates.BAD_CONFIG)],
+        _waiting("CreateContainerConfigError", 'secret "settings" not found'),
+        event=("Failed", 'Error: secret "settings" not found'),
+    ),
+    _stage(
+        "pod-cannot-run",
+        "Pod",
+        [ALIVE, phase("Pending"), CREATING, of(fates.CANNOT_RUN)],
+        _ended("128", "StartError", "Failed", message="exec: no such file or directory"),
+    ),
+    _stage(
+        "pod-succeeds",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.SUCCEEDS)],
+        _ended("0", "Completed", "Succeeded"),
+        delay=DELAY,
+    ),
+    _stage(
+        "pod-exits",
+        "Pod",
+        [ALIVE, phase("Running"), of("fate/exits")],
+        _ended(EXIT_CODE, "Error", "Failed"),
+        delay=DELAY,
+    ),
+    _stage(
+        "pod-is-out-of-memory",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.OUT_OF_MEMORY)],
+        _ended("137", "OOMKilled", "Failed"),
+        delay=DELAY,
+    ),
+    _stage(
+        "pod-is-evicted",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.EVICTED)],
+        _forgotten("Evicted", LOW_MEMORY),
+        delay=DELAY,
+        event=("Evicted", LOW_MEMORY),
+    ),
+    _stage(
+        "pod-ends-with-its-node",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.NODE_SHUTDOWN)],
+        _ended(
+            "137",
+            "Error",
+            "Failed",
+            more=DISRUPTED.format(message="'node shutdown'")
+            + "reason: Terminated\nmessage: 'imminent node shutdown'\n",
+        ),
+        delay=DELAY,
+    ),
+    _stage(
+        "pod-heeds-sigterm",
+        "Pod",
+        [ASKED, NOT_FORCED, phase("Running"), but(fates.ORDERLY, fates.IGNORES, fates.STUCK)],
+        _ended("143", "Error", "Failed"),
+        milliseconds=SIGTERM_MILLISECONDS,
+        delete=True,
+    ),
+    _stage(
+        "pod-ends-in-order",
+        "Pod",
+        [ASKED, NOT_FORCED, phase("Running"), of(fates.ORDERLY)],
+        _ended("0", "Completed", "Succeeded"),
+        milliseconds=SIGTERM_MILLISECONDS,
+        delete=True,
+    ),
+    _stage(
+        "pod-is-killed-after-its-grace",
+        "Pod",
+        [ASKED, NOT_FORCED, phase("Running"), of(fates.IGNORES)],
+        _ended("137", "Error", "Failed"),
+        delay=DELETED,
+        delete=True,
+    ),
+    _stage(
+        "pod-never-ran",
+        "Pod",
+        [ASKED, NOT_FORCED, phase("Pending"), but(fates.STUCK)],
+        "phase: Failed\n",
+        delete=True,
+    ),
+    _stage(
+        "ended-pod-is-removed",
+        "Pod",
+        [ASKED, NOT_FORCED, (PHASE, "In", ("Succeeded", "Failed"))],
+        "",
+        delete=True,
+    ),
+]
