@@ -1,0 +1,236 @@
+"""All of ours in front of the bed, as processes: each with no more rights in the cluster than its role has."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.control.control import Control, Started, is_handed_over
+from crawler_lifecycle.control.installation import Installation
+from tests.embedded import CRAWLCTL, eventually
+from tests.kubernetes.bed import Bed
+
+ACCOUNTS = {"scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer"}
+PATIENCE = 120.0
+TOKEN = "between-friends"
+
+
+@dataclass
+class Service:
+    """An installation of ours. `server`: an address in front of the API server, for faults in between."""
+
+    bed: Bed
+    namespace: str
+    folder: Path
+    temporal: str
+    database_url: str
+    server: str | None = None
+    more: Mapping[str, str] = field(default_factory=dict)
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    asked: list[Started] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.url = f"http://127.0.0.1:{_free_port()}"
+        self.catalogue = self.folder / "catalogue.toml"
+        upgrade(self.database_url)
+        self.control = Control(Installation.of(self.folder / "state", self.environment("lifecycle")))
+
+    def crawlers(self, images: Mapping[str, str], more: str = "") -> None:
+        """What there is to run, by name: the fate of its pods. `more`: further entries, as in the file."""
+        entries = [f'[crawlers.{name}]\ncommand = ["crawl"]\nimage = "{image}"\n' for name, image in images.items()]
+        self.catalogue.write_text("\n".join([*entries, more]))
+
+    def environment(self, part: str) -> dict[str, str]:
+        return {
+            "CRAWLER_STATE": str(self.folder / "state"),
+            "CRAWLER_DATABASE__URL": self.database_url,
+            "CRAWLER_CLUSTER__KIND": "kubernetes",
+            "CRAWLER_KUBERNETES__NAMESPACE": self.namespace,
+            "CRAWLER_KUBERNETES__KUBECONFIG": str(self._kubeconfig(ACCOUNTS[part])),
+            "CRAWLER_SCHEDULER__URL": self.url,
+            "CRAWLER_SCHEDULER__TOKEN": TOKEN,
+            "CRAWLER_SCHEDULER__CATALOGUE": str(self.catalogue),
+            "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "8",
+            "CRAWLER_DISPATCHER__CLAIM_SECONDS": "10",
+            "CRAWLER_WORKER__TASK_QUEUE": f"queue-{self.namespace}-{self.folder.name}",
+            "TEMPORAL_ADDRESS": self.temporal,
+            "TEMPORAL_CONFIG_FILE": os.devnull,
+        } | dict(self.more)
+
+    def _kubeconfig(self, account: str) -> Path:
+        path = self.folder / f"kubeconfig-{account}"
+        if not path.exists():
+            path.symlink_to(self.bed.kubeconfig(account, self.namespace, self.server))
+        return path
+
+    # Processes
+
+    def start(self, *parts: str) -> None:
+        for part in parts:
+            name = part.partition("-")[0]  # lifecycle-2 is a second one
+            with (self.folder / f"{part}.log").open("ab") as log:
+                command = [sys.executable, "-P", "-m", f"workers.{name}"]
+                self.running[part] = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_clean() | self.environment(name)
+                )
+
+    def kill(self, part: str) -> None:
+        process = self.running.pop(part)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        for process in self.running.values():
+            process.send_signal(signal.SIGTERM)
+        for part, process in self.running.items():
+            assert process.wait(60) == 0, self.log(part)
+
+    def end(self) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+    def log(self, part: str) -> str:
+        return (self.folder / f"{part}.log").read_text()[-4000:]
+
+    # Runs
+
+    async def run(self, crawler: str, **request: object) -> Started:
+        run = await self.control.start(RunRequest.model_validate({"crawler": crawler, **request}))
+        self.asked.append(run)
+        return run
+
+    async def stop_run(self, run: Started, **stop: object) -> None:
+        await self.control.stop(run.run_id, StopRequest.model_validate({"actor": "ann", "door": "test", **stop}))
+
+    def details(self, run: Started) -> RunDetails:
+        return self.control.show(run.run_id)
+
+    def counts(self, run: Started) -> dict[TaskStatus, int]:
+        return self.details(run).run.tasks
+
+    async def until(self, run: Started, status: TaskStatus, count: int, patience: float = PATIENCE) -> None:
+        """That many of its tasks have this status."""
+        await eventually(lambda: self._healthy() and self.counts(run).get(status, 0) >= count, patience)
+
+    async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
+        def over() -> RunDetails | None:
+            self._healthy()
+            details = self.details(run)
+            return details if details.run.status.is_over and is_handed_over(details) else None
+
+        found: RunDetails = await eventually(over, patience)
+        return found
+
+    async def until_waiting(self, run: Started, cause: str, patience: float = PATIENCE) -> RunDetails:
+        def waits() -> RunDetails | None:
+            details = self.details(run)
+            causes = {details.run.waiting_cause, *(task.cause for task in details.tasks)}
+            return details if cause in causes else None
+
+        found: RunDetails = await eventually(waits, patience)
+        return found
+
+    def answers(self) -> bool:
+        """The scheduler service does."""
+        self._healthy()
+        try:
+            return httpx.get(f"{self.url}/readyz", trust_env=False).is_success
+        except httpx.TransportError:
+            return False
+
+    def _healthy(self) -> bool:
+        for part, process in self.running.items():
+            assert process.poll() is None, f"{part} has ended:\n{self.log(part)}"
+        return True
+
+    def objects(self, kind: str, run: Started | None = None) -> list[dict[str, Any]]:
+        """Jobs or pods in the namespace, of this run or of all."""
+        paths = {"jobs": "/apis/batch/v1", "pods": "/api/v1"}
+        chosen = {"labelSelector": f"crawler-lifecycle/run-uid={run.run_uid}"} if run else {}
+        return self.bed.admin.items(f"{paths[kind]}/namespaces/{self.namespace}/{kind}", **chosen)
+
+    def crawlctl(self, *words: str) -> str:
+        """What a user of that command would read."""
+        told = subprocess.run(
+            [*CRAWLCTL, *words],
+            env=_clean() | self.environment("lifecycle"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return told.stdout + told.stderr
+
+    def notices(self, run: Started) -> list[str]:
+        path = self.folder / "state" / "exports" / "notices.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return [line["kind"] for line in lines if line["run_uid"] == run.run_uid]
+
+    # What must hold at the end of every run
+
+    async def assert_clean(self) -> None:
+        """Of all its runs nothing is left in the cluster, each was told once, and the database holds nothing open."""
+        for run in self.asked:
+            details = await self.until_over(run)
+            assert all(task.status.is_over for task in details.tasks)
+            closing = [kind for kind in self.notices(run) if kind in ("finished", "stopped")]
+            assert len(closing) == 1, closing
+        for kind in ("pods", "jobs"):
+            await eventually(partial(self._are_gone, kind), 300)
+
+    def _are_gone(self, kind: str) -> bool:
+        return not any(self.objects(kind, run) for run in self.asked)
+
+
+def assert_completed(details: RunDetails, tasks: int) -> None:
+    assert (details.run.status, details.run.reason) == (RunStatus.COMPLETED, "all_succeeded")
+    assert details.run.tasks == {TaskStatus.SUCCEEDED: tasks}
+
+
+@asynccontextmanager
+async def served(service: Service, *parts: str) -> AsyncIterator[Service]:
+    """While it runs; ended in order unless the test failed."""
+    service.start(*(parts or ("scheduler", "dispatcher", "watcher", "lifecycle")))
+    try:
+        await eventually(service.answers, PATIENCE)
+        yield service
+        await asyncio.to_thread(service.stop)
+    finally:
+        service.end()
+
+
+@contextmanager
+def said(service: Service) -> Iterator[None]:
+    """A test that fails shows what the processes said."""
+    try:
+        yield
+    except BaseException as error:
+        for part in service.running:
+            error.add_note(f"--- {part}\n{service.log(part)}")
+        raise
+
+
+def _clean() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("CRAWLER_", "TEMPORAL_"))}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+    return port

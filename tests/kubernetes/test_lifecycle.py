@@ -1,0 +1,145 @@
+"""Runs from start to finish on a real control plane, with nothing but the rights of the project's own accounts."""
+
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import pytest_asyncio
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from tests.databases import create_database
+from tests.kubernetes import fates
+from tests.kubernetes.bed import Bed
+from tests.kubernetes.service import Service, assert_completed, served
+
+pytestmark = pytest.mark.timeout(600)
+
+ENDS = {
+    "memory": (fates.OUT_OF_MEMORY, "oom_killed", 137),
+    "evicted": (fates.EVICTED, "evicted", None),
+    "exits": (fates.exits(3), "exit_3", 3),
+    "shutdown": (fates.NODE_SHUTDOWN, "node_shutdown", None),
+    "unstartable": (fates.CANNOT_RUN, "cannot_start", None),
+}
+IMAGES = {
+    "books": fates.after(fates.SUCCEEDS, "1s"),
+    "obeys": fates.RUNS,
+    "tidies": fates.ORDERLY,
+    "ignores": fates.IGNORES,
+    "stuck": fates.STUCK,
+    **{name: fates.after(fate, "300ms") for name, (fate, _, _) in ENDS.items()},
+}
+HUGE = '[crawlers.huge]\ncommand = ["crawl"]\nimage = "fate/succeeds"\nresources = { memory = "100Ti" }\n'
+
+
+@asynccontextmanager
+async def a_service(
+    bed: Bed, folder: Path, temporal: WorkflowEnvironment, mariadb: int, namespace: str
+) -> AsyncIterator[Service]:
+    address = temporal.client.service_client.config.target_host
+    url = create_database(mariadb, f"{namespace}_{folder.name}".replace("-", "_"))
+    service = Service(bed, namespace, folder, address, url)
+    service.crawlers(IMAGES, HUGE)
+    async with served(service):
+        yield service
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def service(
+    bed: Bed, tmp_path_factory: pytest.TempPathFactory, real_time: WorkflowEnvironment, mariadb_server: int
+) -> AsyncIterator[Service]:
+    """One for all of these tests; in the end nothing of any run may be left in the cluster."""
+    namespace = bed.namespace()
+    async with a_service(bed, tmp_path_factory.mktemp("ours"), real_time, mariadb_server, namespace) as service:
+        yield service
+        await service.assert_clean()
+    bed.remove_namespace(namespace)
+
+
+async def test_four_tasks_from_start_to_finish(service: Service) -> None:
+    run = await service.run("books", tasks=4)
+    service.bed.kubelet.print(f"crawl-{UUID(run.run_uid).hex}-0-1", b"60 items\n")
+    details = await service.until_over(run)
+    assert_completed(details, 4)
+    assert [task.exit_code for task in details.tasks] == [0] * 4
+    assert all(task.node for task in details.tasks)
+    location = next(str(each.location) for each in details.exports if each.kind == "files_ready")
+    with zipfile.ZipFile(location) as archive:
+        assert archive.read("files/logs/0-1.log") == b"60 items\n"
+    assert "60 items" in service.crawlctl("logs", str(run.run_id), "--task", "0")
+
+
+async def test_every_end_has_its_reason_and_its_evidence(service: Service) -> None:
+    runs = {name: await service.run(name) for name in ENDS}
+    for name, (_, reason, code) in ENDS.items():
+        details = await service.until_over(runs[name])
+        task = details.tasks[0]
+        assert (details.run.status, task.status, task.reason) == (RunStatus.FAILED, TaskStatus.FAILED, reason)
+        assert code is None or task.exit_code == code
+        assert task.node
+        shown = service.crawlctl("show", str(runs[name].run_id))
+        assert reason in shown
+        assert task.node in shown
+
+
+async def test_what_cannot_be_scheduled_says_so_until_it_is_stopped(service: Service) -> None:
+    run = await service.run("huge")
+    details = await service.until_waiting(run, "unschedulable")
+    assert details.run.status is RunStatus.INITIALIZING
+    shown = service.crawlctl("show", str(run.run_id))
+    assert "unschedulable" in shown
+    assert "Insufficient memory" in shown
+    await service.stop_run(run)
+    details = await service.until_over(run)
+    assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "stopped")
+
+
+@pytest.mark.parametrize(
+    ("crawler", "stop", "reason"),
+    [
+        ("obeys", {}, "stopped"),
+        ("tidies", {}, "stopped"),
+        ("ignores", {"force": True}, "stopped_forced"),
+        ("stuck", {"force": True}, "stopped_forced"),
+    ],
+)
+async def test_a_stop_is_proved(service: Service, crawler: str, stop: dict[str, object], reason: str) -> None:
+    run = await service.run(crawler, tasks=4, grace_seconds=60)
+    await service.until(run, TaskStatus.RUNNING, 4)
+    await service.stop_run(run, reason="enough", **stop)
+    details = await service.until_over(run)
+    assert (details.run.status, details.run.reason) == (RunStatus.FAILED, reason)
+    assert {task.status for task in details.tasks} == {TaskStatus.STOPPED}
+    assert service.objects("pods", run) == []
+    shown = service.crawlctl("show", str(run.run_id))
+    assert "ann" in shown
+    assert "enough" in shown
+
+
+async def test_two_workers_share_the_work_and_one_may_die(service: Service) -> None:
+    service.start("lifecycle-2")
+    runs = [await service.run("books", tasks=3) for _ in range(6)]
+    await service.until(runs[0], TaskStatus.PENDING, 1)
+    service.kill("lifecycle")
+    for run in runs:
+        assert_completed(await service.until_over(run), 3)
+
+
+async def test_two_installations_in_one_namespace_leave_each_other_alone(
+    service: Service, tmp_path: Path, real_time: WorkflowEnvironment, mariadb_server: int
+) -> None:
+    async with a_service(service.bed, tmp_path, real_time, mariadb_server, service.namespace) as other:
+        mine, theirs = await service.run("obeys", tasks=3), await other.run("obeys", tasks=3)
+        await service.until(mine, TaskStatus.RUNNING, 3)
+        await other.until(theirs, TaskStatus.RUNNING, 3)
+        await service.stop_run(mine, force=True)
+        await service.until_over(mine)
+        assert other.counts(theirs) == {TaskStatus.RUNNING: 3}
+        assert len(other.objects("pods", theirs)) == 3
+        await other.stop_run(theirs)
+        await other.until_over(theirs)
+        await other.assert_clean()
