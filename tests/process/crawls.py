@@ -21,6 +21,7 @@ from uuid import UUID
 
 import psutil
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.failure.v1 import Failure
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
@@ -148,6 +149,19 @@ class Site:
 
         await eventually_async(started)
 
+    async def nudge(self, *runs: Started) -> None:
+        """As the watcher does: what they wait for is asked for now."""
+        client = await self.control.engine.client()
+        for run in runs:
+            await client.get_workflow_handle(run.workflow_id).signal("nudge", 1)
+
+    async def troubles(self, run: Started) -> list[str]:
+        """What its activities that are tried again failed with. (The server cuts off long ones, from the outside.)"""
+        client = await self.control.engine.client()
+        description = await client.get_workflow_handle(run.workflow_id).describe()
+        pending = description.raw_description.pending_activities
+        return [message for each in pending for message in _chain(each.last_failure)]
+
     async def attempts(self, workflow_id: str) -> dict[str, list[int]]:
         """Which attempt of each activity brought its end, in the workflow's history."""
         client = await self.control.engine.client()
@@ -239,6 +253,12 @@ class Site:
         return [line for line in lines if line["run_uid"] == run.run_uid]
 
 
+def _chain(failure: Failure) -> Iterator[str]:
+    if failure.message:
+        yield failure.message
+        yield from _chain(failure.cause)
+
+
 def _status(code: int | None) -> TaskStatus:
     if code is None:
         return TaskStatus.LOST
@@ -246,15 +266,17 @@ def _status(code: int | None) -> TaskStatus:
 
 
 @asynccontextmanager
-async def site(folder: Path, crawlers: Mapping[str, str] | None = None) -> AsyncIterator[Site]:
+async def site(
+    folder: Path, crawlers: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
     """A stack of its own in this folder, that goes on with what is there; ended in order.
 
-    `crawlers`: more of them, by what their jobs do before all others."""
+    `crawlers`: more of them, by what their jobs do before all others. `said`: what its environment says."""
     state, truth = folder / "state", folder / "truth"
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(_catalogue(truth, crawlers or {}))
-    async with up(state, "--catalogue", str(catalogue)) as command:
+    async with up(state, "--catalogue", str(catalogue), said=said) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0

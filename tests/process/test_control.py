@@ -23,6 +23,7 @@ from tests.process.stops import (
     another_control,
     assert_stopped,
     command,
+    end_runs,
     events,
     frozen,
     missing,
@@ -67,7 +68,7 @@ async def runs(stack: Site) -> AsyncIterator[Runs]:
     for run in started.values():
         await stack.until_running(run, len(stack.details(run).tasks))
     yield started
-    await _end(stack, started)
+    await end_runs(stack, *started.values())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -82,19 +83,11 @@ async def later(stack: Site) -> AsyncIterator[Runs]:
         going_on=stack.start(),
     )
     yield started
-    await _end(stack, started)
+    await end_runs(stack, *started.values())
 
 
 async def _started(stack: Site, **asked: Coroutine[Any, Any, Started]) -> Runs:
     return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
-
-
-async def _end(stack: Site, runs: Runs) -> None:
-    """Those whose tests were not chosen."""
-    for run in runs.values():
-        if not stack.details(run).run.status.is_over:
-            await stack.control.stop(run.run_id, StopRequest(force=True))
-            await stack.until_over(run)
 
 
 # Stops
