@@ -19,13 +19,13 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
+    from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
@@ -99,8 +99,10 @@ class Control:
                     return
             await asyncio.sleep(LOOK_PAUSE)
 
-    def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
+    def log(self, details: RunDetails, task: int, offset: int = 0) -> "LogChunk":
         """What the task's last attempt printed, from this byte on."""
+        from crawler_lifecycle.ports import LogChunk
+
         found = next((row for row in details.tasks if row.task == task), None)
         if found is None:
             raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
@@ -243,15 +245,15 @@ class Control:
         return Parts(self.installation.settings)
 
     @property
-    def records(self) -> Records:
+    def records(self) -> "Records":
         return self.parts.records
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> "Cluster":
         return self.parts.cluster
 
     @property
-    def deployer(self) -> Deployer:
+    def deployer(self) -> "Deployer":
         return self.parts.deployer
 
     @property
