@@ -16,11 +16,11 @@ from crawler_lifecycle.settings import Settings
 if TYPE_CHECKING:
     from crawler_lifecycle.activities.deploying import Deploying
     from crawler_lifecycle.adapters.local.cluster import LocalCluster
+    from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
         Claims,
-        Deployer,
         Exporter,
         Exports,
         Histories,
@@ -111,7 +111,7 @@ class Parts:
         return LocalCluster(settings.jobs_folder, settings.files_folder, installation, settings.cluster.capacity)
 
     @cached_property
-    def deployer(self) -> "Deployer":
+    def deployer(self) -> "SchedulerClient":
         from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 
         scheduler = self.settings.scheduler

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, Over, TemporaryError
 
-OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, IS_OVER, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 EXIT_CODES = """\b
 Exit status:
   0    done; a run that was watched is COMPLETED
@@ -20,6 +20,7 @@ Exit status:
   3    there is no such run or task
   4    a part of the installation does not answer or is not ready
   5    the run ended, but not COMPLETED
+  6    the run was over already: nothing was stopped or resumed
   130  interrupted; what was started goes on
 """
 F = TypeVar("F", bound=Callable[..., Any])
@@ -54,7 +55,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 def _exit_code(error: LifecycleError) -> int:
-    families = ((BadInput, USAGE), (NotFound, NOT_FOUND), (NotReady, NOT_READY), (TemporaryError, NOT_READY))
+    families = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Over, IS_OVER), (TemporaryError, NOT_READY))
     return next((code for family, code in families if isinstance(error, family)), WRONG)
 
 

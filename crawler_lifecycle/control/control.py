@@ -18,11 +18,12 @@ from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.installation import Installation, locate
-from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
+from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
+    from crawler_lifecycle.contract.deployment import Crawler
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
     from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
@@ -109,6 +110,10 @@ class Control:
         if found.job_name is None:
             return LogChunk(text="", offset=offset, ended=found.status.is_over)
         return self.cluster.log(details.run.run_uid, task, found.attempt, offset)
+
+    def crawlers(self) -> Sequence["Crawler"]:
+        """What the scheduler service's catalogue offers."""
+        return self.parts.deployer.crawlers()
 
     def run_id(self, run: int | str) -> int:
         text = str(run).strip()
@@ -281,7 +286,7 @@ def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
     handed_over = run.export_state is not ExportState.PENDING
     if run.status.is_over and not reopen and handed_over:
         more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
-        raise Conflict(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
+        raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 
 
 def _slug(name: str) -> str:
