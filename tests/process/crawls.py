@@ -38,7 +38,7 @@ note began
 [ -z "$SIZE" ] || dd if=/dev/zero of=big bs=1 count=0 "seek=$SIZE" 2> /dev/null
 tries=0
 until [ -e "$gate" ]; do
-  tries=$((tries + 1)); [ $tries -lt 900 ] || exit 99
+  tries=$((tries + 1)); [ $tries -lt 2400 ] || exit 99
   sleep 0.2
 done
 read -r code < "$gate"
@@ -280,6 +280,20 @@ async def site(
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0
+
+
+@asynccontextmanager
+async def clean_site(
+    folder: Path, crawlers: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
+    """The same; at its end nothing is left running, and every request has made one run."""
+    try:
+        async with site(folder, crawlers, said) as running:
+            yield running
+            running.assert_one_history_per_request()
+        await eventually(lambda: not processes_of(folder))
+    finally:
+        end_all_of(folder)
 
 
 def _catalogue(truth: Path, more: Mapping[str, str]) -> str:

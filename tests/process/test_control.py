@@ -16,10 +16,9 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Started
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from tests.embedded import eventually, processes_of
-from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
+from tests.embedded import eventually
+from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
-    CRAWLERS,
     another_control,
     assert_stopped,
     command,
@@ -37,18 +36,6 @@ from tests.process.stops import (
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="test")
 Runs = dict[str, Started]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("control")
-    try:
-        async with site(folder, CRAWLERS) as running:
-            yield running
-            running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

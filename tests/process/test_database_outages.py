@@ -14,8 +14,8 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
-from tests.embedded import eventually, processes_of
-from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, held, site
+from tests.embedded import eventually
+from tests.process.crawls import PATIENCE, Site, clean_site, eventually_async, held
 from tests.process.stops import CRAWLERS, assert_stopped, command, end_runs, frozen
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
@@ -54,18 +54,11 @@ def server() -> Iterator[MariaDB]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stack(tmp_path_factory: pytest.TempPathFactory, server: MariaDB) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("database")
     # a server that is frozen is noticed by the time that it takes to answer
     url = create_database(server.port, "crawler") + "?read_timeout=1"
-    try:
-        async with site(
-            folder, CRAWLERS, {"CRAWLER_DATABASE__URL": url, "CRAWLER_CLUSTER__CAPACITY": str(PLACES)}
-        ) as running:
-            yield running
-            running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
+    said = {"CRAWLER_DATABASE__URL": url, "CRAWLER_CLUSTER__CAPACITY": str(PLACES)}
+    async with clean_site(tmp_path_factory.mktemp("database"), CRAWLERS, said) as running:
+        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -19,24 +19,12 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.embedded import eventually, processes_of, stack_processes
 from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, held, site
-from tests.process.stops import CRAWLERS, assert_stopped, command
+from tests.process.stops import assert_stopped, command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 LONG = timedelta(seconds=100)  # the second look comes two minutes after the first
 Overlooked = tuple[Started, datetime]
 DRAIN_SECONDS = 20.0
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("outages")
-    try:
-        async with site(folder, CRAWLERS) as running:
-            yield running
-            running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
