@@ -4,6 +4,7 @@ import asyncio
 import os
 import zipfile
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -135,23 +136,27 @@ async def test_jobs_that_end_at_the_same_moment_have_succeeded(stack: Site, runs
 
 async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
     """The requests are out and not answered: nothing is proved before it is known what becomes of them."""
-    of_children = await stack.start("polite", tasks=3)
-    with held(stack.state / "cluster" / "placing.lock"):
-        of_main = await stack.start("polite")
-        await stack.under_way(of_main.workflow_id, "run_onetime_crawler")
-        status, told = await command(stack, "stop", str(of_main.run_id))
-        assert status == 0, told
-        assert stack.details(of_main).run.status is RunStatus.STOPPING
-    await assert_stopped(stack, of_main)
+    with ExitStack() as nothing_dispatched:
+        nothing_dispatched.enter_context(frozen(stack.pid("dispatcher")))
+        of_children = await stack.start("polite", tasks=3)
+        with held(stack.state / "cluster" / "placing.lock"):
+            of_main = await stack.start("polite")
+            await stack.under_way(of_main.workflow_id, "run_onetime_crawler")
+            status, told = await command(stack, "stop", str(of_main.run_id))
+            assert status == 0, told
+            assert stack.details(of_main).run.status is RunStatus.STOPPING
+        await assert_stopped(stack, of_main)
 
-    await eventually(lambda: stack.jobs(of_children))
-    with frozen(stack.pid("scheduler")):
-        await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, PATIENCE)
-        await stack.control.stop(of_children.run_id, BY_ANN)
-        await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED)
-        details = stack.details(of_children)
-        assert details.run.status is RunStatus.STOPPING
-        assert StopPhase.PROVED not in events(details)
+        await eventually(lambda: stack.details(of_children).run.status is RunStatus.PROCESSING, PATIENCE)
+        await eventually(lambda: stack.jobs(of_children), PATIENCE)
+        with frozen(stack.pid("scheduler")):
+            nothing_dispatched.close()
+            await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, PATIENCE)
+            await stack.control.stop(of_children.run_id, BY_ANN)
+            await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED, PATIENCE)
+            details = stack.details(of_children)
+            assert details.run.status is RunStatus.STOPPING
+            assert StopPhase.PROVED not in events(details)
     details = await assert_stopped(stack, of_children)
     assert [task.attempt for task in details.tasks] == [1] * 3
 
@@ -304,11 +309,11 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
     bad = {
         ("stop", "999999"): (3, "there is no run 999999"),
         ("stop", "seven"): (3, "is neither a RunID (a number) nor a run_uid"),
-        ("stop", str(failed.run_id)): (1, "there is nothing to stop"),
+        ("stop", str(failed.run_id)): (6, "there is nothing to stop"),
         ("stop", str(going_on.run_id), "--reason", reason): (2, "reason: String should have at most 1024 characters"),
         ("stop", str(going_on.run_id), "--actor", reason): (2, "actor: String should have at most 256 characters"),
         ("resume", "999999"): (3, "there is no run 999999"),
-        ("resume", str(failed.run_id)): (1, "there is nothing to resume; --reopen gives"),
+        ("resume", str(failed.run_id)): (6, "there is nothing to resume; --reopen gives"),
         ("resume", str(completed.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
         ("resume", str(going_on.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
     }
