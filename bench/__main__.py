@@ -10,7 +10,17 @@ from pathlib import Path
 import click
 import psutil
 
-from bench import command, kubernetes_look, lifecycles, local_look, long_run, looks, stop_to_proof, worker_start
+from bench import (
+    command,
+    kubernetes_look,
+    lifecycles,
+    local_look,
+    long_run,
+    looks,
+    noticed,
+    stop_to_proof,
+    worker_start,
+)
 from bench.measuring import like_a_fresh_shell
 from bench.table import QUICK, Scale, Table, written_into
 
@@ -20,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "local-look": local_look.measure,
     "kubernetes-look": kubernetes_look.measure,
     "lifecycles": lifecycles.measure,
+    "noticed": noticed.measure,
     "stop-to-proof": stop_to_proof.measure,
     "list": command.measure,
     "worker-start": worker_start.measure,

@@ -13,10 +13,11 @@ class Scale:
     jobs: tuple[int, ...] = (100, 1_000, 10_000)
     runs: int = 60  # lifecycles at once
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a run that is stopped
+    noticed: int = 20  # tasks that end one by one
     repeats: int = 10
 
 
-QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), repeats=2)
+QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), noticed=3, repeats=2)
 
 
 @dataclass(frozen=True, slots=True)

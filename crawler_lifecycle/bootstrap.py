@@ -15,12 +15,12 @@ from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
     from crawler_lifecycle.activities.deploying import Deploying
+    from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
         Claims,
         Cluster,
-        Deployer,
         Exporter,
         Exports,
         Histories,
@@ -139,7 +139,7 @@ class Parts:
         return KubernetesCluster(access, installation, pods, keeping, patience)
 
     @cached_property
-    def deployer(self) -> "Deployer":
+    def deployer(self) -> "SchedulerClient":
         from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 
         scheduler = self.settings.scheduler

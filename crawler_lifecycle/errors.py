@@ -39,6 +39,10 @@ class Conflict(PermanentError):
     """The name is taken by something else, and it stays taken."""
 
 
+class Over(Conflict):
+    """The run has ended: what was asked for cannot be done to it any more."""
+
+
 class Refused(PermanentError):
     """The other side understood the request and will not do it."""
 

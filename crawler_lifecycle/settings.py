@@ -5,6 +5,9 @@ from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPO
 """
 
 import os
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Self
@@ -14,6 +17,10 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from crawler_lifecycle.errors import NotReady
+
+PREFIX = "CRAWLER_"
+# what Kubernetes puts into the environment for a Service whose name begins like our variables
+SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
 
 
 def default_state() -> Path:
@@ -169,6 +176,29 @@ class Settings(BaseSettings):
     def exports_folder(self) -> Path:
         """Archives and the files of events and notices."""
         return self.state / "exports"
+
+
+def misspelt(variables: Mapping[str, str]) -> list[str]:
+    """A line for each variable that looks like one of ours and is none: it would be ignored without a word."""
+    known = _variables(Settings, PREFIX)
+    unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
+    ours = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
+    fields = sorted(name.removeprefix(PREFIX) for name in known)
+    nearest = {name: get_close_matches(name.upper().removeprefix(PREFIX), fields, 1) for name in sorted(ours)}
+    return [
+        f"{name} is not a setting and is ignored" + (f": is {PREFIX}{near[0]} meant?" if near else "")
+        for name, near in nearest.items()
+    ]
+
+
+def _variables(group: type[BaseModel], prefix: str) -> set[str]:
+    """Every variable that is read, groups as a whole included."""
+    found = set()
+    for name, field in group.model_fields.items():
+        found.add(f"{prefix}{name.upper()}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= _variables(field.annotation, f"{prefix}{name.upper()}__")
+    return found
 
 
 def load(**overrides: object) -> Settings:

@@ -16,6 +16,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.ports import NewRun
 
+SECRET = "s3cr3t-of-the-bookshop"
 Crawlctl = Callable[..., Result]
 
 
@@ -43,7 +44,8 @@ def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
     """A run of three tasks in a new database."""
     assert crawlctl("db", "upgrade").exit_code == 0
     request = RunRequest(crawler="bookshop", tasks=3, arguments={"site": "here"}, requested_by="Ada")
-    new = NewRun(request, Crawler(name="bookshop", command=["true"]), 3, "crawl-bookshop-1", str(uuid.uuid4()))
+    entry = Crawler(name="bookshop", command=["true"], environment={"TOKEN": SECRET})
+    new = NewRun(request, entry, 3, "crawl-bookshop-1", str(uuid.uuid4()))
     database = Database(state_url, pool_size=1)
     try:
         return SqlHistories(database).create(new)

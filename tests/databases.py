@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -137,6 +139,54 @@ def mariadb_is_installed() -> bool:
 @contextmanager
 def running_mariadb(*options: str) -> Iterator[int]:
     """The port of a private server with these options, gone with all its data afterwards."""
+    with mariadb(*options) as server:
+        yield server.port
+
+
+@dataclass
+class MariaDB:
+    """A private server that can go away, and come back on its port with its data."""
+
+    command: list[str]
+    folder: Path
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        for _ in range(STARTS):  # somebody may take the free port before the server does
+            self.port = _free_port()
+            if self.serves():
+                return
+        raise AssertionError(f"mariadbd did not start:\n{self._log.read_text()[-3000:]}")
+
+    def serves(self) -> bool:
+        """Started, on the port that it has; whether it answers there."""
+        here = self.folder
+        place = [f"--socket={here}/s", f"--pid-file={here}/pid", "--bind-address=127.0.0.1", f"--port={self.port}"]
+        with self._log.open("ab") as output:
+            self.process = subprocess.Popen([*self.command, *place], stdout=output, stderr=output)
+        if _answers(self.process, self.port):
+            return True
+        self.end(signal.SIGKILL)
+        return False
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """In order, or at once."""
+        assert self.process
+        self.process.send_signal(number)
+        try:
+            self.process.wait(timeout=START_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "server.log"
+
+
+@contextmanager
+def mariadb(*options: str) -> Iterator[MariaDB]:
     make, serve = map(str, _mariadb_programs())
     with tempfile.TemporaryDirectory(prefix="maria-") as folder:
         account = ["--user=root"] if os.geteuid() == 0 else []
@@ -149,40 +199,16 @@ def running_mariadb(*options: str) -> Iterator[int]:
             timeout=60,
         )
         assert made.returncode == 0, made.stdout + made.stderr
-        with _served([serve, *common, *options], Path(folder)) as port:
-            yield port
+        server = MariaDB([serve, *common, *options], Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.end()
 
 
 def _mariadb_programs() -> list[str | None]:
     return [shutil.which(name, path=PROGRAM_FOLDERS) for name in ("mariadb-install-db", "mariadbd")]
-
-
-@contextmanager
-def _served(command: list[str], folder: Path) -> Iterator[int]:
-    server, port = _start(command, folder)
-    try:
-        yield port
-    finally:
-        server.terminate()
-        try:
-            server.wait(timeout=START_SECONDS)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-
-
-def _start(command: list[str], folder: Path) -> tuple[subprocess.Popen[bytes], int]:
-    log = folder / "server.log"
-    for _ in range(STARTS):  # somebody may take the free port before the server does
-        port = _free_port()
-        place = [f"--socket={folder}/s", f"--pid-file={folder}/pid", "--bind-address=127.0.0.1", f"--port={port}"]
-        with log.open("ab") as output:
-            server = subprocess.Popen([*command, *place], stdout=output, stderr=output)
-        if _answers(server, port):
-            return server, port
-        server.kill()
-        server.wait()
-    raise AssertionError(f"mariadbd did not start:\n{log.read_text()[-3000:]}")
 
 
 def _answers(server: subprocess.Popen[bytes], port: int) -> bool:

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ class Crawlctl:
 
 
 @asynccontextmanager
-async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
+async def crawlctl(folder: Path, *words: str, said: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
+    """`said`: what its environment says besides."""
     with (folder / "stderr.log").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *CRAWLCTL,
@@ -60,7 +61,7 @@ async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors if "--json" in words else asyncio.subprocess.STDOUT,
-            env=environment(folder),
+            env=environment(folder) | dict(said or {}),
             cwd=folder,
         )
     try:
@@ -72,8 +73,8 @@ async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
 
 
 @asynccontextmanager
-async def up(state: Path, *words: str) -> AsyncIterator[Crawlctl]:
-    async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports", *words) as command:
+async def up(state: Path, *words: str, said: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
+    async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports", *words, said=said) as command:
         await command.wait_for("The stack is up")
         yield command
 

@@ -7,6 +7,7 @@ has mended what is wrong, and no run ends because of it.
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -70,6 +71,14 @@ class SchedulerClient:
         if answer.status in (404, 422) and (problem := answer.problem) and problem.field:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
+
+    def crawlers(self) -> list[Crawler]:
+        """The catalogue; an entry that is removed meanwhile is left out."""
+        found = []
+        for name in self._result(CrawlerNames, self._ask("GET", "/v1/crawlers")).crawlers:
+            with suppress(BadInput):
+                found.append(self.crawler(name))
+        return found
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         headers = {"Content-Type": "application/json", "Idempotency-Key": request.key}

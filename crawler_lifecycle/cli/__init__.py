@@ -28,6 +28,7 @@ for command in (
     demo.demo,
     running.run,
     reading.list_runs,
+    reading.crawlers,
     reading.show,
     running.watch,
     reading.logs,

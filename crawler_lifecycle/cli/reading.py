@@ -47,6 +47,29 @@ def list_runs(
 
 
 @click.command()
+@state_option
+@json_option
+def crawlers(state: Path | None, as_json: bool) -> None:
+    """The crawlers that can be run: what the scheduler service has in its catalogue.
+
+    \b
+    Examples:
+      crawlctl crawlers
+      crawlctl crawlers --json | jq '.[].name'
+    """
+    from crawler_lifecycle.cli.render import crawler_lines
+    from crawler_lifecycle.contract.records import without_values
+    from crawler_lifecycle.control.control import Control
+
+    found = Control.open(state).crawlers()
+    if as_json:
+        return print_json([without_values(crawler) for crawler in found])
+    for line in crawler_lines(found):
+        click.echo(line)
+    return None
+
+
+@click.command()
 @click.argument("run")
 @state_option
 @json_option

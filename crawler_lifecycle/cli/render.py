@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
@@ -18,6 +19,7 @@ PHASES: dict[str, str] = {
     StopPhase.QUEUED_CANCELLED: "queue cleared", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
 }  # fmt: skip
+CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 OVERDUE = timedelta(seconds=90)
 LAST_LINES = 3
 COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK")
@@ -44,13 +46,26 @@ def counts(tasks: Mapping[TaskStatus, int]) -> str:
 
 
 def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
-    rows = [COLUMNS, *(_row(run, now) for run in runs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    return _table([COLUMNS, *(_row(run, now) for run in runs)], coloured_column=2)
+
+
+def crawler_lines(crawlers: Sequence[Crawler]) -> Iterator[str]:
+    return _table([CRAWLER_COLUMNS, *(_crawler_row(crawler) for crawler in crawlers)])
+
+
+def _table(rows: Sequence[Sequence[str]], coloured_column: int | None = None) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for number, row in enumerate(rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        if number:
-            cells[2] = coloured(row[2], widths[2])
+        if number and coloured_column is not None:
+            cells[coloured_column] = coloured(row[coloured_column], widths[coloured_column])
         yield "  ".join(cells).rstrip()
+
+
+def _crawler_row(crawler: Crawler) -> tuple[str, ...]:
+    limits = (crawler.start_limit_seconds, crawler.max_duration_seconds, crawler.grace_seconds)
+    told = ("-" if limit is None else duration(timedelta(seconds=limit)) for limit in limits)
+    return crawler.name, str(crawler.processes), str(crawler.max_parallel or "-"), *told
 
 
 def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:

@@ -44,7 +44,10 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
     from crawler_lifecycle.services.embedded.addresses import Ports
     from crawler_lifecycle.services.embedded.plan import make_plan
     from crawler_lifecycle.services.embedded.stack import Stack, owned
+    from crawler_lifecycle.settings import misspelt
 
+    for line in misspelt(os.environ):
+        tell_stderr(f"Warning: {line}")
     folder = state_folder(state)
     ports = Ports.free() if free_ports else Ports()
     chosen = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port}

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from pydantic import field_serializer
+
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import AcceptedRequest
@@ -25,6 +27,14 @@ class RunSummary(Message):
     finished_at: datetime | None
 
 
+HIDDEN = "***"
+
+
+def without_values(crawler: Crawler) -> Crawler:
+    """For whoever may read runs: what a crawler is given in its environment may be secret. Its names stay."""
+    return crawler.model_copy(update={"environment": dict.fromkeys(crawler.environment, HIDDEN)})
+
+
 class RunRecord(RunSummary):
     """All of a run but its tasks."""
 
@@ -45,6 +55,10 @@ class RunRecord(RunSummary):
     next_look_at: datetime | None
     nudge_sent: int
     nudge_acknowledged: int
+
+    @field_serializer("entry")
+    def _without_values(self, entry: Crawler) -> Crawler:
+        return without_values(entry)
 
 
 class TaskRecord(Message):

@@ -1,11 +1,13 @@
 """Is every part of the installation there, and what is to be mended where it is not?"""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import psutil
 
+from crawler_lifecycle import settings as configuration
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types
@@ -24,6 +26,7 @@ class Check(Message):
 async def check_all(control: "Control") -> list[Check]:
     """Each part by itself: one that is down does not hide the others."""
     parts: list[tuple[str, Callable[[], Awaitable[str]]]] = [
+        ("settings", _settings),
         ("database", lambda: asyncio.to_thread(_database, control)),
         ("temporal", lambda: _temporal(control)),
         ("search attributes", lambda: _search_attributes(control)),
@@ -42,6 +45,12 @@ async def _checked(part: str, check: Callable[[], Awaitable[str]]) -> Check:
         return Check(part=part, ok=True, line=await check())
     except LifecycleError as error:
         return Check(part=part, ok=False, line=error.message)
+
+
+async def _settings() -> str:
+    if problems := configuration.misspelt(os.environ):
+        raise NotReady("; ".join(problems))
+    return "no variable is misspelt"
 
 
 def _database(control: "Control") -> str:

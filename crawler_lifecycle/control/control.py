@@ -18,14 +18,15 @@ from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.installation import Installation, locate
-from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
+from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
+    from crawler_lifecycle.contract.deployment import Crawler
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
+    from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
@@ -99,14 +100,20 @@ class Control:
                     return
             await asyncio.sleep(LOOK_PAUSE)
 
-    def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
+    def log(self, details: RunDetails, task: int, offset: int = 0) -> "LogChunk":
         """What the task's last attempt printed, from this byte on."""
+        from crawler_lifecycle.ports import LogChunk
+
         found = next((row for row in details.tasks if row.task == task), None)
         if found is None:
             raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
         if found.job_name is None:
             return LogChunk(text="", offset=offset, ended=found.status.is_over)
         return self.cluster.log(details.run.run_uid, task, found.attempt, offset)
+
+    def crawlers(self) -> Sequence["Crawler"]:
+        """What the scheduler service's catalogue offers."""
+        return self.parts.deployer.crawlers()
 
     def run_id(self, run: int | str) -> int:
         text = str(run).strip()
@@ -243,15 +250,15 @@ class Control:
         return Parts(self.installation.settings)
 
     @property
-    def records(self) -> Records:
+    def records(self) -> "Records":
         return self.parts.records
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> "Cluster":
         return self.parts.cluster
 
     @property
-    def deployer(self) -> Deployer:
+    def deployer(self) -> "Deployer":
         return self.parts.deployer
 
     @property
@@ -279,7 +286,7 @@ def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
     handed_over = run.export_state is not ExportState.PENDING
     if run.status.is_over and not reopen and handed_over:
         more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
-        raise Conflict(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
+        raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 
 
 def _slug(name: str) -> str:

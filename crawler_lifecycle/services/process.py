@@ -1,6 +1,8 @@
 """How does every process of ours begin and end? Settings, log; one clear line where it cannot start."""
 
 import asyncio
+import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -11,6 +13,7 @@ from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.errors import LifecycleError
 
 Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]
+logger = logging.getLogger(__name__)
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -19,6 +22,8 @@ def run(main: Main) -> NoReturn:
     try:
         configured = settings.load()
         logs.configure(configured.log.format, configured.log.level)
+        for line in settings.misspelt(os.environ):
+            logger.warning(line)
         asyncio.run(_until_told(main, Parts(configured)))
     except LifecycleError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)

@@ -21,6 +21,7 @@ from uuid import UUID
 
 import psutil
 from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.failure.v1 import Failure
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
@@ -37,7 +38,7 @@ note began
 [ -z "$SIZE" ] || dd if=/dev/zero of=big bs=1 count=0 "seek=$SIZE" 2> /dev/null
 tries=0
 until [ -e "$gate" ]; do
-  tries=$((tries + 1)); [ $tries -lt 900 ] || exit 99
+  tries=$((tries + 1)); [ $tries -lt 2400 ] || exit 99
   sleep 0.2
 done
 read -r code < "$gate"
@@ -148,6 +149,19 @@ class Site:
 
         await eventually_async(started)
 
+    async def nudge(self, *runs: Started) -> None:
+        """As the watcher does: what they wait for is asked for now."""
+        client = await self.control.engine.client()
+        for run in runs:
+            await client.get_workflow_handle(run.workflow_id).signal("nudge", 1)
+
+    async def troubles(self, run: Started) -> list[str]:
+        """What its activities that are tried again failed with. (The server cuts off long ones, from the outside.)"""
+        client = await self.control.engine.client()
+        description = await client.get_workflow_handle(run.workflow_id).describe()
+        pending = description.raw_description.pending_activities
+        return [message for each in pending for message in _chain(each.last_failure)]
+
     async def attempts(self, workflow_id: str) -> dict[str, list[int]]:
         """Which attempt of each activity brought its end, in the workflow's history."""
         client = await self.control.engine.client()
@@ -239,6 +253,12 @@ class Site:
         return [line for line in lines if line["run_uid"] == run.run_uid]
 
 
+def _chain(failure: Failure) -> Iterator[str]:
+    if failure.message:
+        yield failure.message
+        yield from _chain(failure.cause)
+
+
 def _status(code: int | None) -> TaskStatus:
     if code is None:
         return TaskStatus.LOST
@@ -246,18 +266,34 @@ def _status(code: int | None) -> TaskStatus:
 
 
 @asynccontextmanager
-async def site(folder: Path, crawlers: Mapping[str, str] | None = None) -> AsyncIterator[Site]:
+async def site(
+    folder: Path, crawlers: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
     """A stack of its own in this folder, that goes on with what is there; ended in order.
 
-    `crawlers`: more of them, by what their jobs do before all others."""
+    `crawlers`: more of them, by what their jobs do before all others. `said`: what its environment says."""
     state, truth = folder / "state", folder / "truth"
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(_catalogue(truth, crawlers or {}))
-    async with up(state, "--catalogue", str(catalogue)) as command:
+    async with up(state, "--catalogue", str(catalogue), said=said) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0
+
+
+@asynccontextmanager
+async def clean_site(
+    folder: Path, crawlers: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
+    """The same; at its end nothing is left running, and every request has made one run."""
+    try:
+        async with site(folder, crawlers, said) as running:
+            yield running
+            running.assert_one_history_per_request()
+        await eventually(lambda: not processes_of(folder))
+    finally:
+        end_all_of(folder)
 
 
 def _catalogue(truth: Path, more: Mapping[str, str]) -> str:

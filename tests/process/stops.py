@@ -15,6 +15,7 @@ from pathlib import Path
 from temporalio.client import WorkflowExecutionStatus
 
 from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.control.control import Control, Started
 from tests.embedded import crawlctl, environment, eventually
@@ -100,6 +101,14 @@ async def missing(site: Site, part: str) -> AsyncIterator[None]:
         killed = site.kill(part)
         yield
     await site.until_replaced(part, killed)
+
+
+async def end_runs(site: Site, *runs: Started) -> None:
+    """Those whose tests were not chosen, or failed."""
+    for run in runs:
+        if not site.details(run).run.status.is_over:
+            await site.control.stop(run.run_id, StopRequest(force=True))
+            await site.until_over(run)
 
 
 def events(details: RunDetails) -> list[str]:

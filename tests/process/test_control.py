@@ -4,6 +4,7 @@ import asyncio
 import os
 import zipfile
 from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack
 from typing import Any
 from uuid import uuid4
 
@@ -16,13 +17,13 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Started
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from tests.embedded import eventually, processes_of
-from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
+from tests.embedded import eventually
+from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
-    CRAWLERS,
     another_control,
     assert_stopped,
     command,
+    end_runs,
     events,
     frozen,
     missing,
@@ -36,18 +37,6 @@ from tests.process.stops import (
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="test")
 Runs = dict[str, Started]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("control")
-    try:
-        async with site(folder, CRAWLERS) as running:
-            yield running
-            running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -67,7 +56,7 @@ async def runs(stack: Site) -> AsyncIterator[Runs]:
     for run in started.values():
         await stack.until_running(run, len(stack.details(run).tasks))
     yield started
-    await _end(stack, started)
+    await end_runs(stack, *started.values())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -82,19 +71,11 @@ async def later(stack: Site) -> AsyncIterator[Runs]:
         going_on=stack.start(),
     )
     yield started
-    await _end(stack, started)
+    await end_runs(stack, *started.values())
 
 
 async def _started(stack: Site, **asked: Coroutine[Any, Any, Started]) -> Runs:
     return dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
-
-
-async def _end(stack: Site, runs: Runs) -> None:
-    """Those whose tests were not chosen."""
-    for run in runs.values():
-        if not stack.details(run).run.status.is_over:
-            await stack.control.stop(run.run_id, StopRequest(force=True))
-            await stack.until_over(run)
 
 
 # Stops
@@ -155,23 +136,27 @@ async def test_jobs_that_end_at_the_same_moment_have_succeeded(stack: Site, runs
 
 async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
     """The requests are out and not answered: nothing is proved before it is known what becomes of them."""
-    of_children = await stack.start("polite", tasks=3)
-    with held(stack.state / "cluster" / "placing.lock"):
-        of_main = await stack.start("polite")
-        await stack.under_way(of_main.workflow_id, "run_onetime_crawler")
-        status, told = await command(stack, "stop", str(of_main.run_id))
-        assert status == 0, told
-        assert stack.details(of_main).run.status is RunStatus.STOPPING
-    await assert_stopped(stack, of_main)
+    with ExitStack() as nothing_dispatched:
+        nothing_dispatched.enter_context(frozen(stack.pid("dispatcher")))
+        of_children = await stack.start("polite", tasks=3)
+        with held(stack.state / "cluster" / "placing.lock"):
+            of_main = await stack.start("polite")
+            await stack.under_way(of_main.workflow_id, "run_onetime_crawler")
+            status, told = await command(stack, "stop", str(of_main.run_id))
+            assert status == 0, told
+            assert stack.details(of_main).run.status is RunStatus.STOPPING
+        await assert_stopped(stack, of_main)
 
-    await eventually(lambda: stack.jobs(of_children))
-    with frozen(stack.pid("scheduler")):
-        await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, PATIENCE)
-        await stack.control.stop(of_children.run_id, BY_ANN)
-        await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED)
-        details = stack.details(of_children)
-        assert details.run.status is RunStatus.STOPPING
-        assert StopPhase.PROVED not in events(details)
+        await eventually(lambda: stack.details(of_children).run.status is RunStatus.PROCESSING, PATIENCE)
+        await eventually(lambda: stack.jobs(of_children), PATIENCE)
+        with frozen(stack.pid("scheduler")):
+            nothing_dispatched.close()
+            await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, PATIENCE)
+            await stack.control.stop(of_children.run_id, BY_ANN)
+            await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED, PATIENCE)
+            details = stack.details(of_children)
+            assert details.run.status is RunStatus.STOPPING
+            assert StopPhase.PROVED not in events(details)
     details = await assert_stopped(stack, of_children)
     assert [task.attempt for task in details.tasks] == [1] * 3
 
@@ -236,9 +221,14 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
     first, second = (another_control(stack) for _ in range(2))
     both = await asyncio.gather(first.resume(unwatched.run_id), second.resume(unwatched.run_id))
     assert any(resumed.started for resumed in both)
-    await eventually(lambda: stack.details(unwatched).run.epoch > 1)
-    assert stack.details(unwatched).run.epoch == 2, "two at once are one"
+    assert {(resumed.run.run_id, resumed.run.workflow_id) for resumed in both} == {
+        (unwatched.run_id, unwatched.workflow_id)
+    }
+    for resumed in both:
+        # who finds the workflow open already answers what it read before, when that had not taken over yet
+        assert resumed.run.epoch == 2 or (resumed.run.epoch == 1 and not resumed.started)
     details = await stack.until_over(unwatched)
+    assert (details.run.epoch, events(details).count("resumed")) == (2, 1), "two at once are one"
     assert [(task.status, task.exit_code) for task in details.tasks] == [
         (TaskStatus.SUCCEEDED, 0),
         (TaskStatus.FAILED, 3),
@@ -319,11 +309,11 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
     bad = {
         ("stop", "999999"): (3, "there is no run 999999"),
         ("stop", "seven"): (3, "is neither a RunID (a number) nor a run_uid"),
-        ("stop", str(failed.run_id)): (1, "there is nothing to stop"),
+        ("stop", str(failed.run_id)): (6, "there is nothing to stop"),
         ("stop", str(going_on.run_id), "--reason", reason): (2, "reason: String should have at most 1024 characters"),
         ("stop", str(going_on.run_id), "--actor", reason): (2, "actor: String should have at most 256 characters"),
         ("resume", "999999"): (3, "there is no run 999999"),
-        ("resume", str(failed.run_id)): (1, "there is nothing to resume; --reopen gives"),
+        ("resume", str(failed.run_id)): (6, "there is nothing to resume; --reopen gives"),
         ("resume", str(completed.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
         ("resume", str(going_on.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
     }

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,23 +10,10 @@ import pytest_asyncio
 
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
-from tests.embedded import eventually, processes_of
-from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
+from tests.embedded import eventually
+from tests.process.crawls import PATIENCE, Site, held
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """One for all tests here; at its end nothing is left running, and every request has made one run."""
-    folder = tmp_path_factory.mktemp("crashes")
-    try:
-        async with site(folder) as running:
-            yield running
-            running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -1,37 +1,30 @@
 """The engine, the watcher, or everything at once is away for a while: the runs go on, and end with the truth."""
 
+import asyncio
 import os
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 import pytest_asyncio
 
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.embedded import eventually, processes_of, stack_processes
-from tests.process.crawls import PATIENCE, Site, end_all_of, held, site
+from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, held, site
+from tests.process.stops import assert_stopped, command
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-SOON = timedelta(seconds=10)
+LONG = timedelta(seconds=100)  # the second look comes two minutes after the first
 Overlooked = tuple[Started, datetime]
 DRAIN_SECONDS = 20.0
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("outages")
-    try:
-        async with site(folder) as running:
-            yield running
-            running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -87,6 +80,57 @@ async def test_sigterm_lets_the_worker_finish_what_is_under_way(stack: Site) -> 
     assert (await stack.attempts(run.workflow_id))["initiate_export_signal"] == [1]
 
 
+async def test_the_folder_of_the_cluster_is_away_for_a_while(stack: Site) -> None:
+    """Nothing of it is taken for gone, and what ended meanwhile ended as it did."""
+    going_on, stopping, ending = await asyncio.gather(
+        stack.start(), stack.start("stubborn", grace_seconds=600), stack.start()
+    )
+    for run in (going_on, stopping, ending):
+        await stack.until_running(run, 1)
+    await stack.control.stop(stopping.run_id, StopRequest(actor="ann"))
+    cluster = stack.state / "cluster"
+    with moved(cluster):
+        stack.release(ending, 0, codes={0: 4})
+        await eventually(lambda: stack.jobs(ending)[0, 1].ends == (4,), PATIENCE)
+        deploying = await stack.start()
+        away = f"{cluster} is missing: is it mounted?"
+        await stack.nudge(going_on, stopping, ending, deploying)
+        for run in (going_on, ending, deploying):
+            await eventually(partial(_is_not_seen, stack, run, away), 2 * PATIENCE)
+        await eventually_async(partial(_is_tried_again, stack, stopping, away))
+        _, shown = await command(stack, "show", str(going_on.run_id))
+        assert away in shown
+        assert not cluster.exists()
+    stack.release(going_on, 0)
+    stack.release(deploying, 0)
+    await stack.control.stop(stopping.run_id, StopRequest(actor="ann", force=True))
+    await assert_stopped(stack, stopping, "stopped_forced")
+    await stack.assert_true(ending, {0: 4})
+    for run in (going_on, deploying):
+        await stack.assert_true(run, {0: 0})
+
+
+async def _is_tried_again(stack: Site, run: Started, problem: str) -> bool:
+    return any(problem in each for each in await stack.troubles(run))
+
+
+def _is_not_seen(stack: Site, run: Started, problem: str) -> bool:
+    """It says so, and believes what it believed before."""
+    details = stack.details(run)
+    told = details.run.look_problem or details.run.waiting_message or ""
+    return problem in told and not any(task.status.is_over for task in details.tasks)
+
+
+@contextmanager
+def moved(folder: Path) -> Iterator[None]:
+    elsewhere = folder.with_name(f"{folder.name}.away")
+    folder.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(folder)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
@@ -140,12 +184,15 @@ async def test_what_the_watcher_missed_is_found_by_the_next_look(stack: Site, ov
     await eventually(lambda: stack.statuses(run)[1] is TaskStatus.FAILED, 2 * PATIENCE)
     assert datetime.now(UTC) >= due
 
-    await eventually(lambda: _next_look(stack, run) - datetime.now(UTC) > 6 * SOON, 3 * PATIENCE)
+    await eventually(lambda: _next_look(stack, run) - datetime.now(UTC) > LONG, 3 * PATIENCE)
+    due = _next_look(stack, run)
     runner = stack.runner(run, 0)
     stack.release(run, 0)
     await eventually(lambda: not psutil.pid_exists(runner))
-    # looks keep a distance of ten times what the last one took, which a busy machine may make long
-    await eventually(lambda: stack.statuses(run)[0] is TaskStatus.SUCCEEDED, 3 * SOON.total_seconds())
+    # How soon is for a benchmark: looks keep a distance of ten times what the last one took, and the machine may be
+    # busy. What is proved here is that it did not take the next look that was due anyway.
+    await eventually(lambda: stack.statuses(run)[0] is TaskStatus.SUCCEEDED, LONG.total_seconds())
+    assert datetime.now(UTC) < due
     await stack.assert_true(run, {0: 0, 1: 5})
 
 

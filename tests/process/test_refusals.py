@@ -55,6 +55,23 @@ async def test_a_database_that_is_down(tmp_path: Path) -> None:
         await _all_refuse(tmp_path, f"mysql://crawler:secret@{address}/crawler", address, "is it up?")
 
 
+async def test_a_misspelt_variable_is_told_before(tmp_path: Path) -> None:
+    """It is a line of the log, with the nearest name; what is wrong because of it comes after."""
+    said = {"CRAWLER_STATE": str(tmp_path), "CRAWLER_DATABASE_URL": "mysql://db/crawler"}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "workers.dispatcher"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=environment(tmp_path) | said,
+    )
+    async with asyncio.timeout(PATIENCE):
+        output, _ = await process.communicate()
+    warning, refusal = output.decode().splitlines()
+    assert "CRAWLER_DATABASE_URL is not a setting and is ignored: is CRAWLER_DATABASE__URL meant?" in warning
+    assert "crawlctl db upgrade" in refusal
+
+
 async def test_a_database_that_was_never_upgraded(tmp_path: Path) -> None:
     path = tmp_path / "crawler.db"
     sqlite3.connect(path).close()

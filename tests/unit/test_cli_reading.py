@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli import main
 from crawler_lifecycle.contract.records import RunRecord
-from tests.commands import Crawlctl
+from tests.commands import SECRET, Crawlctl
 
 
 def test_list_shows_a_run_on_a_line(crawlctl: Crawlctl, run: RunRecord) -> None:
@@ -82,3 +82,11 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert result.exit_code == 0
     if command and command != ["db"]:
         assert "--json" in result.output
+
+
+def test_what_a_crawler_is_given_in_its_environment_is_not_shown(crawlctl: Crawlctl, run: RunRecord) -> None:
+    for words in (["show", str(run.run_id)], ["show", str(run.run_id), "--json"]):
+        assert SECRET not in crawlctl(*words).output
+    shown = json.loads(crawlctl("show", str(run.run_id), "--json").output)
+    assert shown["run"]["entry"]["environment"] == {"TOKEN": "***"}
+    assert run.entry.environment == {"TOKEN": SECRET}, "its jobs get it"

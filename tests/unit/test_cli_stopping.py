@@ -1,10 +1,20 @@
 """What `stop` and `resume` refuse before anybody is told: one line, a status, nothing changed."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import ExportState, RunStatus
 from tests.commands import Crawlctl
-from tests.databases import give_away
+from tests.databases import give_away, ref_to
+from tests.embedded import CRAWLCTL
 
 
 @pytest.mark.parametrize("words", [["stop"], ["stop", "--force", "--wait"], ["resume"], ["resume", "--reopen"]])
@@ -18,4 +28,39 @@ def test_a_run_of_another_installation_is_refused(
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert f"run {run.run_id} belongs to installation {other}" in line
+    assert crawlctl("show", str(run.run_id), "--json").output == before
+
+
+@pytest.mark.parametrize("verb", ["stop", "resume"])
+def test_a_run_that_is_over_has_a_status_of_its_own(
+    crawlctl: Crawlctl, run: RunRecord, state_url: str, verb: str
+) -> None:
+    database = Database(state_url, pool_size=1)
+    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+    with database.transaction() as connection:
+        connection.execute(histories.update().values(export_state=ExportState.DONE))
+    database.close()
+    result = crawlctl(verb, str(run.run_id))
+    assert (result.exit_code, result.stdout) == (6, "")
+    (line,) = result.stderr.splitlines()
+    assert f"run {run.run_id} is over (FAILED, stopped): there is nothing to {verb}" in line
+
+
+@pytest.mark.parametrize("option", ["actor", "reason"])
+def test_as_much_as_a_command_line_takes_is_one_short_line(
+    crawlctl: Crawlctl, run: RunRecord, state: Path, option: str
+) -> None:
+    """Linux passes a program no word longer than 128 KiB, its final zero byte included: a megabyte never gets here."""
+    before = crawlctl("show", str(run.run_id), "--json").output
+    longest = "x" * (128 * 1024 - 1 - len(f"--{option}="))
+    words = [*CRAWLCTL, "stop", str(run.run_id), "--state", str(state)]
+    done = subprocess.run([*words, f"--{option}={longest}"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: {option}: ")
+    assert len(line) < 200
+    if sys.platform == "linux":
+        with pytest.raises(OSError, match="Argument list too long"):
+            subprocess.run([*words, f"--{option}={longest}x"], check=False)
     assert crawlctl("show", str(run.run_id), "--json").output == before

@@ -106,3 +106,35 @@ def test_what_makes_no_sense_together_is_one_line(variable: str, value: str, mon
     with pytest.raises(NotReady, match="CRAWLER_") as refused:
         settings.load()
     assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_setting_is_taken_for_misspelt(place: tuple[str, ...]) -> None:
+    assert settings.misspelt({_variable(place): "1", _variable(place).lower(): "1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("CRAWLER_DATABASE_URL", "is CRAWLER_DATABASE__URL meant?"),
+        ("CRAWLER_LIMIT__GRACE_SECONDS", "is CRAWLER_LIMITS__GRACE_SECONDS meant?"),
+        ("CRAWLER_METRICS_PORT", "is CRAWLER_METRICS__PORT meant?"),
+        ("CRAWLER_QQQ", "CRAWLER_QQQ is not a setting and is ignored"),
+    ],
+)
+def test_a_misspelt_variable_is_a_line_with_the_nearest_name(name: str, told: str) -> None:
+    (line,) = settings.misspelt({name: "8000", "CRAWL_RUN_ID": "1", "PATH": "/bin"})
+    assert line.startswith(f"{name} is not a setting")
+    assert line.endswith(told)
+
+
+def test_what_kubernetes_says_of_its_services_is_not_misspelt() -> None:
+    service = {
+        "CRAWLER_SCHEDULER_SERVICE_HOST": "10.0.0.7",
+        "CRAWLER_SCHEDULER_SERVICE_PORT": "8310",
+        "CRAWLER_SCHEDULER_SERVICE_PORT_HTTP": "8310",
+        "CRAWLER_SCHEDULER_PORT": "tcp://10.0.0.7:8310",
+        "CRAWLER_SCHEDULER_PORT_8310_TCP": "tcp://10.0.0.7:8310",
+        "CRAWLER_SCHEDULER_PORT_8310_TCP_ADDR": "10.0.0.7",
+    }
+    assert settings.misspelt(service) == []

@@ -35,6 +35,8 @@ class Placing:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
+        if self.layout.is_away:
+            raise FileNotFoundError(self.layout.missing)
         with self.layout.placing_lock.open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

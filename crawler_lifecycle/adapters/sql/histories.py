@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Update, and_, case, func, insert, select, upd
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE, fence, log
 from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.adapters.sql.reading import run_record, run_row
+from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import (
     LONGEST_WORKFLOW_ID,
     histories,
@@ -164,12 +164,6 @@ FRESH_TASK = {
     "restarts": 0,
     "events": "[]",
 }
-
-
-def find(connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
-    key = {"workflow_id": workflow_id, "first_execution_run_id": first_execution_run_id}
-    run_id = connection.scalar(select(histories.c.id).filter_by(**key))
-    return None if run_id is None else run_record(connection, run_id)
 
 
 def _refuse_while_another_lives(connection: Connection, new: NewRun) -> None:

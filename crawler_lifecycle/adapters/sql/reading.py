@@ -53,6 +53,12 @@ def run_record(connection: Connection, run_id: int) -> RunRecord:
     )
 
 
+def find(connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+    key = {"workflow_id": workflow_id, "first_execution_run_id": first_execution_run_id}
+    run_id = connection.scalar(select(histories.c.id).filter_by(**key))
+    return None if run_id is None else run_record(connection, run_id)
+
+
 def run_summary(row: Row[Any], tasks: Counts) -> RunSummary:
     return RunSummary(run_id=row.id, trigger=row.trigger_kind, tasks=tasks, **_fields(row, SUMMARY_FIELDS))
 

@@ -3,11 +3,11 @@
 from sqlalchemy import select
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import find
 from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
     export_record,
+    find,
     log_record,
     run_record,
     run_summary,

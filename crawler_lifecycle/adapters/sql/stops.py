@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.contract.steps import RunRef
-from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.errors import Over
 
 
 class SqlStops:
@@ -25,7 +25,7 @@ class SqlStops:
             hold(connection, run_id)
             row = own_row(connection, run_id)
             if row.status.is_over:
-                raise Conflict(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
+                raise Over(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
             _write(connection, run_id, stop, asked_at)
             return run_record(connection, run_id)
 

@@ -1,0 +1,104 @@
+"""How long is a task over before the database says so?
+
+On the embedded stack, with real processes that end one by one: from the time in a job's exit record until the task's
+row is read with its end. Once with the watcher, and once while it stands still, when only the looks find out.
+"""
+
+import asyncio
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.lifecycles import refuse_trouble
+from bench.table import Scale, Table
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.services.embedded.addresses import Ports
+from crawler_lifecycle.services.embedded.plan import make_plan
+from crawler_lifecycle.services.embedded.stack import Stack, owned
+
+PATIENCE = 600.0
+LOOK_PAUSE = 0.02
+BETWEEN_ENDS = 2.0  # seconds; all within a run's first minute, so that its first look finds them
+
+CATALOGUE = '''
+[crawlers.gated]
+command = ["/bin/sh", "-c", """
+gate="$GATES/$CRAWL_RUN_ID.$CRAWL_TASK"
+until [ -p "$gate" ]; do sleep 0.2; done
+read -r _ < "$gate"
+"""]
+environment = {{ GATES = "{gates}" }}
+'''
+
+
+def measure(scale: Scale) -> Table:
+    with TemporaryDirectory(prefix="bench-noticed-", ignore_cleanup_errors=True) as folder:
+        state, gates, catalogue = (Path(folder).resolve() / name for name in ("state", "gates", "catalogue.toml"))
+        gates.mkdir()
+        catalogue.write_text(CATALOGUE.format(gates=gates))
+        with owned(state):
+            plan = make_plan(state, Ports.free(), catalogue)
+            plan.environment["CRAWLER_CLUSTER__CAPACITY"] = str(scale.noticed)
+            stack = Stack(plan, refuse_trouble, passing=True)
+            rows = asyncio.run(_rows(stack, gates, scale.noticed))
+    return Table(("", "tasks", "median s", "longest s"), rows)
+
+
+async def _rows(stack: Stack, gates: Path, tasks: int) -> list[tuple[object, ...]]:
+    async with stack.running() as control, asyncio.timeout(PATIENCE):
+        rows: list[tuple[object, ...]] = []
+        for name, watching in (("with the watcher", nullcontext()), ("looks alone", _still(stack, "watcher"))):
+            run = await _all_run(control, gates, tasks)
+            with watching:
+                delays = await _noticed(control, run, gates, tasks)
+            rows.append((name, tasks, statistics.median(delays), max(delays)))
+            async for _ in control.watch(run.run_id):
+                pass
+    return rows
+
+
+async def _all_run(control: Control, gates: Path, tasks: int) -> Started:
+    run = await control.start(RunRequest(crawler="gated", tasks=tasks))
+    for task in range(tasks):
+        os.mkfifo(gates / f"{run.run_id}.{task}")
+    while control.show(run.run_id).run.tasks != {TaskStatus.RUNNING: tasks}:
+        await asyncio.sleep(0.5)
+    return run
+
+
+async def _noticed(control: Control, run: Started, gates: Path, tasks: int) -> list[float]:
+    ending = asyncio.create_task(_end_one_by_one(run, gates, tasks))
+    noticed: dict[int, float] = {}
+    while len(noticed) < tasks:
+        details, now = control.show(run.run_id), time.time()
+        ended = {row.task: row.finished_at for row in details.tasks if row.status.is_over}
+        noticed |= {task: now - at.timestamp() for task, at in ended.items() if at is not None and task not in noticed}
+        await asyncio.sleep(LOOK_PAUSE)
+    await ending
+    return list(noticed.values())
+
+
+async def _end_one_by_one(run: Started, gates: Path, tasks: int) -> None:
+    for task in range(tasks):
+        (gates / f"{run.run_id}.{task}").write_text("\n")
+        await asyncio.sleep(BETWEEN_ENDS)
+
+
+@contextmanager
+def _still(stack: Stack, part: str) -> Iterator[None]:
+    recorded = stack_file.read(stack.plan.state)
+    assert recorded
+    pid = next(each.pid for each in recorded.processes if each.name == part)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -1,0 +1,63 @@
+"""What `crawlers` and `doctor` say of the scheduler service's catalogue and of the environment."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.adapters.catalogue import Catalogue
+from tests.commands import SECRET, Crawlctl
+from tests.schedulers import TOKEN, SmallCluster, served
+
+CATALOGUE = f"""
+[crawlers.bookshop]
+command = ["true"]
+processes = 4
+max_parallel = 2
+start_limit_seconds = 90
+max_duration_seconds = 7200
+environment = {{ TOKEN = "{SECRET}" }}
+
+[crawlers.apples]
+command = ["true"]
+"""
+
+
+def test_the_catalogue_is_listed_without_its_secrets(
+    crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "catalogue.toml"
+    path.write_text(CATALOGUE)
+    with served(SmallCluster(), Catalogue.load(path)) as url:
+        monkeypatch.setenv("CRAWLER_SCHEDULER__URL", url)
+        monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", TOKEN)
+        text, told = crawlctl("crawlers"), crawlctl("crawlers", "--json")
+    assert [line.split() for line in text.output.splitlines()[1:]] == [
+        ["apples", "1", "-", "-", "-", "-"],
+        ["bookshop", "4", "2", "1m30s", "2h00m", "-"],
+    ]
+    apples, bookshop = json.loads(told.output)
+    assert (apples["name"], bookshop["max_duration_seconds"]) == ("apples", 7200)
+    assert bookshop["environment"] == {"TOKEN": "***"}
+    assert SECRET not in text.output + told.output
+
+
+def test_without_a_scheduler_service_it_is_one_line(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRAWLER_SCHEDULER__URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", TOKEN)
+    result = crawlctl("crawlers")
+    assert result.exit_code == 4
+    assert "is it running?" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_doctor_names_a_misspelt_variable(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("CRAWLER_SCHEDULER__URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("CRAWLER_DATABASE_URL", "sqlite:////nowhere")
+    checks = {check["part"]: check for check in json.loads(crawlctl("doctor", "--json").output)}
+    assert checks["settings"]["ok"] is False
+    assert (
+        (checks["settings"]["line"])
+        == "CRAWLER_DATABASE_URL is not a setting and is ignored: is CRAWLER_DATABASE__URL meant?"
+    )
