@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
+    from crawler_lifecycle.control.schedules import Schedules
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
@@ -264,6 +265,12 @@ class Control:
         from crawler_lifecycle.control.engine import Engine
 
         return Engine(self.installation.temporal, self.installation.settings.worker.task_queue)
+
+    @cached_property
+    def schedules(self) -> "Schedules":
+        from crawler_lifecycle.control.schedules import Schedules
+
+        return Schedules(self)
 
 
 def is_handed_over(details: RunDetails) -> bool:
