@@ -18,7 +18,10 @@ SHORTHANDS = {
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-NAMES = {"month": {name: number for number, name in enumerate(MONTHS, 1)}, "day of the week": dict(zip(DAYS, range(7)))}
+NAMES = {
+    "month": {name: number for number, name in enumerate(MONTHS, 1)},
+    "day of the week": {name: number for number, name in enumerate(DAYS)},
+}
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 LONGEST_LINE = 200
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")

@@ -1,7 +1,7 @@
 """What became of each occurrence of a schedule, as far as it can be known?
 
-Temporal keeps the times that were due, the workflows it started and how many it skipped, but not which and why. So a skip
-is concluded: from the pauses on record, from a run of the schedule that was open at that time, and from what is left.
+Temporal keeps the times that were due, the workflows it started and how many it skipped, but not which and why. So
+a skip is concluded: from the pauses on record, from a run that was open at that time, and from what is left.
 """
 
 from collections.abc import Iterable, Sequence
