@@ -211,6 +211,7 @@ class Schedules:
             paused=schedule.state.paused,
             overlap=forms.overlap_of(schedule.policy),
             jitter=schedule.spec.jitter or timedelta(),
+            window=schedule.policy.catchup_window or timedelta(),
             queued=description.raw_description.info.buffer_size,
             missed=description.info.num_actions_missed_catchup_window,
             now=now,

@@ -33,6 +33,7 @@ class Circumstances:
     paused: bool
     overlap: Overlap | None
     jitter: timedelta
+    window: timedelta  # for missed runs
     queued: int
     missed: int
     now: datetime
@@ -42,7 +43,7 @@ def judged(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
     """Oldest first, as `due` is."""
     started = _by_time(due, known)
     found = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
-    return _with_queue(found, known)
+    return _with_missed(_with_queue(found, known), known)
 
 
 def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
@@ -67,19 +68,11 @@ def _not_started(at: datetime, known: Circumstances) -> Occurrence:
     if pause := _pause_at(at, known.pauses):
         words = " by ".join(part for part in ("paused", pause.actor) if part)
         return _skipped(at, SkipReason.PAUSED, f"{words}: {pause.reason}" if pause.reason else words)
-    if (other := _open_at(at, known.starts)) and known.overlap is not Overlap.ALLOW:
+    if other := _in_its_way(at, known):
         return _skipped(at, SkipReason.OVERLAP, f"{other.workflow_id} was still open")
     if known.now - at < SETTLING:
         return Occurrence(at=at, outcome=Outcome.DUE)
-    if known.missed:
-        return _skipped(at, SkipReason.MISSED_WINDOW, f"one of {known.missed} that Temporal counts as missed")
-    if known.paused and not any(pause.until is None for pause in known.pauses):
-        return _skipped(at, SkipReason.PAUSED, "it is paused, since when is not on record")
-    return Occurrence(
-        at=at,
-        outcome=Outcome.UNKNOWN,
-        detail="no workflow of it and no reason is on record any more (another tool's pause, or past the retention)",
-    )
+    return Occurrence(at=at, outcome=Outcome.UNKNOWN)
 
 
 def _skipped(at: datetime, reason: SkipReason, detail: str) -> Occurrence:
@@ -90,10 +83,16 @@ def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
     return next((each for each in pauses if each.since <= at and (each.until is None or at < each.until)), None)
 
 
-def _open_at(at: datetime, starts: Iterable[Start]) -> Start | None:
-    return next(
-        (each for each in starts if each.started_at <= at and (each.closed_at is None or at < each.closed_at)), None
-    )
+def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
+    """One that was caught up with after an outage was in the way from the time it was due itself."""
+    if known.overlap is Overlap.ALLOW:
+        return None
+    for start in known.starts:
+        is_late = start.started_at - start.nominal <= known.window
+        since = start.nominal if is_late else start.started_at
+        if since < at and (start.closed_at is None or at < start.closed_at):
+            return start
+    return None
 
 
 def _with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence]:
@@ -111,3 +110,20 @@ def _with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrenc
     number = behind[0] if known.overlap is Overlap.QUEUE else behind[-1]
     waiting = found[number].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
     return [*found[:number], waiting, *found[number + 1 :]]
+
+
+def _with_missed(found: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
+    """What is left was missed, if Temporal counts at least so many."""
+    left = sum(each.outcome is Outcome.UNKNOWN for each in found)
+    return [_left(each, left, known) if each.outcome is Outcome.UNKNOWN else each for each in found]
+
+
+def _left(occurrence: Occurrence, left: int, known: Circumstances) -> Occurrence:
+    last = max((start.nominal for start in known.starts), default=occurrence.at)
+    if known.paused and occurrence.at >= last and not any(pause.until is None for pause in known.pauses):
+        return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; since when is not on record")
+    counted = f"Temporal counts {known.missed} that came too late"
+    if left <= known.missed:
+        return _skipped(occurrence.at, SkipReason.MISSED_WINDOW, counted)
+    why = f"{counted}, and {left} have no other reason" if known.missed else "no reason is on record"
+    return occurrence.model_copy(update={"detail": f"{why} (a pause by other means, or past Temporal's retention)"})
