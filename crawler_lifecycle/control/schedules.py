@@ -274,7 +274,7 @@ def _came_of_it(before: ScheduleDescription, after: ScheduleDescription) -> Trig
 
 
 def _refused(request: ScheduleRequest, error: RPCError) -> BadInput:
-    if "time zone" in error.message:
+    if "Invalid schedule spec" in error.message:  # all else of that has been looked at before
         return BadInput(
             "time_zone", f"{request.time_zone!r} is unknown to Temporal: expected a name such as Europe/Berlin"
         )

@@ -208,16 +208,17 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
 
 
 async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
-    outcomes = {}
-    for overlap in Overlap:
+    async def twice(overlap: Overlap) -> tuple[Outcome, SkipReason | None]:
         schedule_id = f"trigger-{overlap}"
         await schedules.create(yearly(schedule_id, overlap=overlap, paused=overlap is Overlap.SKIP))
         first = await schedules.trigger(schedule_id)
         assert first.outcome is Outcome.STARTED, "also while it is paused"
-        await asyncio.sleep(1.1)  # their ids end with the second
+        await asyncio.sleep(1.1)  # the workflow ids end with the second
         second = await schedules.trigger(schedule_id)
-        outcomes[overlap] = second.outcome, second.reason
         assert first.workflow_id != second.workflow_id
+        return second.outcome, second.reason
+
+    outcomes = dict(zip(Overlap, await asyncio.gather(*map(twice, Overlap)), strict=True))
     assert outcomes.pop(Overlap.REPLACE)[0] in (Outcome.QUEUED, Outcome.STARTED)
     assert outcomes == {
         Overlap.SKIP: (Outcome.SKIPPED, SkipReason.OVERLAP),
