@@ -8,10 +8,10 @@ EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all test-triggers lint format bench ci lock clean mariadb
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
 	@$(BIN)/crawlctl demo
@@ -25,6 +25,9 @@ test: $(VENV)/.installed-dev mariadb ## the tests
 test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
 	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
+test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
+	@$(BIN)/pytest -q tests/triggers/check_examples.py
+
 lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -37,9 +40,9 @@ format: $(VENV)/.installed-dev ## formats the code
 bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
-ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests
+ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples
 	@$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory lint test
+	@$(MAKE) --no-print-directory lint test test-triggers
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) --upgrade --output-file requirements.lock
