@@ -7,6 +7,7 @@ Where Temporal is comes from its own variables: TEMPORAL_ADDRESS, TEMPORAL_NAMES
 """
 
 import asyncio
+import os
 import sys
 from datetime import UTC, datetime
 
@@ -67,3 +68,5 @@ async def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     asyncio.run(main(sys.argv[1:]))
+    sys.stdout.flush()
+    os._exit(0)  # a process as short as this may crash in the SDK's threads while Python shuts down (sdk-python #300)
