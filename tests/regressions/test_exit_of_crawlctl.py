@@ -1,6 +1,6 @@
-"""Once its work was done, `crawlctl` crashed at times while Python took itself apart under the threads of Temporal's SDK.
+"""Once its work was done, `crawlctl` crashed at times: Python took itself apart under the threads of Temporal's SDK.
 
-On a busy machine that was 11 of 40 calls of `crawlctl schedule list`. So it ends without that, and keeps its exit status.
+On a busy machine that were 11 of 40 calls of `crawlctl schedule list`. So it leaves that out and keeps its exit status.
 """
 
 import subprocess
