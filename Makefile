@@ -9,7 +9,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --
 IMAGE  := deploy/image
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster verdict-soak lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all test-cluster test-triggers verdict-soak lint format bench ci lock clean mariadb
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control p
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m cluster -q
 
+test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
+	@$(BIN)/pytest -q tests/triggers/check_examples.py
+
 verdict-soak: $(VENV)/.installed-dev ## a million looks at generated lives of jobs: no row may ever be wrong
 	@$(BIN)/python -m tests.verdict_soak
 
@@ -46,9 +49,9 @@ format: $(VENV)/.installed-dev ## formats the code
 bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
-ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests
+ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples
 	@$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory lint test
+	@$(MAKE) --no-print-directory lint test test-triggers
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock

@@ -6,7 +6,7 @@ Nothing heavy is imported before the command that needs it: `crawlctl list` spea
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, demo, reading, running, stopping, up
+from crawler_lifecycle.cli import admin, demo, reading, running, scheduling, stopping, up
 from crawler_lifecycle.cli.common import EXIT_CODES, Commands
 
 
@@ -35,6 +35,7 @@ for command in (
     running.export,
     stopping.stop,
     stopping.resume,
+    scheduling.schedule,
     admin.database,
     admin.doctor,
 ):

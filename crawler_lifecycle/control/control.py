@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.deployment import Crawler
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
+    from crawler_lifecycle.control.schedules import Schedules
     from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
@@ -271,6 +272,12 @@ class Control:
         from crawler_lifecycle.control.engine import Engine
 
         return Engine(self.installation.temporal, self.installation.settings.worker.task_queue)
+
+    @cached_property
+    def schedules(self) -> "Schedules":
+        from crawler_lifecycle.control.schedules import Schedules
+
+        return Schedules(self)
 
 
 def is_handed_over(details: RunDetails) -> bool:

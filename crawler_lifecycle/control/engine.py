@@ -4,7 +4,7 @@ Its errors become ours here: not reachable is temporary, a workflow that refused
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -104,6 +104,10 @@ class Engine:
                 return await handle.result()
             except WorkflowFailureError as error:
                 raise _as_ours(error) from error
+
+    def translated(self) -> AbstractAsyncContextManager[None]:
+        """For those who speak to the client themselves: its errors become ours."""
+        return _translated(self.address)
 
     @property
     def address(self) -> str:

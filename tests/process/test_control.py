@@ -14,11 +14,11 @@ import pytest_asyncio
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.control.control import WORKFLOW, Started
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, Site, held
+from tests.process.crawls import PATIENCE, Site, eventually_async, held
 from tests.process.stops import (
     another_control,
     assert_stopped,
@@ -346,3 +346,44 @@ async def _refused_by_its_workflow(stack: Site, field: str, request: dict[str, o
         await stack.control.engine.result(handle)
     assert refused.value.message.startswith(field)
     assert len(refused.value.message.splitlines()) == 1
+
+
+# Schedules
+
+
+async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
+    """Due every second, one run at a time; crawlctl tells which run it was, and why the others were none."""
+    create = ("schedule", "create", "every-second", "gated", "--every", "1s", "--tasks", "2")
+    status, told = await command(stack, *create)
+    assert status == 0, told
+    schedules = stack.control.schedules
+
+    async def begun() -> int | None:
+        details = await schedules.show("every-second")
+        return next((each.run_id for each in details.occurrences if each.run_id), None)
+
+    run_id = await eventually_async(begun)
+    assert run_id is not None
+    stack.asked.append(run_id)
+
+    async def skipped() -> bool:
+        return any(each.reason for each in (await schedules.show("every-second")).occurrences)
+
+    await eventually_async(skipped)
+    await schedules.pause("every-second", actor="ann", reason="enough")
+    record = stack.control.show(run_id).run
+    run = Started(workflow_id=record.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=record.run_uid)
+    assert (record.trigger, record.workflow_id[:19]) == (Trigger.SCHEDULED, "crawl-every-second-")
+    await stack.until_running(run, 2)
+    stack.release(run, 0, 1)
+    await stack.assert_true(run, {0: 0, 1: 0})
+
+    status, told = await command(stack, "schedule", "show", "every-second", "--last", "500")
+    assert status == 0, told
+    for words in (f"run {run_id} COMPLETED", f"overlap  {run.workflow_id} was still open", "paused by ann: enough"):
+        assert words in told
+    assert await command(stack, *create) == (1, "Error: schedule_id: there is a schedule every-second already\n")
+    assert await command(stack, "schedule", "delete", "every-second") == (
+        0,
+        "schedule every-second is deleted; runs under way go on\n",
+    )

@@ -1,0 +1,67 @@
+"""What is wrong with a cron line, before Temporal is asked?
+
+Temporal takes a line that never fires, and says nothing: the schedule would be there and no run would ever start. Its
+rules are those of `crontab`, but for one: if both a day of the month and a day of the week are given, both have to fit.
+"""
+
+import re
+
+SHORTHANDS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+NAMES = {
+    "month": {name: number for number, name in enumerate(MONTHS, 1)},
+    "day of the week": {name: number for number, name in enumerate(DAYS)},
+}
+LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+LONGEST_LINE = 200
+PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
+
+
+def problem_of(line: str) -> str | None:
+    """None if it can fire."""
+    fields = SHORTHANDS.get(line.strip(), line).split()
+    if len(line) > LONGEST_LINE or len(fields) != len(FIELDS):
+        return "expected five fields (minute, hour, day of the month, month, day of the week), or @daily and such"
+    try:
+        values = [_values(text, *field) for text, field in zip(fields, FIELDS, strict=True)]
+    except ValueError as error:
+        return str(error)
+    if not any(day <= LONGEST_MONTHS[month - 1] for month in values[3] for day in values[2]):
+        return "never fires: none of these months has such a day"
+    return None
+
+
+def _values(text: str, field: str, least: int, most: int) -> set[int]:
+    found: set[int] = set()
+    for part in text.lower().split(","):
+        match = PART.fullmatch(part)
+        if match is None:
+            raise ValueError(
+                f"{part!r} is no {field}: expected *, a number, a range such as 1-5, or a step such as */2"
+            )
+        first, last, step = match.groups()
+        start = least if first is None else _number(first, field, least, most)
+        alone = first is not None and last is None and step is None
+        end = start if alone else most if last is None else _number(last, field, least, most)
+        width = 1 if step is None else int(step)
+        if end < start or width == 0:
+            raise ValueError(f"{part!r} is an empty range of the {field}")
+        found.update(range(start, end + 1, width))
+    return found
+
+
+def _number(text: str, field: str, least: int, most: int) -> int:
+    number = NAMES.get(field, {}).get(text, int(text) if text.isdigit() else -1)
+    if not least <= number <= most:
+        raise ValueError(f"the {field} is {least} to {most}, not {text}")
+    return number

@@ -1,0 +1,192 @@
+"""What may be asked of a schedule, and what is told of one and of its occurrences?"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.cron import problem_of
+from crawler_lifecycle.contract.requests import A_YEAR, RunRequest, Seconds
+from crawler_lifecycle.contract.states import RunStatus, Trigger
+
+AN_HOUR, A_DAY = 3600, 24 * 3600
+SHORTEST_WINDOW = 10  # Temporal takes anything shorter for this
+
+ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+
+
+class Overlap(StrEnum):
+    """What becomes of an occurrence that is due while an earlier run of the schedule is still open?"""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
+
+    @property
+    def waits(self) -> bool:
+        return self in (Overlap.QUEUE, Overlap.REPLACE)
+
+
+class ScheduleRequest(Request):
+    """A run of a crawler, again and again."""
+
+    schedule_id: ScheduleId = Field(description="its name, for good")
+    run: RunRequest = Field(description="what each occurrence asks for; its trigger is always `scheduled`")
+    cron: list[str] = Field(default_factory=list, max_length=20, description="lines of five fields, or @daily and such")
+    every_seconds: Seconds | None = Field(
+        default=None, validate_default=True, description="instead of cron: counted from 1970 in UTC"
+    )
+    offset_seconds: Annotated[int, Field(ge=0, le=A_YEAR)] = Field(default=0, description="shifts every_seconds")
+    time_zone: Annotated[str, Field(min_length=1, max_length=100)] = Field(
+        default="UTC", description="in which cron is meant, such as Europe/Berlin"
+    )
+    jitter_seconds: Annotated[int, Field(ge=0, le=A_YEAR)] = Field(
+        default=0, description="each occurrence is late by a random time up to this"
+    )
+    overlap: Overlap = Field(default=Overlap.SKIP, description="while an earlier run of the schedule is open")
+    missed_window_seconds: Annotated[int, Field(ge=SHORTEST_WINDOW, le=A_YEAR)] | None = Field(
+        default=None,
+        description="how late an occurrence may still start, after an outage or behind an earlier run; "
+        "default: an hour, or a day where occurrences wait (queue, replace)",
+    )
+    paused: bool = Field(default=False, description="made, but not going")
+
+    @field_validator("run")
+    @classmethod
+    def _is_a_new_run(cls, run: RunRequest) -> RunRequest:
+        if run.run_id is not None:
+            raise ValueError("a schedule starts runs; it does not go on with one (run_id)")
+        return run.model_copy(update={"trigger": Trigger.SCHEDULED})
+
+    @field_validator("cron")
+    @classmethod
+    def _fires(cls, lines: list[str]) -> list[str]:
+        for line in lines:
+            if problem := problem_of(line):
+                raise ValueError(f"{line[:100]!r}: {problem}")
+        return [" ".join(line.split()) for line in lines]
+
+    @field_validator("every_seconds")
+    @classmethod
+    def _instead_of_cron(cls, every: int | None, info: ValidationInfo) -> int | None:
+        if every is not None and info.data.get("cron"):
+            raise ValueError("either cron or an interval, not both")
+        if every is None and info.data.get("cron") == []:
+            raise ValueError("either cron or an interval is needed")
+        return every
+
+    @field_validator("offset_seconds")
+    @classmethod
+    def _shorter_than_the_interval(cls, offset: int, info: ValidationInfo) -> int:
+        every = info.data.get("every_seconds")
+        if offset and (every is None or offset >= every):
+            raise ValueError("only with an interval, and shorter than that")
+        return offset
+
+    @field_validator("time_zone")
+    @classmethod
+    def _of_cron(cls, zone: str, info: ValidationInfo) -> str:
+        if zone != "UTC" and info.data.get("every_seconds") is not None:
+            raise ValueError("an interval has none; only cron is meant in a time zone")
+        if zone == "Local":  # which Temporal would take for its own machine's
+            raise ValueError("must be a name such as Europe/Berlin")
+        return zone
+
+    @property
+    def window_seconds(self) -> int:
+        return self.missed_window_seconds or (A_DAY if self.overlap.waits else AN_HOUR)
+
+
+class Outcome(StrEnum):
+    """What became of an occurrence."""
+
+    STARTED = "started"
+    DUE = "due"
+    QUEUED = "queued"
+    SKIPPED = "skipped"
+    UNKNOWN = "unknown"
+
+
+class SkipReason(StrEnum):
+    OVERLAP = "overlap"
+    PAUSED = "paused"
+    MISSED_WINDOW = "missed_window"
+
+
+class Occurrence(Message):
+    """`at` is when it was due, with its jitter. A skip is concluded from other facts; `detail` says from which."""
+
+    at: datetime
+    outcome: Outcome
+    reason: SkipReason | None = None
+    detail: str = ""
+    started_at: datetime | None = None
+    workflow_id: str | None = None
+    run_id: int | None = None
+    run_status: RunStatus | None = None
+
+
+class Pause(Message):
+    """`until` is None while it lasts."""
+
+    since: datetime
+    until: datetime | None = None
+    actor: str | None = None
+    reason: str | None = None
+
+
+class ScheduleCounts(Message):
+    """Since the schedule was made, as Temporal counts: triggers and backfills included."""
+
+    started: int
+    skipped_overlap: int
+    skipped_missed_window: int
+    queued: int
+
+
+class ScheduleSummary(Message):
+    """A line of a list of schedules; `crawler` is None for one that was made by other means than ours."""
+
+    schedule_id: str
+    crawler: str | None
+    cron: list[str]
+    every_seconds: int | None
+    offset_seconds: int
+    time_zone: str
+    jitter_seconds: int
+    paused: bool
+    next_at: list[datetime]
+    last_started_at: datetime | None
+
+
+class ScheduleDetails(ScheduleSummary):
+    """All of a schedule, with its latest occurrences, newest first."""
+
+    run: RunRequest | None
+    overlap: Overlap | None
+    missed_window_seconds: int
+    created_at: datetime
+    note: str
+    pauses: list[Pause]
+    counts: ScheduleCounts
+    open_workflows: list[str]
+    occurrences: list[Occurrence]
+
+
+class Triggered(Message):
+    """What came of a trigger; the reason if it was skipped."""
+
+    schedule_id: str
+    outcome: Outcome
+    reason: SkipReason | None = None
+    workflow_id: str | None = None
+
+
+class Backfilled(Message):
+    """The occurrences that are to be made up for."""
+
+    schedule_id: str
+    occurrences: list[datetime]

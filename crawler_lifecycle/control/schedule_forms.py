@@ -1,0 +1,118 @@
+"""What we call a schedule, in Temporal's terms, and back."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+from temporalio.client import (
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleDescription,
+    ScheduleIntervalSpec,
+    ScheduleListActionStartWorkflow,
+    ScheduleListDescription,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleState,
+)
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
+from crawler_lifecycle.control.engine import LIFECYCLE
+
+NOT_OF_OURS = "calendar"  # a rule that was made by other means
+OVERLAPS = {
+    Overlap.SKIP: ScheduleOverlapPolicy.SKIP,
+    Overlap.QUEUE: ScheduleOverlapPolicy.BUFFER_ONE,
+    # cancel means stop here: asked, forced after the grace period, proved, exported. Only then the next one starts.
+    # A terminated workflow would leave its jobs running beside those of the next.
+    Overlap.REPLACE: ScheduleOverlapPolicy.CANCEL_OTHER,
+    Overlap.ALLOW: ScheduleOverlapPolicy.ALLOW_ALL,
+}
+
+
+def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> Schedule:
+    run = request.run
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            LIFECYCLE,
+            run,
+            id=f"crawl-{request.schedule_id}",  # Temporal adds the time of the occurrence
+            task_queue=task_queue,
+            static_summary=f"{run.crawler}, by schedule {request.schedule_id}",
+        ),
+        spec=_spec(request),
+        policy=SchedulePolicy(
+            overlap=OVERLAPS[request.overlap], catchup_window=timedelta(seconds=request.window_seconds)
+        ),
+        state=ScheduleState(note=note, paused=request.paused),
+    )
+
+
+def _spec(request: ScheduleRequest) -> ScheduleSpec:
+    every, offset = request.every_seconds, timedelta(seconds=request.offset_seconds)
+    return ScheduleSpec(
+        cron_expressions=[f"{line} # {line}" for line in request.cron],  # the comment is what Temporal keeps of it
+        intervals=[ScheduleIntervalSpec(timedelta(seconds=every), offset)] if every else [],
+        jitter=timedelta(seconds=request.jitter_seconds),
+        time_zone_name=request.time_zone,
+    )
+
+
+def of_spec(spec: ScheduleSpec) -> dict[str, Any]:
+    """The fields of a summary that tell when it occurs."""
+    interval = spec.intervals[0] if spec.intervals else None
+    return {
+        "cron": [calendar.comment or NOT_OF_OURS for calendar in spec.calendars],
+        "every_seconds": int(interval.every.total_seconds()) if interval else None,
+        "offset_seconds": int(interval.offset.total_seconds()) if interval and interval.offset else 0,
+        "time_zone": spec.time_zone_name or "UTC",
+        "jitter_seconds": int(spec.jitter.total_seconds()) if spec.jitter else 0,
+    }
+
+
+def overlap_of(policy: SchedulePolicy) -> Overlap | None:
+    """None for a policy that we have no word for."""
+    return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
+
+
+def run_of(action: ScheduleActionStartWorkflow) -> RunRequest | None:
+    """None if it does not fit: then its workflows fail with what is wrong."""
+    data = getattr(action.args[0], "data", b"") if action.args else b""
+    try:
+        return RunRequest.model_validate_json(data)
+    except ValidationError:
+        return None
+
+
+def counts_of(description: ScheduleDescription) -> ScheduleCounts:
+    info = description.info
+    return ScheduleCounts(
+        started=info.num_actions,
+        skipped_overlap=info.num_actions_skipped_overlap,
+        skipped_missed_window=info.num_actions_missed_catchup_window,
+        queued=description.raw_description.info.buffer_size,
+    )
+
+
+def starts_our_runs(description: ScheduleDescription, task_queue: str) -> bool:
+    action = description.schedule.action
+    return (
+        isinstance(action, ScheduleActionStartWorkflow)
+        and action.workflow == LIFECYCLE
+        and action.task_queue == task_queue
+    )
+
+
+def lists_our_runs(listed: ScheduleListDescription) -> bool:
+    action = listed.schedule.action if listed.schedule else None
+    return isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == LIFECYCLE
+
+
+def nominal_time(workflow_id: str) -> datetime | None:
+    """What Temporal has added to the workflow id, to the second."""
+    try:
+        return datetime.strptime(workflow_id[-20:], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,68 @@
+"""Which workflows has a schedule started, and how long was each open?
+
+Temporal's list knows all within its retention, a moment late; the schedule itself knows the last ten at once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from temporalio.client import Client, ScheduleDescription, WorkflowExecution
+from temporalio.common import SearchAttributeKey
+
+from crawler_lifecycle.control.engine import RPC_TIMEOUT
+from crawler_lifecycle.control.schedule_forms import nominal_time
+from crawler_lifecycle.domain.occurrences import Start
+
+MOST = 1000
+NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+
+
+async def starts_of(client: Client, description: ScheduleDescription, since: datetime) -> list[Start]:
+    """Those that were open at or after `since`."""
+    quoted = description.id.replace("\\", "\\\\").replace('"', '\\"')
+    closed_late = f'CloseTime >= "{since.astimezone(UTC).isoformat()}"'
+    query = f'TemporalScheduledById = "{quoted}" AND (ExecutionStatus = "Running" OR {closed_late})'
+    listed = [each async for each in client.list_workflows(query, limit=MOST, rpc_timeout=RPC_TIMEOUT)]
+    found = _of_list(listed)
+    for start in _of_schedule(description):
+        if start.workflow_id not in found:
+            found[start.workflow_id] = start
+    return list(found.values())
+
+
+def _of_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
+    """An execution that was continued as new, or started again by a backfill, is one with the others of its id."""
+    found: dict[str, Start] = {}
+    for each in sorted(executions, key=lambda each: each.start_time):
+        nominal = each.typed_search_attributes.get(NOMINAL)
+        if nominal is None:
+            continue
+        first = found.get(each.id)
+        found[each.id] = (
+            replace(first, closed_at=each.close_time)
+            if first
+            else Start(
+                workflow_id=each.id,
+                first_execution=each.raw_info.first_run_id or each.run_id,
+                nominal=nominal,
+                started_at=each.start_time,
+                closed_at=each.close_time,
+            )
+        )
+    return found
+
+
+def _of_schedule(description: ScheduleDescription) -> Iterable[Start]:
+    open_ids = {getattr(action, "workflow_id", "") for action in description.info.running_actions}
+    for result in description.info.recent_actions:
+        workflow_id = getattr(result.action, "workflow_id", "")
+        nominal = nominal_time(workflow_id)
+        if nominal is not None:
+            yield Start(
+                workflow_id=workflow_id,
+                first_execution=getattr(result.action, "first_execution_run_id", ""),
+                nominal=nominal,
+                started_at=result.started_at,
+                closed_at=None if workflow_id in open_ids else result.started_at,
+            )

@@ -1,0 +1,291 @@
+"""The verbs of schedules: what can be asked of, and done with, runs that start by the clock?
+
+They live in Temporal alone. Every occurrence is a workflow, and so a run, under an id of its own.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
+from temporalio.client import (
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleBackfill,
+    ScheduleDescription,
+    ScheduleHandle,
+    ScheduleOverlapPolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from crawler_lifecycle.contract.schedules import (
+    Backfilled,
+    Occurrence,
+    Outcome,
+    ScheduleDetails,
+    ScheduleRequest,
+    ScheduleSummary,
+    SkipReason,
+    Triggered,
+)
+from crawler_lifecycle.control import pause_log
+from crawler_lifecycle.control import schedule_forms as forms
+from crawler_lifecycle.control.engine import RPC_TIMEOUT
+from crawler_lifecycle.control.schedule_starts import starts_of
+from crawler_lifecycle.domain.occurrences import Circumstances, judged
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.control.control import Control
+
+PAGE = 1000  # as many times as Temporal names at once
+FIRST_WINDOW = timedelta(minutes=15)  # at one a second still within a page
+GROWTH = 8
+TRIGGER_PATIENCE = 20.0
+LOOK_PAUSE = 0.2
+
+
+class Schedules:
+    def __init__(self, control: "Control") -> None:
+        self._control = control
+        self._engine = control.engine
+
+    async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
+        """A schedule that goes, or an error and nothing made."""
+        entry = await asyncio.to_thread(self._control.deployer.crawler, request.run.crawler)
+        note = pause_log.with_line("", pause_log.PAUSED, _now(), actor, "made so") if request.paused else ""
+        client = await self._engine.client()
+        async with self._engine.translated():
+            try:
+                await client.create_schedule(
+                    request.schedule_id,
+                    forms.to_temporal(request, self._engine.task_queue, note),
+                    memo={"crawler": entry.name, "task_queue": self._engine.task_queue},
+                    rpc_timeout=RPC_TIMEOUT,
+                )
+            except ScheduleAlreadyRunningError as error:
+                raise Conflict(f"schedule_id: there is a schedule {request.schedule_id} already") from error
+            except RPCError as error:
+                if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                    raise _refused(request, error) from error
+                raise
+        return await self.show(request.schedule_id)
+
+    async def list(self) -> Sequence[ScheduleSummary]:
+        """By name. A schedule that was just made may take a moment to appear."""
+        client = await self._engine.client()
+        found: list[ScheduleSummary] = []
+        async with self._engine.translated():
+            async for each in await client.list_schedules(rpc_timeout=RPC_TIMEOUT):
+                memo = await each.memo()
+                if each.schedule is None or each.info is None or not forms.lists_our_runs(each):
+                    continue
+                if memo.get("task_queue", self._engine.task_queue) != self._engine.task_queue:
+                    continue
+                summary = ScheduleSummary(
+                    schedule_id=each.id,
+                    crawler=memo.get("crawler"),
+                    paused=each.schedule.state.paused,
+                    next_at=[] if each.schedule.state.paused else list(each.info.next_action_times),
+                    last_started_at=max((action.started_at for action in each.info.recent_actions), default=None),
+                    **forms.of_spec(each.schedule.spec),
+                )
+                found.append(summary)
+        return sorted(found, key=lambda each: each.schedule_id)
+
+    async def show(self, schedule_id: str, *, occurrences: int = 10) -> ScheduleDetails:
+        _, description = await self._ours(schedule_id)
+        schedule, info = description.schedule, description.info
+        assert isinstance(schedule.action, ScheduleActionStartWorkflow)
+        run = forms.run_of(schedule.action)
+        window = schedule.policy.catchup_window
+        return ScheduleDetails(
+            schedule_id=schedule_id,
+            crawler=run.crawler if run else None,
+            run=run,
+            overlap=forms.overlap_of(schedule.policy),
+            missed_window_seconds=int(window.total_seconds()) if window else 0,
+            paused=schedule.state.paused,
+            note=schedule.state.note or "",
+            pauses=pause_log.pauses(schedule.state.note or ""),
+            next_at=[] if schedule.state.paused else list(info.next_action_times),
+            last_started_at=max((action.started_at for action in info.recent_actions), default=None),
+            created_at=info.created_at,
+            counts=forms.counts_of(description),
+            open_workflows=[getattr(action, "workflow_id", "") for action in info.running_actions],
+            occurrences=await self._occurrences(description, occurrences),
+            **forms.of_spec(schedule.spec),
+        )
+
+    async def pause(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
+        """No occurrence starts until it is resumed; runs under way go on. Paused already: as it was."""
+        handle, description = await self._ours(schedule_id)
+        if not description.schedule.state.paused:
+            async with self._engine.translated():
+                note = description.schedule.state.note or ""
+                note = pause_log.with_line(note, pause_log.PAUSED, _now(), actor, reason)
+                await handle.pause(note=note, rpc_timeout=RPC_TIMEOUT)
+        return await self.show(schedule_id)
+
+    async def resume(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
+        """What was due meanwhile stays skipped: `backfill` makes up for it."""
+        handle, description = await self._ours(schedule_id)
+        if description.schedule.state.paused:
+            async with self._engine.translated():
+                note = description.schedule.state.note or ""
+                note = pause_log.with_line(note, pause_log.RESUMED, _now(), actor, reason)
+                await handle.unpause(note=note, rpc_timeout=RPC_TIMEOUT)
+        return await self.show(schedule_id)
+
+    async def trigger(self, schedule_id: str) -> Triggered:
+        """An occurrence now, also of a schedule that is paused; its overlap policy holds."""
+        handle, before = await self._ours(schedule_id)
+        async with self._engine.translated():
+            await handle.trigger(rpc_timeout=RPC_TIMEOUT)
+            try:
+                async with asyncio.timeout(TRIGGER_PATIENCE):
+                    while (came := _came_of_it(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
+                        await asyncio.sleep(LOOK_PAUSE)
+            except TimeoutError as error:
+                raise TemporaryError(
+                    f"schedule {schedule_id} is triggered, but nothing came of it in {TRIGGER_PATIENCE:.0f} s; "
+                    f"`crawlctl schedule show {schedule_id}` tells whether it did later"
+                ) from error
+        return came
+
+    async def backfill(
+        self, schedule_id: str, since: datetime, until: datetime, *, at_once: bool = False
+    ) -> Backfilled:
+        """Starts what was due from `since` to `until`, whether it ran or not: one after another, or all at once."""
+        if until > _now():
+            raise BadInput("until", "must not lie in the future: only what was due is made up for")
+        if since > until:
+            raise BadInput("since", "must not be later than until")
+        handle, description = await self._ours(schedule_id)
+        since -= timedelta(milliseconds=1)  # Temporal leaves out the beginning
+        due = await self._due(description.id, since, until, most=PAGE)
+        if not due:
+            raise BadInput("since", "nothing was due in that time")
+        if len(due) >= PAGE:
+            raise BadInput("since", f"{PAGE} occurrences or more were due in that time: take a shorter one")
+        overlap = ScheduleOverlapPolicy.ALLOW_ALL if at_once else ScheduleOverlapPolicy.BUFFER_ALL
+        async with self._engine.translated():
+            await handle.backfill(ScheduleBackfill(since, until, overlap), rpc_timeout=RPC_TIMEOUT)
+        return Backfilled(schedule_id=schedule_id, occurrences=due)
+
+    async def delete(self, schedule_id: str) -> None:
+        """Runs under way go on."""
+        handle, _ = await self._ours(schedule_id)
+        async with self._engine.translated():
+            await handle.delete(rpc_timeout=RPC_TIMEOUT)
+
+    async def _ours(self, schedule_id: str) -> tuple[ScheduleHandle, ScheduleDescription]:
+        """NotFound also for one of another application on the same server: that is none of our business."""
+        missing = f"there is no schedule {schedule_id[:100]!r}; `crawlctl schedule list` names those that there are"
+        if not schedule_id.strip():
+            raise NotFound(missing)
+        handle = (await self._engine.client()).get_schedule_handle(schedule_id)
+        try:
+            async with self._engine.translated():
+                description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        except NotFound as error:
+            raise NotFound(missing) from error
+        if not forms.starts_our_runs(description, self._engine.task_queue):
+            raise NotFound(missing)
+        return handle, description
+
+    async def _occurrences(self, description: ScheduleDescription, most: int) -> Sequence[Occurrence]:
+        """The latest, newest first."""
+        now, schedule = _now(), description.schedule
+        due = await self._latest_due(description, most, now)
+        if not due:
+            return []
+        async with self._engine.translated():
+            starts = await starts_of(await self._engine.client(), description, due[0])
+        noted = pause_log.pauses(schedule.state.note or "")
+        known = Circumstances(
+            starts=starts,
+            pauses=pause_log.in_force(noted, paused=schedule.state.paused),
+            paused=schedule.state.paused,
+            overlap=forms.overlap_of(schedule.policy),
+            jitter=schedule.spec.jitter or timedelta(),
+            window=schedule.policy.catchup_window or timedelta(),
+            queued=description.raw_description.info.buffer_size,
+            missed=description.info.num_actions_missed_catchup_window,
+            now=now,
+        )
+        first_executions = {start.workflow_id: start.first_execution for start in starts}
+        return [await self._with_run(each, first_executions) for each in reversed(judged(due, known))]
+
+    async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
+        workflow_id = occurrence.workflow_id
+        if workflow_id is None:
+            return occurrence
+        run = await asyncio.to_thread(self._control.records.find, workflow_id, first_executions[workflow_id])
+        if run is None:
+            return occurrence
+        return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})
+
+    async def _latest_due(self, description: ScheduleDescription, most: int, now: datetime) -> Sequence[datetime]:
+        """Temporal counts forwards only: so ever longer spans up to now, until they have enough."""
+        made, span = description.info.created_at, FIRST_WINDOW
+        while True:
+            since = max(made, now - span)
+            due = await self._due(description.id, since, now)
+            if len(due) >= most or since == made:
+                return due[-most:]
+            span *= GROWTH
+
+    async def _due(
+        self, schedule_id: str, since: datetime, until: datetime, most: int | None = None
+    ) -> Sequence[datetime]:
+        """The times after `since`, as Temporal itself counts them, jitter included."""
+        client, found = await self._engine.client(), [since]
+        while most is None or len(found) <= most:
+            async with self._engine.translated():
+                answer = await client.workflow_service.list_schedule_matching_times(
+                    ListScheduleMatchingTimesRequest(
+                        namespace=client.namespace,
+                        schedule_id=schedule_id,
+                        start_time=_stamp(found[-1]),
+                        end_time=_stamp(until),
+                    ),
+                    timeout=RPC_TIMEOUT,
+                )
+            found += [each.ToDatetime(UTC) for each in answer.start_time]
+            if len(answer.start_time) < PAGE:
+                break
+        return found[1:]
+
+
+def _came_of_it(before: ScheduleDescription, after: ScheduleDescription) -> Triggered | None:
+    known, counts = forms.counts_of(before), forms.counts_of(after)
+    new = [action for action in after.info.recent_actions if action not in before.info.recent_actions]
+    if counts.started > known.started and new:
+        workflow_id = getattr(new[-1].action, "workflow_id", None)
+        return Triggered(schedule_id=after.id, outcome=Outcome.STARTED, workflow_id=workflow_id)
+    if counts.skipped_overlap > known.skipped_overlap:
+        return Triggered(schedule_id=after.id, outcome=Outcome.SKIPPED, reason=SkipReason.OVERLAP)
+    if counts.queued > known.queued and after.info.running_actions:
+        return Triggered(schedule_id=after.id, outcome=Outcome.QUEUED)
+    return None
+
+
+def _refused(request: ScheduleRequest, error: RPCError) -> BadInput:
+    if "Invalid schedule spec" in error.message:  # all else of that has been looked at before
+        return BadInput(
+            "time_zone", f"{request.time_zone!r} is unknown to Temporal: expected a name such as Europe/Berlin"
+        )
+    return BadInput("schedule", error.message)
+
+
+def _stamp(moment: datetime) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(moment.astimezone(UTC))
+    return stamp
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

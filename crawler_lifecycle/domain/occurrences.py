@@ -1,0 +1,129 @@
+"""What became of each occurrence of a schedule, as far as it can be known?
+
+Temporal keeps the times that were due, the workflows it started and how many it skipped, but not which and why. So
+a skip is concluded: from the pauses on record, from a run that was open at that time, and from what is left.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
+
+SETTLING = timedelta(seconds=10)  # from the time that is due until Temporal has surely dealt with it
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A workflow that a schedule started, for the time `nominal` (without jitter). `closed_at` is None: still open."""
+
+    workflow_id: str
+    first_execution: str
+    nominal: datetime
+    started_at: datetime
+    closed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """All that is known about a schedule, beside the times that were due."""
+
+    starts: Sequence[Start]
+    pauses: Sequence[Pause]
+    paused: bool
+    overlap: Overlap | None
+    jitter: timedelta
+    window: timedelta  # for missed runs
+    queued: int
+    missed: int
+    now: datetime
+
+
+def judged(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
+    """Oldest first, as `due` is."""
+    started = _by_time(due, known)
+    found = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
+    return _with_missed(_with_queue(found, known), known)
+
+
+def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
+    """A trigger by hand has no time that was due: it is earlier than the next one, which is late by jitter at most."""
+    found: dict[datetime, Start] = {}
+    for start in sorted(known.starts, key=lambda each: each.started_at):
+        at = next((each for each in due if each >= start.nominal), None)
+        if at is not None and at - start.nominal <= known.jitter and start.started_at >= at:
+            found[at] = start
+    return found
+
+
+def _started(at: datetime, start: Start) -> Occurrence:
+    late = start.started_at - at
+    detail = f"{int(late.total_seconds())} s after it was due" if late > SETTLING else ""
+    return Occurrence(
+        at=at, outcome=Outcome.STARTED, detail=detail, started_at=start.started_at, workflow_id=start.workflow_id
+    )
+
+
+def _not_started(at: datetime, known: Circumstances) -> Occurrence:
+    if pause := _pause_at(at, known.pauses):
+        words = " by ".join(part for part in ("paused", pause.actor) if part)
+        return _skipped(at, SkipReason.PAUSED, f"{words}: {pause.reason}" if pause.reason else words)
+    if other := _in_its_way(at, known):
+        return _skipped(at, SkipReason.OVERLAP, f"{other.workflow_id} was still open")
+    if known.now - at < SETTLING:
+        return Occurrence(at=at, outcome=Outcome.DUE)
+    return Occurrence(at=at, outcome=Outcome.UNKNOWN)
+
+
+def _skipped(at: datetime, reason: SkipReason, detail: str) -> Occurrence:
+    return Occurrence(at=at, outcome=Outcome.SKIPPED, reason=reason, detail=detail)
+
+
+def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
+    return next((each for each in pauses if each.since <= at and (each.until is None or at < each.until)), None)
+
+
+def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
+    """One that was caught up with after an outage was in the way from the time it was due itself."""
+    if known.overlap is Overlap.ALLOW:
+        return None
+    for start in known.starts:
+        is_late = start.started_at - start.nominal <= known.window
+        since = start.nominal if is_late else start.started_at
+        if since < at and (start.closed_at is None or at < start.closed_at):
+            return start
+    return None
+
+
+def _with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence]:
+    """What waits behind an open run looks like a skip. `queue` keeps the first of those, `replace` the last."""
+    if not known.queued or known.overlap is None or not known.overlap.waits:
+        return found
+    since = max((each.started_at for each in known.starts if each.closed_at is None), default=known.now)
+    behind = [
+        number
+        for number, each in enumerate(found)
+        if each.at >= since and (each.reason is SkipReason.OVERLAP or each.outcome is Outcome.DUE)
+    ]
+    if not behind:
+        return found
+    number = behind[0] if known.overlap is Overlap.QUEUE else behind[-1]
+    waiting = found[number].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
+    return [*found[:number], waiting, *found[number + 1 :]]
+
+
+def _with_missed(found: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
+    """What is left was missed, if Temporal counts at least so many."""
+    left = sum(each.outcome is Outcome.UNKNOWN for each in found)
+    return [_left(each, left, known) if each.outcome is Outcome.UNKNOWN else each for each in found]
+
+
+def _left(occurrence: Occurrence, left: int, known: Circumstances) -> Occurrence:
+    last = max((start.nominal for start in known.starts), default=occurrence.at)
+    if known.paused and occurrence.at >= last and not any(pause.until is None for pause in known.pauses):
+        return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; since when is not on record")
+    counted = f"Temporal counts {known.missed} that came too late"
+    if left <= known.missed:
+        return _skipped(occurrence.at, SkipReason.MISSED_WINDOW, counted)
+    why = f"{counted}, and {left} have no other reason" if known.missed else "no reason is on record"
+    return occurrence.model_copy(update={"detail": f"{why} (a pause by other means, or past Temporal's retention)"})

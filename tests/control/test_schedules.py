@@ -1,0 +1,272 @@
+"""Schedules on a real Temporal server and with the real catalogue; their runs are workflows that do nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import pytest
+import pytest_asyncio
+from temporalio import workflow
+from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
+from temporalio.common import RawValue
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.contract.requests import RunRequest, parse_request
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason
+from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.control.control import WORKFLOW, Control
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.schedules import Schedules
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+
+QUEUE = "schedules-under-test"
+PATIENCE = 60.0
+A = TypeVar("A")
+
+
+@workflow.defn(name=WORKFLOW, sandboxed=False)
+class Run:
+    """Open until it is told; a cancel ends it as well."""
+
+    def __init__(self) -> None:
+        self._over = False
+
+    @workflow.run
+    async def run(self, raw: RawValue) -> str:
+        asked = raw.payload.data.decode()
+        await workflow.wait_condition(lambda: self._over)
+        return asked
+
+    @workflow.signal
+    def end(self) -> None:
+        self._over = True
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Control]:
+    folder = tmp_path_factory.mktemp("schedules")
+    with served(SmallCluster(), a_catalogue(folder)) as url:
+        variables = {
+            "CRAWLER_SCHEDULER__URL": url,
+            "CRAWLER_SCHEDULER__TOKEN": TOKEN,
+            "CRAWLER_WORKER__TASK_QUEUE": QUEUE,
+            "TEMPORAL_ADDRESS": real_time.client.service_client.config.target_host,
+            "TEMPORAL_NAMESPACE": real_time.client.namespace,
+        }
+        control = Control(Installation.of(folder, variables))
+        migrate.upgrade(control.installation.settings.database_url)
+        async with Worker(await control.engine.client(), task_queue=QUEUE, workflows=[Run]):
+            yield control
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def schedules(control: Control) -> AsyncIterator[Schedules]:
+    yield control.schedules
+    for each in await control.schedules.list():
+        try:
+            await control.schedules.delete(each.schedule_id)
+        except NotFound:
+            continue  # the list is a moment late
+
+
+def asked(schedule_id: str, **rules: Any) -> ScheduleRequest:
+    run = RunRequest(crawler="bookshop", arguments={"site": "x"}, requested_by="ann")
+    return ScheduleRequest(schedule_id=schedule_id, run=run, **rules)
+
+
+def yearly(schedule_id: str, **rules: Any) -> ScheduleRequest:
+    """Never due while a test runs."""
+    return asked(schedule_id, cron=["0 0 1 1 *"], **rules)
+
+
+async def until(look: Callable[[], Awaitable[A | None]]) -> A:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await look()):
+            await asyncio.sleep(0.1)
+        return found
+
+
+async def occurrences(schedules: Schedules, schedule_id: str) -> list[Occurrence]:
+    return (await schedules.show(schedule_id, occurrences=100)).occurrences[::-1]
+
+
+async def until_occurred(schedules: Schedules, schedule_id: str, holds: Callable[[list[Occurrence]], bool]) -> None:
+    async def look() -> bool:
+        return holds(await occurrences(schedules, schedule_id))
+
+    await until(look)
+
+
+async def test_what_was_asked_is_what_temporal_has(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+    made = await schedules.create(
+        asked("asked", cron=["30  3 * * mon", "@daily"], time_zone="Europe/Berlin", jitter_seconds=90,
+              overlap=Overlap.REPLACE, paused=True),
+        actor="ann",
+    )  # fmt: skip
+    assert (made.crawler, made.cron, made.time_zone) == ("bookshop", ["30 3 * * mon", "@daily"], "Europe/Berlin")
+    assert (made.jitter_seconds, made.overlap, made.missed_window_seconds) == (90, Overlap.REPLACE, 86400)
+    assert made.run is not None
+    assert (made.run.trigger, made.run.arguments) == (Trigger.SCHEDULED, {"site": "x"})
+    assert (made.paused, made.next_at, made.pauses[0].actor) == (True, [], "ann")
+
+    made = await schedules.create(asked("every", every_seconds=7200, offset_seconds=600))
+    assert (made.every_seconds, made.offset_seconds, made.missed_window_seconds) == (7200, 600, 3600)
+    assert {moment.timestamp() % 7200 for moment in made.next_at} == {600}
+
+    async def both() -> bool:
+        return {"asked", "every"} <= {each.schedule_id for each in await schedules.list()}
+
+    await until(both)
+    listed = {each.schedule_id: each for each in await schedules.list()}
+    assert (listed["asked"].crawler, listed["asked"].paused) == ("bookshop", True)
+    assert listed["asked"].cron == ["30 3 * * mon", "@daily"]
+    assert listed["every"].next_at
+
+
+async def test_cron_means_the_same_to_us_and_to_temporal(schedules: Schedules) -> None:
+    """Where both the day of the month and the day of the week are given, both have to fit."""
+    made = await schedules.create(asked("friday", cron=["0 12 13 * fri"], time_zone="Europe/Berlin"))
+    assert all((moment.day, moment.weekday()) == (13, 4) for moment in made.next_at)
+    made = await schedules.create(asked("leap", cron=["0 0 29 2 *"]))
+    assert [moment.year for moment in made.next_at[:2]] == [2028, 2032]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"time_zone": "Mars/Base"}, "time_zone: 'Mars/Base' is unknown"),
+        ({"time_zone": "../etc/passwd"}, "time_zone: "),
+        ({"run": RunRequest(crawler="no such crawler")}, "crawler: "),
+    ],
+)
+async def test_bad_input_makes_nothing(schedules: Schedules, change: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        await schedules.create(yearly("bad").model_copy(update=change))
+    assert named in refused.value.message
+    with pytest.raises(NotFound):
+        await schedules.show("bad")
+
+
+async def test_an_id_that_exists_is_left_as_it_is(schedules: Schedules) -> None:
+    await schedules.create(yearly("taken", jitter_seconds=5))
+    with pytest.raises(Conflict, match="there is a schedule taken already"):
+        await schedules.create(yearly("taken", jitter_seconds=9))
+    assert (await schedules.show("taken")).jitter_seconds == 5
+
+
+async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+    action = ScheduleActionStartWorkflow("SomethingElse", id="else", task_queue=QUEUE)
+    spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(timedelta(days=30))])
+    foreign = await real_time.client.create_schedule("foreign", Schedule(action=action, spec=spec))
+    now = datetime.now(UTC)
+    for schedule_id in ("foreign", "nowhere", "", " "):
+        for verb in (schedules.show, schedules.pause, schedules.resume, schedules.trigger, schedules.delete):
+            with pytest.raises(NotFound, match="there is no schedule"):
+                await verb(schedule_id)
+        with pytest.raises(NotFound):
+            await schedules.backfill(schedule_id, now - timedelta(days=1), now)
+    assert "foreign" not in {each.schedule_id for each in await schedules.list()}
+    await foreign.delete()
+
+
+async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
+    schedules: Schedules, control: Control, real_time: WorkflowEnvironment
+) -> None:
+    """Every second: one starts, others find it open, others find the schedule paused, and it goes on."""
+    await schedules.create(asked("tick", every_seconds=1))
+    await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.OVERLAP for each in found))
+    paused = await schedules.pause("tick", actor="bob", reason="look: here")
+    again = await schedules.pause("tick", actor="ann")
+    assert again.pauses == paused.pauses, "it was paused already"
+    open_workflow = real_time.client.get_workflow_handle((await schedules.show("tick")).open_workflows[0])
+    await open_workflow.signal(Run.end)
+    request = parse_request(await open_workflow.result())
+    assert (request.trigger, request.arguments, request.requested_by) == (Trigger.SCHEDULED, {"site": "x"}, "ann")
+
+    await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.PAUSED for each in found))
+    resumed = await schedules.resume("tick", actor="bob")
+    assert resumed.pauses[0].until is not None
+    await until_occurred(schedules, "tick", lambda found: sum(each.outcome is Outcome.STARTED for each in found) == 2)
+    await schedules.pause("tick")
+    details = await schedules.show("tick", occurrences=100)
+    found = details.occurrences[::-1]
+    started = [each for each in found if each.outcome is Outcome.STARTED]
+    assert len({each.workflow_id for each in started}) == 2
+    assert all(each.workflow_id == f"crawl-tick-{each.at:%Y-%m-%dT%H:%M:%SZ}" for each in started)
+    overlapped = [each for each in found if each.reason is SkipReason.OVERLAP]
+    assert str(started[0].workflow_id) in overlapped[0].detail
+    assert {each.detail for each in found if each.reason is SkipReason.PAUSED} >= {"paused by bob: look: here"}
+    assert {each.outcome for each in found} <= {Outcome.STARTED, Outcome.SKIPPED, Outcome.DUE}
+    assert details.counts.started == 2
+    assert details.counts.skipped_overlap == len(overlapped)
+    assert [each.at for each in found] == sorted({each.at for each in found})
+    assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
+
+
+async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+    async def twice(overlap: Overlap) -> tuple[Outcome, SkipReason | None]:
+        schedule_id = f"trigger-{overlap}"
+        await schedules.create(yearly(schedule_id, overlap=overlap, paused=overlap is Overlap.SKIP))
+        first = await schedules.trigger(schedule_id)
+        assert first.outcome is Outcome.STARTED, "also while it is paused"
+        await asyncio.sleep(1.1)  # the workflow ids end with the second
+        second = await schedules.trigger(schedule_id)
+        assert first.workflow_id != second.workflow_id
+        return second.outcome, second.reason
+
+    outcomes = dict(zip(Overlap, await asyncio.gather(*map(twice, Overlap)), strict=True))
+    assert outcomes.pop(Overlap.REPLACE)[0] in (Outcome.QUEUED, Outcome.STARTED)
+    assert outcomes == {
+        Overlap.SKIP: (Outcome.SKIPPED, SkipReason.OVERLAP),
+        Overlap.QUEUE: (Outcome.QUEUED, None),
+        Overlap.ALLOW: (Outcome.STARTED, None),
+    }
+
+    async def replaced() -> str | None:
+        details = await schedules.show("trigger-replace")
+        return details.open_workflows[0] if details.counts.started == 2 and details.open_workflows else None
+
+    assert await until(replaced)
+    query = 'TemporalScheduledById = "trigger-replace" AND ExecutionStatus = "Canceled"'
+
+    async def cancelled() -> int:
+        return (await real_time.client.count_workflows(query)).count
+
+    assert await until(cancelled) == 1, "cancel means stop, terminate would leave its jobs"
+
+
+async def test_backfill_starts_what_was_skipped(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+    await schedules.create(asked("late", every_seconds=1, paused=True))
+    made = (await schedules.show("late")).created_at
+    now = datetime.now(UTC)
+    for since, until_, field in (
+        (made, now + timedelta(hours=1), "until"),
+        (now, made - timedelta(seconds=5), "since"),
+        (made - timedelta(hours=1), now, "since"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            await schedules.backfill("late", since, until_)
+        assert refused.value.field == field
+    assert (await schedules.show("late")).counts.started == 0
+
+    await until_occurred(schedules, "late", lambda found: len(found) >= 2)
+    due = [each.at for each in await occurrences(schedules, "late")]
+    filled = await schedules.backfill("late", due[0], due[1], at_once=True)
+    assert filled.occurrences == due[:2]
+    await until_occurred(schedules, "late", lambda found: [each.outcome for each in found[:2]] == [Outcome.STARTED] * 2)
+    assert (await schedules.show("late")).counts.started == 2
+
+
+async def test_deleted_is_gone_and_its_runs_go_on(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+    await schedules.create(yearly("gone"))
+    triggered = await schedules.trigger("gone")
+    await schedules.delete("gone")
+    with pytest.raises(LifecycleError, match="there is no schedule 'gone'"):
+        await schedules.show("gone")
+    left = real_time.client.get_workflow_handle(str(triggered.workflow_id))
+    await left.signal(Run.end)
+    assert await left.result()

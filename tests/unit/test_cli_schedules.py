@@ -1,0 +1,130 @@
+"""A schedule that is typed wrong gets one clear line that names what is wrong, and status 2."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from crawler_lifecycle.cli import main
+from crawler_lifecycle.cli.schedule_lines import details_lines, list_lines
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.schedules import (
+    Occurrence,
+    Outcome,
+    Overlap,
+    Pause,
+    ScheduleCounts,
+    ScheduleDetails,
+    SkipReason,
+)
+
+Crawlctl = Callable[..., Result]
+CREATE = ["schedule", "create", "nightly", "bookshop"]
+CRON = ["--cron", "0 3 * * *"]
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
+    """Runs a command on an installation that has nothing."""
+    for name in ("CRAWLER_STATE", "CRAWLER_DATABASE__URL", "TEMPORAL_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *words: CliRunner().invoke(main, [*words, "--state", str(tmp_path / "state")])
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (CREATE, "every_seconds: either cron or an interval is needed"),
+        ([*CREATE, *CRON, "--every", "5m"], "every_seconds: either"),
+        ([*CREATE, "--cron", "0 0 30 2 *"], "never fires"),
+        ([*CREATE, "--cron", "61 3 * * *"], "minute"),
+        ([*CREATE, "--cron", ""], "five fields"),
+        ([*CREATE, *CRON, "--jitter", "-5s"], "duration"),
+        ([*CREATE, *CRON, "--jitter", "-5"], "duration"),
+        ([*CREATE, *CRON, "--jitter", "999999d"], "jitter_seconds: "),
+        ([*CREATE, *CRON, "--missed-window", "5s"], "missed_window_seconds: "),
+        ([*CREATE, *CRON, "--time-zone", ""], "time_zone: "),
+        ([*CREATE, *CRON, "--time-zone", "Local"], "time_zone: "),
+        ([*CREATE, "--every", "1h", "--time-zone", "Europe/Berlin"], "time_zone: "),
+        ([*CREATE, *CRON, "--overlap", "sometimes"], "--overlap"),
+        ([*CREATE, "--every", "0"], "every_seconds: "),
+        ([*CREATE, "--every", "1m", "--offset", "1m"], "offset_seconds: "),
+        ([*CREATE, *CRON, "--offset", "1m"], "offset_seconds: "),
+        ([*CREATE, *CRON, "--tasks", "0"], "tasks: "),
+        ([*CREATE, *CRON, "--arg", "site"], "name=value"),
+        (["schedule", "create", "a b", "bookshop", *CRON], "schedule_id: "),
+        (["schedule", "create", "", "bookshop", *CRON], "schedule_id: "),
+        (["schedule", "create", "x" * 101, "bookshop", *CRON], "schedule_id: "),
+        (["schedule", "create", "nightly", "", *CRON], "crawler: "),
+        (["schedule", "show", "nightly", "--last", "-1"], "--last"),
+        (["schedule", "backfill", "nightly"], "--from"),
+        (["schedule", "backfill", "nightly", "--from", "yesterday"], "--from"),
+    ],
+)
+def test_bad_input_is_named_and_nothing_is_made(
+    crawlctl: Crawlctl, tmp_path: Path, words: list[str], named: str
+) -> None:
+    result = crawlctl(*words)
+    assert result.exit_code == 2, result.output
+    assert named in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "x"], ["pause", "x"], ["trigger", "x"], ["delete", "x"]])
+def test_without_temporal_it_is_one_line_and_status_4(
+    crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    result = crawlctl("schedule", *words)
+    assert result.exit_code == 4, result.output
+    assert "Temporal does not answer at 127.0.0.1:1" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_every_command_has_help() -> None:
+    for command in ("create", "list", "show", "pause", "resume", "trigger", "backfill", "delete"):
+        result = CliRunner().invoke(main, ["schedule", command, "--help"])
+        assert result.exit_code == 0
+        assert "--json" in result.output
+
+
+def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
+    details = ScheduleDetails(
+        schedule_id="nightly",
+        crawler="bookshop",
+        cron=["0 3 * * *"],
+        every_seconds=None,
+        offset_seconds=0,
+        time_zone="Europe/Berlin",
+        jitter_seconds=300,
+        paused=True,
+        next_at=[],
+        last_started_at=NOON,
+        run=RunRequest(crawler="bookshop", arguments={"site": "x"}),
+        overlap=Overlap.REPLACE,
+        missed_window_seconds=86400,
+        created_at=NOON,
+        note="",
+        pauses=[Pause(since=NOON, actor="ann", reason="rebuilt")],
+        counts=ScheduleCounts(started=3, skipped_overlap=2, skipped_missed_window=1, queued=0),
+        open_workflows=["crawl-nightly-2026-11-20T11:00:00Z"],
+        occurrences=[
+            Occurrence(at=NOON, outcome=Outcome.SKIPPED, reason=SkipReason.PAUSED, detail="paused by ann: rebuilt"),
+            Occurrence(at=NOON, outcome=Outcome.STARTED, workflow_id="w"),
+        ],
+    )
+    text = click.unstyle("\n".join([*details_lines(details), *list_lines([details])]))
+    for words in (
+        "0 3 * * * Europe/Berlin, jitter 5m00s",
+        "since 2026-11-20T12:00:00Z, by ann: rebuilt",
+        "2 because of overlap, 1 too late",
+        "2026-11-20T12:00:00Z  skipped   paused  paused by ann: rebuilt",
+        "workflow w",
+        "site=x",
+    ):
+        assert words in text
