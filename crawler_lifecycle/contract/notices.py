@@ -33,6 +33,14 @@ class Notice(Message):
     at: datetime
 
 
+class WebhookNotice(Message):
+    """The body of a webhook. Its id, the moment it was sent and its signatures are in the headers."""
+
+    type: str = Field(description="`run.` and the kind")
+    timestamp: datetime = Field(description="when it was so, whenever it is sent")
+    data: Notice
+
+
 class ExportKind(StrEnum):
     RUN_ENDED = "run_ended"
     FILES_READY = "files_ready"
