@@ -31,6 +31,9 @@ async def check_all(control: "Control") -> list[Check]:
         ("stack", lambda: asyncio.to_thread(_stack, control)),
         ("scheduler service", lambda: asyncio.to_thread(_scheduler, control)),
         ("cluster", lambda: asyncio.to_thread(_cluster, control)),
+        ("events", lambda: asyncio.to_thread(_events, control)),
+        ("archives", lambda: asyncio.to_thread(_archives, control)),
+        ("notices", lambda: asyncio.to_thread(_notices, control)),
     ]
     return list(await asyncio.gather(*(_checked(part, check) for part, check in parts)))
 
@@ -63,6 +66,18 @@ def _scheduler(control: "Control") -> str:
 
 def _cluster(control: "Control") -> str:
     return control.cluster.check()
+
+
+def _events(control: "Control") -> str:
+    return control.parts.exporter.check_events()
+
+
+def _archives(control: "Control") -> str:
+    return control.parts.exporter.check_archives()
+
+
+def _notices(control: "Control") -> str:
+    return control.parts.pusher.check()
 
 
 async def _temporal(control: "Control") -> str:
