@@ -4,7 +4,7 @@ import signal
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.clusters", "tests.databases", "tests.house", "tests.plays", "tests.servers"]
+pytest_plugins = ["tests.clusters", "tests.databases", "tests.house", "tests.plays", "tests.servers", "tests.stores"]
 
 settings.register_profile("busy", deadline=None)  # what is slow on a busy machine is not wrong
 settings.load_profile("busy")

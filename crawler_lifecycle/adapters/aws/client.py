@@ -22,6 +22,13 @@ from crawler_lifecycle.settings import ExportSettings
 TRIES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SOMEBODY_HAS_TO_MEND = (401, 403, 404)
+# in EventBridge's protocol these come with status 400
+AS_CODES = (
+    "ResourceNotFoundException",
+    "AccessDeniedException",
+    "UnrecognizedClientException",
+    "ExpiredTokenException",
+)
 WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError)
 
 
@@ -61,7 +68,8 @@ def calling(what: str, mend: str) -> Iterator[None]:
     except ClientError as error:
         answer = error.response.get("Error", {})
         said = f"{what} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
-        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in SOMEBODY_HAS_TO_MEND:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if status in SOMEBODY_HAS_TO_MEND or answer.get("Code") in AS_CODES:
             raise NotReady(f"{said}; {mend}") from error
         raise TemporaryError(said) from error
     except BotoCoreError as error:
