@@ -321,9 +321,9 @@ def test_who_fails_is_tried_again_and_nobody_else() -> None:
     shut.troubles = [Refused("no"), Refused("never asked")]
     several = Several([good, bad, shut])
     for _ in range(2):
-        with pytest.raises(TemporaryError, match="^bad: away; shut: no$"):
+        with pytest.raises(TemporaryError, match=r"^bad: away; shut: no$"):
             several.send(a_notice("n-1"))
-    with pytest.raises(Refused, match="^shut: no$"):
+    with pytest.raises(Refused, match=r"^shut: no$"):
         several.send(a_notice("n-1"))
     assert (good.told, bad.told, shut.told) == (["n-1"], ["n-1"] * 3, ["n-1"])
     shut.troubles = []
@@ -359,7 +359,7 @@ def test_one_that_is_silent_does_not_hold_up_the_others() -> None:
 def test_a_check_names_each_that_is_wrong() -> None:
     assert Several([]).check() == "nobody is told"
     assert Several([Steps("b"), Steps("a")]).check() == "a, b"
-    with pytest.raises(NotReady, match="^a: away; c: gone$"):
+    with pytest.raises(NotReady, match=r"^a: away; c: gone$"):
         Several([Steps("a", TemporaryError("away")), Steps("b"), Steps("c", Refused("gone"))]).check()
 
 
