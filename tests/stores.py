@@ -1,5 +1,6 @@
-"""Where exporters put archives, for their contract: a folder, and two S3 servers on loopback that share no code."""
+"""Where exports go in tests: a folder, two S3 servers on loopback that share no code, and a bus with a queue."""
 
+import json
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from crawler_lifecycle.settings import ExportSettings
 
 KEY, SECRET, REGION = "loopback-key", "loopback-secret", "eu-central-1"
 BUCKET = "archives"
+SOURCE = "crawls.test"
 SMALLEST_PART = 5  # MiB, by S3's rules
 
 
@@ -80,6 +82,27 @@ class S3Store:
     @property
     def client(self) -> Any:
         return client_of("s3", self.url)
+
+
+class Bus:
+    """With a rule whose target is a queue."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.name = f"crawls-{uuid4()}"
+        self.sqs = client_of("sqs", url)
+        events = client_of("events", url)
+        events.create_event_bus(Name=self.name)
+        self.queue = self.sqs.create_queue(QueueName=self.name)["QueueUrl"]
+        attributes = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"]
+        pattern = {"source": [SOURCE], "detail-type": ["Ended", "Ready"]}
+        events.put_rule(Name="ours", EventBusName=self.name, EventPattern=json.dumps(pattern))
+        targets = [{"Id": "queue", "Arn": attributes["QueueArn"]}]
+        events.put_targets(Rule="ours", EventBusName=self.name, Targets=targets)
+
+    def queued(self) -> list[dict[str, Any]]:
+        messages = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(message["Body"]) for message in messages]
 
 
 @cache

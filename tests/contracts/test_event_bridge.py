@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -14,36 +12,16 @@ from crawler_lifecycle.settings import ExportSettings
 from tests.messages import an_event
 from tests.proxy import proxy_to
 from tests.receivers import Answer, Receiver, serving
-from tests.stores import REGION, client_of
-
-
-class Bus:
-    """With a rule whose target is a queue."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.name = f"crawls-{uuid4()}"
-        self.sqs = client_of("sqs", url)
-        events = client_of("events", url)
-        events.create_event_bus(Name=self.name)
-        self.queue = self.sqs.create_queue(QueueName=self.name)["QueueUrl"]
-        attributes = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"]
-        pattern = {"source": ["crawls.test"], "detail-type": ["Ended", "Ready"]}
-        events.put_rule(Name="ours", EventBusName=self.name, EventPattern=json.dumps(pattern))
-        targets = [{"Id": "queue", "Arn": attributes["QueueArn"]}]
-        events.put_targets(Rule="ours", EventBusName=self.name, Targets=targets)
-
-    def exporter(self, **more: str) -> EventBridge:
-        return EventBridge(self.name, settings(self.url, **more))
-
-    def queued(self) -> list[dict[str, Any]]:
-        messages = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
-        return [json.loads(message["Body"]) for message in messages]
+from tests.stores import REGION, Bus
 
 
 def settings(url: str, **more: str) -> ExportSettings:
     given = {"event_source": "crawls.test", "run_ended_type": "Ended", "files_ready_type": "Ready", "region": REGION}
     return ExportSettings.model_validate({"events_endpoint_url": url, "timeout_seconds": 60, **given, **more})
+
+
+def exporter(bus: Bus, **more: str) -> EventBridge:
+    return EventBridge(bus.name, settings(bus.url, **more))
 
 
 @pytest.fixture
@@ -62,7 +40,7 @@ def test_an_event_comes_out_of_the_queue_as_it_was(bus: Bus) -> None:
     ended = an_event("one")
     ready = ended.model_copy(update={"event_id": "two", "kind": ExportKind.FILES_READY, "files": 3, "bytes": 2**40})
     for event in (ended, ready):
-        bus.exporter().announce(event)
+        exporter(bus).announce(event)
     queued = bus.queued()
     assert [ExportEvent.model_validate(each["detail"]) for each in queued] == [ended, ready]
     assert [each["detail-type"] for each in queued] == ["Ended", "Ready"]
@@ -70,22 +48,22 @@ def test_an_event_comes_out_of_the_queue_as_it_was(bus: Bus) -> None:
 
 
 def test_a_repeat_has_the_same_id_in_its_detail(bus: Bus) -> None:
-    exporter, event = bus.exporter(), an_event("one")
-    exporter.announce(event)
-    exporter.announce(event)
+    bridge, event = exporter(bus), an_event("one")
+    bridge.announce(event)
+    bridge.announce(event)
     first, second = bus.queued()
     assert first["id"] != second["id"]
     assert first["detail"] == second["detail"]
 
 
 def test_what_no_rule_asks_for_is_nobodys_fault(bus: Bus) -> None:
-    bus.exporter(event_source="somebody.else").announce(an_event("one"))
+    exporter(bus, event_source="somebody.else").announce(an_event("one"))
     assert bus.queued() == []
 
 
 def test_an_entry_refused_inside_a_200_is_a_failure(bus: Bus) -> None:
     with pytest.raises(Refused, match="Source is a required argument"):
-        bus.exporter(event_source="").announce(an_event("one"))
+        exporter(bus, event_source="").announce(an_event("one"))
     assert bus.queued() == []
 
 
@@ -103,21 +81,21 @@ def test_only_what_may_pass_is_temporary(answering: Receiver, code: str, failure
 
 
 def test_a_bus_that_is_not_there_is_for_somebody_to_mend(bus: Bus) -> None:
-    exporter = EventBridge("not-here", settings(bus.url))
+    bridge = EventBridge("not-here", settings(bus.url))
     with pytest.raises(NotReady, match="CRAWLER_EXPORT__EVENT_BUS"):
-        exporter.check_events()
+        bridge.check_events()
     with pytest.raises(NotReady, match="not-here"):
-        exporter.announce(an_event("one"))
+        bridge.announce(an_event("one"))
 
 
 def test_a_check_says_where_events_go(bus: Bus) -> None:
-    assert bus.exporter().check_events() == f"events on bus {bus.name}, source crawls.test"
+    assert exporter(bus).check_events() == f"events on bus {bus.name}, source crawls.test"
 
 
 def test_a_lost_answer_costs_a_repeat_at_most(bus: Bus) -> None:
     with proxy_to(bus.url) as proxy:
         proxy.lose_answer(rb"PutEvents")
-        bus.exporter(events_endpoint_url=proxy.url).announce(an_event("one"))
+        exporter(bus, events_endpoint_url=proxy.url).announce(an_event("one"))
         assert proxy.dropped == 1
     assert {each["detail"]["event_id"] for each in bus.queued()} == {"one"}
 
