@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import psutil
 
-from bench import command, lifecycles, local_look, long_run, looks, stop_to_proof, worker_start
+from bench import archives, command, lifecycles, local_look, long_run, looks, stop_to_proof, worker_start
 from bench.measuring import like_a_fresh_shell
 from bench.table import QUICK, Scale, Table, written_into
 
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "stop-to-proof": stop_to_proof.measure,
     "list": command.measure,
     "worker-start": worker_start.measure,
+    "archives": archives.measure,
 }
 
 

@@ -13,9 +13,11 @@ class Scale:
     runs: int = 60  # lifecycles at once
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a run that is stopped
     repeats: int = 10
+    archive_mb: int = 2_000
+    small_files: int = 200_000
 
 
-QUICK = Scale(tasks=(10, 200), runs=4, stopped=(1, 8), repeats=2)
+QUICK = Scale(tasks=(10, 200), runs=4, stopped=(1, 8), repeats=2, archive_mb=20, small_files=200)
 
 
 @dataclass(frozen=True, slots=True)
