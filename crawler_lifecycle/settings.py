@@ -89,7 +89,7 @@ class ExportSettings(BaseModel):
     )
     events_endpoint_url: str | None = Field(default=None, description="address of EventBridge other than Amazon's")
     region: str | None = Field(default=None, description="AWS region; default: as AWS's own variables and files say")
-    timeout_seconds: float = Field(default=20, gt=0, description="for one answer of AWS")
+    timeout_seconds: float = Field(default=20, gt=0, le=25, description="for one answer of AWS")
 
 
 class NoticeSettings(BaseModel):
@@ -110,7 +110,7 @@ class NoticeSettings(BaseModel):
         description="signed webhooks: an address, then its secrets (`whsec_...`), then the next address, all separated "
         "by spaces; with two secrets each notice has two signatures",
     )
-    timeout_seconds: float = Field(default=15, gt=0, le=27, description="for telling one receiver of one notice")
+    timeout_seconds: float = Field(default=15, gt=0, le=25, description="for telling one receiver of one notice")
 
 
 class LogSettings(BaseModel):

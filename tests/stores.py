@@ -59,7 +59,7 @@ class S3Store:
     prefix: str
 
     def settings(self, **more: Any) -> ExportSettings:
-        given = {"path_style": True, "part_mib": SMALLEST_PART, "timeout_seconds": 60, "s3_endpoint_url": self.url}
+        given = {"path_style": True, "part_mib": SMALLEST_PART, "timeout_seconds": 20, "s3_endpoint_url": self.url}
         return ExportSettings(**{**given, "prefix": self.prefix, "region": REGION, **more})
 
     def archiver(self, files: Path, **more: Any) -> S3Archiver:

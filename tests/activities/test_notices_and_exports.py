@@ -126,6 +126,33 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
     assert (done.event_id, done.state, done.problem) == (failed.event_id, ExportState.DONE, None)
 
 
+def test_an_archive_that_is_made_is_not_made_again_because_its_event_was_not_taken(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = house.started("sleepy")
+    (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text("1")
+    beats: list[object] = []
+    house.environment.on_heartbeat = lambda *details: beats.append(details[0])
+
+    def away(*_: object) -> None:
+        raise TemporaryError("the bus is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(house.exports.exporter), "announce", away)
+        with pytest.raises(TemporaryError, match="away"):
+            house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    (failed,) = house.details(plan).exports
+    assert (failed.state, failed.problem) == (ExportState.FAILED, "the bus is away")
+    made = Path(house.exports.exporter.destination(plan.run.run_uid, 1))
+    made.write_bytes(b"as it was")
+    house.environment.info = replace(house.environment.info, heartbeat_details=[beats[-1]])
+    exported = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    assert made.read_bytes() == b"as it was"
+    (event,) = lines(house.folder / "exports" / "events.jsonl")
+    assert (event["files"], event["bytes"]) == (exported.files, exported.bytes)
+    assert exported.files >= 1
+
+
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     plan = house.begin()
     exported = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))

@@ -35,7 +35,7 @@ def _said(kind: Any) -> tuple[str, object]:
     return {
         bool: ("true", True),
         int: ("61", 61),
-        float: ("26.5", 26.5),
+        float: ("22.5", 22.5),
         str: ("words", "words"),
         Path: ("/some/where", Path("/some/where")),
         SecretStr: ("secret", SecretStr("secret")),

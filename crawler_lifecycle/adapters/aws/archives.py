@@ -13,6 +13,7 @@ from crawler_lifecycle.ports import Archive, Progress
 from crawler_lifecycle.settings import ExportSettings
 
 MIB = 1024 * 1024
+TRIES = 3  # of one request
 
 
 class S3Archiver:
@@ -22,7 +23,9 @@ class S3Archiver:
         self._prefix = settings.prefix
         self._options = _options(settings)
         self._part = settings.part_mib * MIB
-        self._client = make_client("s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL")
+        self._client = make_client(
+            "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
+        )
 
     def destination(self, run_uid: str, end: int) -> str:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"

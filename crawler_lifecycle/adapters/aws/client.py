@@ -19,7 +19,6 @@ from botocore.exceptions import (
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.settings import ExportSettings
 
-TRIES = 3
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SOMEBODY_HAS_TO_MEND = (401, 403, 404)
 # in EventBridge's protocol these come with status 400
@@ -32,12 +31,12 @@ AS_CODES = (
 WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError)
 
 
-def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str) -> Any:
+def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
     """May be used by several threads at once. `variable` is the setting that the endpoint comes from."""
     config = Config(
-        connect_timeout=min(5.0, settings.timeout_seconds),
+        connect_timeout=min(3.0, settings.timeout_seconds),
         read_timeout=settings.timeout_seconds,
-        retries={"mode": "standard", "total_max_attempts": TRIES},
+        retries={"mode": "standard", "total_max_attempts": tries},
         s3={"addressing_style": "path" if settings.path_style else "auto"},
         proxies={} if endpoint and urlsplit(endpoint).hostname in LOOPBACK else None,
         # servers other than AWS's do not know its newer checksums

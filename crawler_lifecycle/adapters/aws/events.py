@@ -20,11 +20,11 @@ class EventBridge:
             ExportKind.FILES_READY: settings.files_ready_type,
         }
         self._client = make_client(
-            "events", settings, settings.events_endpoint_url, "CRAWLER_EXPORT__EVENTS_ENDPOINT_URL"
+            "events", settings, settings.events_endpoint_url, "CRAWLER_EXPORT__EVENTS_ENDPOINT_URL", tries=1
         )
 
     def announce(self, event: ExportEvent) -> None:
-        """EventBridge gives each try an id of its own; the one that stays is in the detail."""
+        """One try: who calls has the patience. EventBridge gives each an id; the one that stays is in the detail."""
         entry = {
             "EventBusName": self._bus,
             "Source": self._source,
