@@ -11,6 +11,7 @@ import click
 import psutil
 
 from bench import (
+    archives,
     command,
     kubernetes_look,
     lifecycles,
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "stop-to-proof": stop_to_proof.measure,
     "list": command.measure,
     "worker-start": worker_start.measure,
+    "archives": archives.measure,
 }
 
 

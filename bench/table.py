@@ -15,9 +15,20 @@ class Scale:
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a run that is stopped
     noticed: int = 20  # tasks that end one by one
     repeats: int = 10
+    archive_mb: int = 2_000
+    small_files: int = 200_000
 
 
-QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), noticed=3, repeats=2)
+QUICK = Scale(
+    tasks=(10, 200),
+    jobs=(10, 100),
+    runs=4,
+    stopped=(1, 8),
+    noticed=3,
+    repeats=2,
+    archive_mb=20,
+    small_files=200,
+)
 
 
 @dataclass(frozen=True, slots=True)

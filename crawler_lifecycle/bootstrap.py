@@ -4,7 +4,7 @@ Every part is imported and made when it is first used: a process connects only t
 that only reads the database loads nothing else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,10 +15,13 @@ from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
     from crawler_lifecycle.activities.deploying import Deploying
+    from crawler_lifecycle.adapters.pushers.several import NamedPusher
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
+        Announcer,
+        Archiver,
         Claims,
         Cluster,
         Exporter,
@@ -149,15 +152,54 @@ class Parts:
 
     @cached_property
     def exporter(self) -> "Exporter":
+        from crawler_lifecycle.adapters.exporter import ChosenExporter
         from crawler_lifecycle.adapters.folder import FolderExporter
 
-        return FolderExporter(self.settings.files_folder, self.settings.exports_folder)
+        folder = FolderExporter(self.settings.files_folder, self.settings.exports_folder)
+        return ChosenExporter(self._event_bus() or folder, self._bucket() or folder)
+
+    def _event_bus(self) -> "Announcer | None":
+        chosen = self.settings.export
+        if chosen.event_bus is None:
+            return None
+        from crawler_lifecycle.adapters.aws.events import EventBridge
+
+        return EventBridge(chosen.event_bus, chosen)
+
+    def _bucket(self) -> "Archiver | None":
+        chosen = self.settings.export
+        if chosen.bucket is None:
+            return None
+        from crawler_lifecycle.adapters.aws.archives import S3Archiver
+
+        return S3Archiver(self.settings.files_folder, chosen.bucket, chosen)
 
     @cached_property
     def pusher(self) -> "Pusher":
-        from crawler_lifecycle.adapters.notices import FilePusher
+        from crawler_lifecycle.adapters.pushers.several import Several
 
-        return FilePusher(self.settings.exports_folder / "notices.jsonl")
+        return Several([*self._notice_file(), *self._channels(), *self._webhooks()])
+
+    def _notice_file(self) -> "Iterator[NamedPusher]":
+        if self.settings.notices.file:
+            from crawler_lifecycle.adapters.notices import FilePusher
+
+            yield FilePusher(self.settings.exports_folder / "notices.jsonl")
+
+    def _channels(self) -> "Iterator[NamedPusher]":
+        chosen = self.settings.notices
+        if chosen.pusher_app_id is not None:
+            from crawler_lifecycle.adapters.pushers.channels import PusherChannels
+
+            yield PusherChannels(chosen.pusher_app_id, chosen)
+
+    def _webhooks(self) -> "Iterator[NamedPusher]":
+        chosen = self.settings.notices
+        if chosen.webhooks is not None:
+            from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
+
+            for endpoint in endpoints(chosen.webhooks.get_secret_value()):
+                yield Webhook(endpoint, chosen.timeout_seconds)
 
     # what is made of them
 

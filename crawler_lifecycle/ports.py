@@ -49,6 +49,9 @@ class Histories(Protocol):
 
     def set_property(self, run: RunRef, name: str, value: str) -> None: ...
 
+    def note(self, run: RunRef, key: str, event: str, message: str) -> None:
+        """A line in the run's timeline; one with the same key is logged once."""
+
     def mark_started(self, run: RunRef) -> RunRecord:
         """INITIALIZING to PROCESSING; any other status stays."""
 
@@ -294,7 +297,11 @@ class Supervisors(Protocol):
 
 
 class Pusher(Protocol):
-    def send(self, notice: Notice) -> None: ...
+    def send(self, notice: Notice) -> None:
+        """TemporaryError: may be sent again, under its id; PermanentError: this one will never be taken."""
+
+    def check(self) -> str:
+        """One line about where notices go, or an error that says what to mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +311,26 @@ class Archive:
     bytes: int
 
 
-class Exporter(Protocol):
+class Announcer(Protocol):
     def announce(self, event: ExportEvent) -> None: ...
 
+    def check_events(self) -> str:
+        """One line about where events go, or an error that says what to mend."""
+
+
+class Archiver(Protocol):
     def destination(self, run_uid: str, end: int) -> str:
         """Where the archive of the run's end of this number (from 1) will be, before it is there."""
 
     def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
         """Stream what the run left behind to its destination; None if it left nothing."""
+
+    def check_archives(self) -> str:
+        """One line about where archives go, or an error that says what to mend."""
+
+
+class Exporter(Announcer, Archiver, Protocol):
+    """Both."""
 
 
 class Progress(Protocol):

@@ -1,29 +1,28 @@
-"""What may a request hold, for programs in other languages? Writes the JSON schemas from the contract:
-`python docs/generate_schemas.py`."""
+"""What do requests hold, and what do receivers of notices and events get? For programs in other languages: writes
+`schemas/` from the contract, `python docs/generate_schemas.py`."""
 
 import json
 from pathlib import Path
 
 from pydantic import BaseModel
 
+from crawler_lifecycle.contract.notices import ExportEvent, Notice, WebhookNotice
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 
-FOLDER = Path(__file__).parent
-FILES: dict[str, type[BaseModel]] = {
-    "run-request.schema.json": RunRequest,
-    "stop-request.schema.json": StopRequest,
-}
+FOLDER = Path(__file__).with_name("schemas")
+ACCEPTED: dict[str, type[BaseModel]] = {"run-request": RunRequest, "stop-request": StopRequest}
+SENT: dict[str, type[BaseModel]] = {"event": ExportEvent, "notice": Notice, "webhook": WebhookNotice}
+DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def schemas() -> dict[str, str]:
-    return {name: _schema(model) for name, model in FILES.items()}
-
-
-def _schema(model: type[BaseModel]) -> str:
-    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-    return json.dumps(made, indent=2) + "\n"
+    """By file name."""
+    accepted = {name: model.model_json_schema() for name, model in ACCEPTED.items()}
+    sent = {name: model.model_json_schema(mode="serialization") for name, model in SENT.items()}
+    return {f"{name}.json": json.dumps(DIALECT | schema, indent=2) + "\n" for name, schema in (accepted | sent).items()}
 
 
 if __name__ == "__main__":
-    for name, schema in schemas().items():
-        (FOLDER / name).write_text(schema)
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in schemas().items():
+        (FOLDER / name).write_text(text)

@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.kubernetes.fixtures",
     "tests.plays",
     "tests.servers",
+    "tests.stores",
 ]
 
 # Hypothesis fails an example that takes more than 0.2 s of the clock. On a busy machine that is no fault of ours, and

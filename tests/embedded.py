@@ -18,10 +18,10 @@ CRAWLCTL = [sys.executable, "-P", "-m", "crawler_lifecycle.cli"]
 START_PATIENCE = 100.0
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """A user with a home of their own and no settings."""
+def environment(folder: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A user with a home of their own, and only these settings."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(("CRAWLER_", "TEMPORAL_"))}
-    return others | {"HOME": str(folder), "TMPDIR": str(folder)}
+    return others | {"HOME": str(folder), "TMPDIR": str(folder)} | dict(settings or {})
 
 
 class Crawlctl:
@@ -52,8 +52,7 @@ class Crawlctl:
 
 
 @asynccontextmanager
-async def crawlctl(folder: Path, *words: str, said: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
-    """`said`: what its environment says besides."""
+async def crawlctl(folder: Path, *words: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
     with (folder / "stderr.log").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *CRAWLCTL,
@@ -61,7 +60,7 @@ async def crawlctl(folder: Path, *words: str, said: Mapping[str, str] | None = N
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors if "--json" in words else asyncio.subprocess.STDOUT,
-            env=environment(folder) | dict(said or {}),
+            env=environment(folder, settings),
             cwd=folder,
         )
     try:
@@ -73,8 +72,9 @@ async def crawlctl(folder: Path, *words: str, said: Mapping[str, str] | None = N
 
 
 @asynccontextmanager
-async def up(state: Path, *words: str, said: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
-    async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports", *words, said=said) as command:
+async def up(state: Path, *words: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
+    options = ["--state", str(state), "--free-ports", *words]
+    async with crawlctl(state.parent, "up", *options, settings=settings) as command:
         await command.wait_for("The stack is up")
         yield command
 

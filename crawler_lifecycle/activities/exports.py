@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from temporalio import activity
@@ -14,6 +14,7 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Archive, Exporter, Exports, Histories
 
+MADE = "archive"
 NOTHING = Archive(location=None, files=0, bytes=0)
 
 
@@ -37,12 +38,20 @@ class ExportActivities:
         """Archives what the run left behind, and announces that it is there."""
         planned = self._event(step, ExportKind.FILES_READY, None)
         with self._on_record(step.run, planned):
-            archive = self.exporter.archive(step.run.run_uid, planned.end, _heartbeat) or NOTHING
+            archive = self._archive(step.run.run_uid, planned.end)
             self.exporter.announce(self._event(step, ExportKind.FILES_READY, archive))
         self.exports.settle(step.run, planned.event_id, ExportState.DONE, archive.location, None)
         return ExportedFiles(
             event_id=planned.event_id, location=archive.location, files=archive.files, bytes=archive.bytes
         )
+
+    def _archive(self, run_uid: str, end: int) -> Archive:
+        """Made once: a try that could only not announce it has told the next one so."""
+        if made := _made_before():
+            return made
+        archive = self.exporter.archive(run_uid, end, _heartbeat) or NOTHING
+        activity.heartbeat({"files": archive.files, "bytes": archive.bytes, MADE: asdict(archive)})
+        return archive
 
     @contextmanager
     def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[None]:
@@ -71,6 +80,13 @@ class ExportActivities:
             bytes=archive.bytes if archive else None,
             at=run.finished_at or datetime.now(UTC),
         )
+
+
+def _made_before() -> Archive | None:
+    for told in activity.info().heartbeat_details:
+        if isinstance(told, dict) and MADE in told:
+            return Archive(**told[MADE])
+    return None
 
 
 def _heartbeat(files: int, bytes_done: int) -> None:

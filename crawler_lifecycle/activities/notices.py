@@ -8,6 +8,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Histories, Pusher
 
 
@@ -37,21 +38,36 @@ class NoticeActivities:
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
+        """What is not delivered stands in the run's log, once a kind and end of the run.
+
+        It is tried again only if that can help: not one that nobody will ever take, and not one of progress, which the
+        next one tells better."""
         run = self.histories.current(step.run)
-        self.pusher.send(
-            Notice(
-                notice_id=event_id(run.run_uid, kind, _number(kind, step)),
-                kind=kind,
-                run_id=run.run_id,
-                run_uid=run.run_uid,
-                crawler=run.crawler,
-                status=run.status,
-                reason=run.reason,
-                tasks=run.tasks,
-                at=datetime.now(UTC),
+        try:
+            self.pusher.send(
+                Notice(
+                    notice_id=event_id(run.run_uid, kind, _number(kind, step)),
+                    kind=kind,
+                    run_id=run.run_id,
+                    run_uid=run.run_uid,
+                    crawler=run.crawler,
+                    status=run.status,
+                    reason=run.reason,
+                    tasks=run.tasks,
+                    at=datetime.now(UTC),
+                )
             )
-        )
+        except LifecycleError as error:
+            self._log(kind, step, "undelivered", f"notice {kind}: {error.message}")
+            if kind is NoticeKind.PROGRESS or isinstance(error, PermanentError):
+                return Counted(count=0)
+            raise
+        if (tries := activity.info().attempt) > 1:
+            self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
         return Counted(count=1)
+
+    def _log(self, kind: NoticeKind, step: Notify, event: str, message: str) -> None:
+        self.histories.note(step.run, f"{event}:{kind}:{step.end}", event, message)
 
 
 def _number(kind: NoticeKind, step: Notify) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol, cast
 
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.ports import Progress
@@ -36,18 +36,25 @@ NOT_READABLE = {
 }
 
 
+class Sink(Protocol):
+    """What a zip can be written into; going back in it is not needed."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
 @contextmanager
-def writing(path: Path, progress: Progress) -> "Iterator[ArchiveWriter]":
-    """A zip that is whole, and on disk, when the block ends without an error."""
+def writing(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
+    """A zip that is whole when the block ends without an error."""
     with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target,
+        zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as target,
         tempfile.TemporaryFile() as files,
         tempfile.TemporaryFile() as skipped,
     ):
         archive = ArchiveWriter(target, _Manifest(files, skipped), progress)
         yield archive
         archive.add_manifest()
-    _flush_to_disk(path)
 
 
 class ArchiveWriter:
@@ -172,8 +179,3 @@ def _mode(name: str, folder: int) -> int:
 def _unless_vanished(error: OSError) -> None:
     if error.errno != errno.ENOENT:
         raise error
-
-
-def _flush_to_disk(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

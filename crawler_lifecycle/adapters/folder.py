@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from uuid import UUID
 
 from crawler_lifecycle.adapters.archive import writing
-from crawler_lifecycle.adapters.json_lines import append_once
+from crawler_lifecycle.adapters.json_lines import append_once, check_writable
+from crawler_lifecycle.adapters.run_files import checked_uid, files_of
 from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.domain.naming import archive_name
-from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Archive, Progress
 
 
@@ -25,26 +25,35 @@ class FolderExporter:
         append_once(self._exports / "events.jsonl", event.model_dump_json(), event.event_id)
 
     def destination(self, run_uid: str, end: int) -> str:
-        return str(self._exports / archive_name(_checked(run_uid), end))
+        return str(self._exports / archive_name(checked_uid(run_uid), end))
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
         """`bytes` are those of the files, before they are compressed."""
         destination = Path(self.destination(run_uid, end))
-        folder = self._files / run_uid
-        if folder.is_symlink():
-            raise Refused(f"{folder} is a link: only a real folder is exported")
+        folder = files_of(self._files, run_uid)
+        if folder is None:
+            return None
         try:
-            if not folder.is_dir():
-                return None
             with self._draft(run_uid) as draft:
-                with writing(draft, progress) as archive:
-                    archive.add_folder(folder)
+                with draft.open("wb") as file:
+                    with writing(file, progress) as archive:
+                        archive.add_folder(folder)
+                    file.flush()
+                    os.fsync(file.fileno())
                 if not archive.files:
                     return None
                 draft.rename(destination)
         except OSError as error:
             raise TemporaryError(f"{destination} cannot be written: {error}") from error
         return Archive(location=str(destination), files=archive.files, bytes=archive.bytes)
+
+    def check_events(self) -> str:
+        check_writable(self._exports)
+        return f"events in {self._exports / 'events.jsonl'}"
+
+    def check_archives(self) -> str:
+        check_writable(self._exports)
+        return f"archives in {self._exports}"
 
     @contextmanager
     def _draft(self, run_uid: str) -> Iterator[Path]:
@@ -81,12 +90,3 @@ def _remove_if_abandoned(draft: Path) -> None:
             draft.unlink()
     except (FileNotFoundError, BlockingIOError):
         return  # finished just now, or still being written
-
-
-def _checked(run_uid: str) -> str:
-    try:
-        if str(UUID(run_uid)) == run_uid:
-            return run_uid
-    except ValueError:
-        pass
-    raise BadInput("run_uid", f"expected a UUID, not {run_uid!r}")

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.errors import NotReady, TemporaryError
 
 LOOK_BACK = 1024 * 1024
 
@@ -35,3 +35,10 @@ def _append(descriptor: int, line: str, identity: str) -> bool:
         raise OSError(0, "the disk is full")
     os.fsync(descriptor)
     return True
+
+
+def check_writable(folder: Path) -> None:
+    """NotReady if no file could be made in this folder, or the folder itself."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise NotReady(f"{folder} cannot be written: {there} is no folder that this user may write to")

@@ -3,19 +3,25 @@
 import logging
 from pathlib import Path
 
-from crawler_lifecycle.adapters.json_lines import append_once
+from crawler_lifecycle.adapters.json_lines import append_once, check_writable
 from crawler_lifecycle.contract.notices import Notice
 
 logger = logging.getLogger("crawler_lifecycle.notices")
 
 
 class FilePusher:
+    name = "file"
+
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def send(self, notice: Notice) -> None:
         if append_once(self._path, notice.model_dump_json(), notice.notice_id):
             logger.info("%s", _sentence(notice), extra={"run_id": notice.run_id})
+
+    def check(self) -> str:
+        check_writable(self._path.parent)
+        return f"{self.name} {self._path}"
 
 
 def _sentence(notice: Notice) -> str:

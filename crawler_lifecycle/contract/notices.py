@@ -22,15 +22,23 @@ class NoticeKind(StrEnum):
 class Notice(Message):
     """For people who watch."""
 
-    notice_id: str
+    notice_id: str = Field(description="a UUID, the same on every try; receivers drop repeats by it")
     kind: NoticeKind
     run_id: int
-    run_uid: str
+    run_uid: str = Field(description="a UUID; unlike the RunID it never comes back")
     crawler: str
     status: RunStatus
-    reason: str | None
-    tasks: dict[TaskStatus, int]
-    at: datetime
+    reason: str | None = Field(description="of the end")
+    tasks: dict[TaskStatus, int] = Field(description="how many tasks are in each status that occurs")
+    at: datetime = Field(description="when it was so")
+
+
+class WebhookNotice(Message):
+    """The body of a webhook. Its id, the moment it was sent and its signatures are in the headers."""
+
+    type: str = Field(description="`run.` and the kind")
+    timestamp: datetime = Field(description="when it was so, whenever it is sent")
+    data: Notice
 
 
 class ExportKind(StrEnum):
@@ -41,16 +49,16 @@ class ExportKind(StrEnum):
 class ExportEvent(Message):
     """For programs that collect the data."""
 
-    event_id: str
+    event_id: str = Field(description="a UUID, the same on every try; receivers drop repeats by it")
     kind: ExportKind
     end: int = Field(default=1, description="counts the ends of a run that was reopened")
     run_id: int
-    run_uid: str
+    run_uid: str = Field(description="a UUID; unlike the RunID it never comes back")
     crawler: str
     status: RunStatus
-    reason: str | None
-    tasks: dict[TaskStatus, int]
-    supporting_files: str
-    files: int | None = None
-    bytes: int | None = None
-    at: datetime
+    reason: str | None = Field(description="of the end")
+    tasks: dict[TaskStatus, int] = Field(description="how many tasks are in each status that occurs")
+    supporting_files: str = Field(description="where the archive will be, or is: `s3://bucket/key`, or a path")
+    files: int | None = Field(default=None, description="in the archive; 0: there is none. Only with `files_ready`")
+    bytes: int | None = Field(default=None, description="of these files before they were compressed")
+    at: datetime = Field(description="when the run ended")

@@ -34,6 +34,9 @@ async def check_all(control: "Control") -> list[Check]:
         ("stack", lambda: asyncio.to_thread(_stack, control)),
         ("scheduler service", lambda: asyncio.to_thread(_scheduler, control)),
         ("cluster", lambda: asyncio.to_thread(_cluster, control)),
+        ("events", lambda: asyncio.to_thread(_events, control)),
+        ("archives", lambda: asyncio.to_thread(_archives, control)),
+        ("notices", lambda: asyncio.to_thread(_notices, control)),
     ]
     if control.installation.settings.cluster.kind == "kubernetes":
         parts.append(("cluster rights", lambda: asyncio.to_thread(_rights, control)))
@@ -86,6 +89,18 @@ class GrantsRights(Protocol):
 def _rights(control: "Control") -> str:
     cluster = control.cluster
     return cluster.check_rights() if isinstance(cluster, GrantsRights) else "none needed"
+
+
+def _events(control: "Control") -> str:
+    return control.parts.exporter.check_events()
+
+
+def _archives(control: "Control") -> str:
+    return control.parts.exporter.check_archives()
+
+
+def _notices(control: "Control") -> str:
+    return control.parts.pusher.check()
 
 
 async def _temporal(control: "Control") -> str:

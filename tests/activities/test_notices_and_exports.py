@@ -2,14 +2,21 @@
 
 import json
 import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.adapters.notices import FilePusher
+from crawler_lifecycle.adapters.pushers.several import Several
+from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import Notify, ToEnd
+from crawler_lifecycle.contract.steps import Notify, RunPlan, ToEnd
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
+from tests.receivers import Answer, Receiver, serving
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -27,6 +34,59 @@ def test_a_notice_keeps_its_id_on_every_try(house: House, kind: str) -> None:
     assert {notice["run_id"] for notice in sent} == {plan.run.run_id}
     # looks are counted; a run starts and ends once until it is reopened
     assert len({notice["notice_id"] for notice in sent}) == (2 if kind == "progress" else 1)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    receiver = Receiver()
+    with serving(receiver):
+        yield receiver
+
+
+def told_by_webhook(house: House, receiver: Receiver) -> NoticeActivities:
+    """Beside the file."""
+    (endpoint,) = endpoints(f"{receiver.url} whsec_{'A' * 32}")
+    return replace(house.notices, pusher=Several([FilePusher(house.folder / "notices.jsonl"), Webhook(endpoint, 20)]))
+
+
+def deliveries(house: House, plan: RunPlan) -> list[tuple[str, str]]:
+    log = house.details(plan).log
+    return [(line.event, line.message) for line in log if line.event in ("undelivered", "delivered")]
+
+
+def test_a_notice_that_is_not_delivered_stands_in_the_log_and_is_tried_again(house: House, receiver: Receiver) -> None:
+    plan = house.started("sleepy")
+    activities = told_by_webhook(house, receiver)
+    receiver.next = [Answer(500), Answer(502)]
+    for _ in range(2):
+        with pytest.raises(TemporaryError, match="webhook 1"):
+            house.do(activities.signal_pusher_started, Notify(run=plan.run))
+    problem = ("undelivered", "notice started: webhook 1 (127.0.0.1): it answers 500")
+    assert deliveries(house, plan) == [problem]
+    house.environment.info = replace(house.environment.info, attempt=3)
+    assert house.do(activities.signal_pusher_started, Notify(run=plan.run)).count == 1
+    assert deliveries(house, plan) == [problem, ("delivered", "notice started, at try 3")]
+    assert len({each.headers["webhook-id"] for each in receiver.received}) == 1
+    assert len(lines(house.folder / "notices.jsonl")) == 1
+
+
+def test_a_notice_that_nobody_will_ever_take_is_not_tried_again(house: House, receiver: Receiver) -> None:
+    plan = house.started("sleepy")
+    receiver.usual = Answer(410)
+    sent = house.do(told_by_webhook(house, receiver).signal_pusher_finished, Notify(run=plan.run))
+    assert sent.count == 0
+    problem = "notice finished: webhook 1 (127.0.0.1): it answers 410: it wants no more notices"
+    assert deliveries(house, plan) == [("undelivered", problem)]
+
+
+def test_progress_that_is_not_delivered_holds_nothing_up_and_fills_no_log(house: House, receiver: Receiver) -> None:
+    plan = house.started("sleepy")
+    receiver.usual = Answer(500)
+    activities = told_by_webhook(house, receiver)
+    for number in (1, 2, 3):
+        assert house.do(activities.signal_pusher_progress, Notify(run=plan.run, number=number)).count == 0
+    assert len(deliveries(house, plan)) == 1
+    assert len(receiver.received) == 3
 
 
 def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(house: House) -> None:
@@ -64,6 +124,33 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
     house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
     (done,) = house.details(plan).exports
     assert (done.event_id, done.state, done.problem) == (failed.event_id, ExportState.DONE, None)
+
+
+def test_an_archive_that_is_made_is_not_made_again_because_its_event_was_not_taken(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = house.started("sleepy")
+    (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text("1")
+    beats: list[object] = []
+    house.environment.on_heartbeat = lambda *details: beats.append(details[0])
+
+    def away(*_: object) -> None:
+        raise TemporaryError("the bus is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(house.exports.exporter), "announce", away)
+        with pytest.raises(TemporaryError, match="away"):
+            house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    (failed,) = house.details(plan).exports
+    assert (failed.state, failed.problem) == (ExportState.FAILED, "the bus is away")
+    made = Path(house.exports.exporter.destination(plan.run.run_uid, 1))
+    made.write_bytes(b"as it was")
+    house.environment.info = replace(house.environment.info, heartbeat_details=[beats[-1]])
+    exported = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    assert made.read_bytes() == b"as it was"
+    (event,) = lines(house.folder / "exports" / "events.jsonl")
+    assert (event["files"], event["bytes"]) == (exported.files, exported.bytes)
+    assert exported.files >= 1
 
 
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:

@@ -1,16 +1,14 @@
-"""What every exporter does with a run's files and events, and every pusher with its notices."""
+"""What every exporter does with a run's files, wherever it puts them."""
 
 import hashlib
+import io
 import json
-import logging
 import os
 import socket
 import stat
 import threading
 import zipfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,20 +17,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.folder import FolderExporter
-from crawler_lifecycle.adapters.notices import FilePusher
-from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
+from tests.stores import FolderStore, S3Store, Store
 
 
 class Bench:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: Store) -> None:
         self.run_uid = str(uuid4())
         self.files = folder / "files"
-        self.exports = folder / "exports"
         self.run = self.files / self.run_uid
-        self.exporter = FolderExporter(self.files, self.exports)
+        self.store = store
+        self.exporter = store.archiver(self.files)
         self.reported: list[tuple[int, int]] = []
 
     def progress(self, files: int, bytes_done: int) -> None:
@@ -46,7 +41,7 @@ class Bench:
 
     def archived(self) -> tuple[dict[str, bytes], dict[str, Any]]:
         """The files of the archive, and its manifest."""
-        with zipfile.ZipFile(self.exporter.destination(self.run_uid, 1)) as archive:
+        with zipfile.ZipFile(io.BytesIO(self.content())) as archive:
             assert archive.testzip() is None
             content = {name: archive.read(name) for name in archive.namelist()}
         assert len(content) == len(set(content))
@@ -56,13 +51,15 @@ class Bench:
     def left_out(self) -> dict[object, object]:
         return {item["name"]: item["reason"] for item in self.archived()[1]["skipped"]}
 
-    def drafts(self) -> list[str]:
-        return [path.name for path in self.exports.iterdir() if path.suffix != ".zip"]
+    def content(self) -> bytes:
+        content = self.store.content(self.run_uid)
+        assert content is not None
+        return content
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path, store: Store) -> Bench:
+    return Bench(tmp_path, store)
 
 
 def test_everything_a_run_left_is_archived(bench: Bench) -> None:
@@ -89,7 +86,7 @@ def test_everything_a_run_left_is_archived(bench: Bench) -> None:
     assert bench.reported == sorted(bench.reported)
     assert bench.reported[-1] == (4, archive.bytes)
     assert len(bench.reported) >= 6  # also within a big file
-    assert bench.drafts() == []
+    assert bench.store.unfinished() == []
 
 
 @pytest.mark.parametrize("empty", ["no folder", "empty folder", "only folders", "only a link", "a file"])
@@ -104,18 +101,18 @@ def test_a_run_that_left_no_file_has_no_archive(bench: Bench, empty: str) -> Non
     if empty == "only a link":
         (bench.run / "link").symlink_to("/etc/passwd")
     assert bench.exporter.archive(bench.run_uid, 1, bench.progress) is None
-    assert not Path(bench.exporter.destination(bench.run_uid, 1)).exists()
-    assert not bench.exports.exists() or bench.drafts() == []
+    assert bench.store.content(bench.run_uid) is None
+    assert bench.store.unfinished() == []
 
 
 def test_a_second_archive_is_the_same(bench: Bench) -> None:
     for name in ("z", "a/z", "a/b/c", "b", "B"):
         bench.write(name, name.encode() * 1000)
     first = bench.exporter.archive(bench.run_uid, 1, bench.progress)
-    content = Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes()
+    content = bench.content()
     second = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert first == second
-    assert Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes() == content
+    assert bench.content() == content
 
 
 def test_two_at_once_do_no_harm(bench: Bench) -> None:
@@ -124,14 +121,19 @@ def test_two_at_once_do_no_harm(bench: Bench) -> None:
     barrier = threading.Barrier(4)
 
     def archive(_: int) -> object:
-        barrier.wait(20)
-        return bench.exporter.archive(bench.run_uid, 1, lambda *_: None)
+        barrier.wait(60)
+        try:
+            return bench.exporter.archive(bench.run_uid, 1, lambda *_: None)
+        except TemporaryError:
+            return None
 
     with ThreadPoolExecutor(4) as pool:
         archives = list(pool.map(archive, range(4)))
-    assert len(set(archives)) == 1
+    assert len({each for each in archives if each}) == 1
+    # in a bucket the one that is done takes the others for left over: they would try again
+    assert all(archives) or isinstance(bench.store, S3Store)
     assert len(bench.archived()[0]) == 50
-    assert bench.drafts() == []
+    assert bench.store.unfinished() == []
 
 
 def test_links_and_special_files_are_named_but_not_followed(bench: Bench) -> None:
@@ -204,7 +206,7 @@ def test_names_that_are_no_text_are_kept_readable(bench: Bench) -> None:
     )
 )
 def test_any_name_and_content_comes_back(tmp_path: Path, files: dict[str, bytes]) -> None:
-    bench = Bench(tmp_path)
+    bench = Bench(tmp_path, FolderStore(tmp_path / "exports"))
     for name, content in files.items():
         bench.write(name, content)
     archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
@@ -243,7 +245,7 @@ def test_a_file_that_changes_while_it_is_read_is_noted(bench: Bench, change: str
 def test_an_interrupted_archive_leaves_nothing_and_the_old_one_in_place(bench: Bench) -> None:
     bench.write("a", b"x" * 3_000_000)
     bench.exporter.archive(bench.run_uid, 1, bench.progress)
-    before = Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes()
+    before = bench.content()
     bench.write("b")
 
     def cancelled(files: int, bytes_done: int) -> None:
@@ -251,28 +253,8 @@ def test_an_interrupted_archive_leaves_nothing_and_the_old_one_in_place(bench: B
 
     with pytest.raises((InterruptedError, TemporaryError)):
         bench.exporter.archive(bench.run_uid, 1, cancelled)
-    assert Path(bench.exporter.destination(bench.run_uid, 1)).read_bytes() == before
-    assert bench.drafts() == []
-
-
-def test_what_a_crash_left_is_removed_but_not_what_another_writes(bench: Bench) -> None:
-    bench.write("a")
-    bench.exports.mkdir()
-    left = bench.exports / f".{bench.run_uid}.left.part"
-    left.write_text("half")
-    seen: list[list[str]] = []
-
-    def while_another_writes(files: int, bytes_done: int) -> None:
-        if not seen:
-            seen.append(bench.drafts())
-            bench.exporter.archive(bench.run_uid, 1, bench.progress)
-            seen.append(bench.drafts())
-
-    assert bench.exporter.archive(bench.run_uid, 1, while_another_writes)
-    assert len(seen[0]) == 1
-    assert left.name not in seen[0]
-    assert seen[1] == seen[0]
-    assert bench.drafts() == []
+    assert bench.content() == before
+    assert bench.store.unfinished() == []
 
 
 def test_strange_times_and_modes_are_no_obstacle(bench: Bench) -> None:
@@ -282,7 +264,7 @@ def test_strange_times_and_modes_are_no_obstacle(bench: Bench) -> None:
     archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert archive
     assert archive.files == 3
-    with zipfile.ZipFile(bench.exporter.destination(bench.run_uid, 1)) as content:
+    with zipfile.ZipFile(io.BytesIO(bench.content())) as content:
         assert stat.S_IMODE(content.getinfo("files/program").external_attr >> 16) == 0o755
 
 
@@ -292,82 +274,3 @@ def test_only_a_uuid_becomes_a_path(bench: Bench, run_uid: str) -> None:
         bench.exporter.archive(run_uid, 1, bench.progress)
     with pytest.raises(BadInput):
         bench.exporter.destination(run_uid, 1)
-
-
-def test_a_destination_that_cannot_be_written_is_a_temporary_error(bench: Bench) -> None:
-    bench.write("a")
-    bench.exports.write_text("a file where a folder should be")
-    with pytest.raises(TemporaryError):
-        bench.exporter.archive(bench.run_uid, 1, bench.progress)
-    with pytest.raises(TemporaryError):
-        bench.exporter.announce(event("one"))
-
-
-def event(event_id: str) -> ExportEvent:
-    return ExportEvent(
-        event_id=event_id,
-        kind=ExportKind.RUN_ENDED,
-        run_id=1,
-        run_uid=str(uuid4()),
-        crawler="books\n🕷",
-        status=RunStatus.COMPLETED,
-        reason="all_succeeded",
-        tasks={TaskStatus.SUCCEEDED: 4},
-        supporting_files="somewhere.zip",
-        at=datetime.now(UTC),
-    )
-
-
-def notice(notice_id: str) -> Notice:
-    return Notice(
-        notice_id=notice_id,
-        kind=NoticeKind.FINISHED,
-        run_id=42,
-        run_uid=str(uuid4()),
-        crawler="books",
-        status=RunStatus.FAILED,
-        reason="tasks_failed",
-        tasks={TaskStatus.SUCCEEDED: 3, TaskStatus.FAILED: 1, TaskStatus.LOST: 0},
-        at=datetime.now(UTC),
-    )
-
-
-def test_an_event_is_one_line_that_says_all(bench: Bench) -> None:
-    events = [event("one"), event("two")]
-    for each in (*events, events[0]):
-        bench.exporter.announce(each)
-    lines = (bench.exports / "events.jsonl").read_text().splitlines()
-    assert [ExportEvent.model_validate_json(line) for line in lines] == events
-
-
-def test_events_of_many_writers_are_whole_and_there_once(bench: Bench) -> None:
-    events = [event(str(uuid4())) for _ in range(40)]
-    announce: Callable[[ExportEvent], None] = bench.exporter.announce
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(announce, events * 3))
-    lines = (bench.exports / "events.jsonl").read_text().splitlines()
-    written = [ExportEvent.model_validate_json(line).event_id for line in lines]
-    assert sorted(written) == sorted(each.event_id for each in events)
-
-
-def test_a_line_cut_off_by_a_crash_harms_no_other(bench: Bench) -> None:
-    one = event("one")
-    bench.exports.mkdir()
-    file = bench.exports / "events.jsonl"
-    file.write_text(one.model_dump_json()[:-20])
-    bench.exporter.announce(one)
-    _, line = file.read_text().splitlines()
-    assert ExportEvent.model_validate_json(line) == one
-
-
-def test_a_notice_is_written_down_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pusher = FilePusher(tmp_path / "new" / "notices.jsonl")
-    told = notice("n-1")
-    with caplog.at_level(logging.INFO, "crawler_lifecycle.notices"):
-        pusher.send(told)
-        pusher.send(told)
-    lines = (tmp_path / "new" / "notices.jsonl").read_text().splitlines()
-    assert [Notice.model_validate_json(line) for line in lines] == [told]
-    [record] = caplog.records
-    assert record.getMessage() == "books finished: FAILED (tasks_failed); tasks: 3 SUCCEEDED, 1 FAILED"
-    assert record.__dict__["run_id"] == 42

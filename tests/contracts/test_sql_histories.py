@@ -107,6 +107,7 @@ def test_no_such_run(database: Database) -> None:
 
 WRITES: dict[str, Callable[[Database, RunRef], object]] = {
     "set_property": lambda db, run: SqlHistories(db).set_property(run, "name", "value"),
+    "note": lambda db, run: SqlHistories(db).note(run, "key", "undelivered", "why"),
     "mark_started": lambda db, run: SqlHistories(db).mark_started(run),
     "mark_waiting": lambda db, run: SqlHistories(db).mark_waiting(run, "quota", None),
     "mark_look": lambda db, run: SqlHistories(db).mark_look(run, 1, True, None, None),
@@ -141,6 +142,16 @@ def test_a_property_is_replaced(database: Database, make_run: MakeRun) -> None:
     with database.read() as connection:
         rows = connection.exec_driver_sql("SELECT name, value FROM history_properties").all()
     assert [tuple(row) for row in rows] == [("workflow_id", "two")]
+
+
+def test_a_line_with_the_same_key_is_logged_once(database: Database, make_run: MakeRun) -> None:
+    run, histories = ref_to(make_run()), SqlHistories(database)
+    for key, message in (("a", "first 🕷"), ("a", "again"), ("b", "x" * 9000)):
+        histories.note(run, key, "undelivered", message)
+    logged = [line.message for line in SqlRecords(database).details(run.run_id).log if line.event == "undelivered"]
+    assert logged[0] == "first 🕷"
+    assert logged[1].startswith("x" * 3000)
+    assert len(logged) == 2
 
 
 def test_started_once_and_never_backwards(database: Database, make_run: MakeRun) -> None:

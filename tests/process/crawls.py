@@ -276,7 +276,7 @@ async def site(
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(_catalogue(truth, crawlers or {}))
-    async with up(state, "--catalogue", str(catalogue), said=said) as command:
+    async with up(state, "--catalogue", str(catalogue), settings=said) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0

@@ -62,12 +62,15 @@ def test_a_run_that_goes_on_is_not_exported(crawlctl: Crawlctl, run: RunRecord) 
     assert "INITIALIZING" in result.stderr
 
 
-def test_list_imports_nothing_heavy(run: RunRecord, state: Path) -> None:
+def test_list_imports_nothing_heavy(run: RunRecord, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EXPORT__BUCKET", "EXPORT__EVENT_BUS", "NOTICES__PUSHER_APP_ID", "NOTICES__WEBHOOKS"):
+        monkeypatch.setenv(f"CRAWLER_{name}", "4711")
     code = (
         "import sys\n"
         "from crawler_lifecycle.cli import main\n"
         f"main(['list', '--json', '--state', {str(state)!r}], standalone_mode=False)\n"
-        "heavy = {'temporalio', 'fastapi', 'httpx', 'uvicorn', 'alembic', 'psutil', 'kubernetes', 'urllib3'}\n"
+        "heavy = {'temporalio', 'fastapi', 'httpx', 'uvicorn', 'alembic', 'psutil', 'kubernetes', 'urllib3', "
+        "'boto3', 'botocore', 'pusher'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or 0)\n"
     )

@@ -33,8 +33,9 @@ def _said(kind: Any) -> tuple[str, object]:
         return get_args(kind)[-1], get_args(kind)[-1]
     kind = next(iter(get_args(kind)), kind)  # of `int | None` the first
     return {
+        bool: ("true", True),
         int: ("61", 61),
-        float: ("26.5", 26.5),
+        float: ("22.5", 22.5),
         str: ("words", "words"),
         Path: ("/some/where", Path("/some/where")),
         SecretStr: ("secret", SecretStr("secret")),
@@ -42,7 +43,7 @@ def _said(kind: Any) -> tuple[str, object]:
 
 
 PLACES = dict(_places(Settings))
-READ_AS_WRITTEN = (str, SecretStr, Path, str | None, Path | None)
+READ_AS_WRITTEN = (str, SecretStr, Path, str | None, Path | None, SecretStr | None)
 MAY_BE_WRONG = {place: kind for place, kind in PLACES.items() if kind not in READ_AS_WRITTEN}
 
 

@@ -66,6 +66,15 @@ class SqlHistories:
 
         self._db.transact(write)
 
+    def note(self, run: RunRef, key: str, event: str, message: str) -> None:
+        line = {"at": self._db.clock(), "event": event, "message": message}
+
+        def write(connection: Connection) -> None:
+            fence(connection, run)
+            log(connection, run, key, line)
+
+        self._db.transact(write)
+
     def mark_started(self, run: RunRef) -> RunRecord:
         now = self._db.clock()
 

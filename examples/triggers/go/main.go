@@ -25,7 +25,7 @@ const (
 	usage     = "usage: crawltrigger start CRAWLER KEY | crawltrigger stop WORKFLOW REASON"
 )
 
-// RunRequest is what a run is asked for with; docs/run-request.schema.json has all fields.
+// RunRequest is what a run is asked for with; docs/schemas/run-request.json has all fields.
 // A field that is not set must not be sent as an empty one, hence omitempty.
 type RunRequest struct {
 	Crawler     string            `json:"crawler"`
@@ -35,7 +35,7 @@ type RunRequest struct {
 	RequestedBy string            `json:"requested_by,omitempty"`
 }
 
-// StopRequest has optional fields only; docs/stop-request.schema.json has all of them.
+// StopRequest has optional fields only; docs/schemas/stop-request.json has all of them.
 type StopRequest struct {
 	Actor   string    `json:"actor,omitempty"`
 	Reason  string    `json:"reason,omitempty"`

@@ -24,7 +24,7 @@ USAGE = "usage: crawltrigger.py start CRAWLER KEY | crawltrigger.py stop WORKFLO
 async def start(client: Client, crawler: str, key: str) -> None:
     """The key is the caller's own name for the run: however often it is asked for, it is one run."""
     workflow_id = f"crawl-{crawler}-{key}"
-    request = {  # docs/run-request.schema.json has all fields
+    request = {  # docs/schemas/run-request.json has all fields
         "crawler": crawler,
         "trigger": "api",
         "arguments": {"order": key},
@@ -48,7 +48,7 @@ async def start(client: Client, crawler: str, key: str) -> None:
 
 async def stop(client: Client, workflow_id: str, reason: str) -> None:
     """Returns as soon as Temporal has the wish; the stop is proved later."""
-    request = {  # docs/stop-request.schema.json has all fields
+    request = {  # docs/schemas/stop-request.json has all fields
         "actor": "ann",
         "reason": reason,
         "door": "orders",

@@ -13,7 +13,7 @@ const TASK_QUEUE = 'crawler-lifecycle';
 const WORKFLOW = 'CrawlerLifecycleWorkflow';
 const USAGE = 'usage: crawltrigger start CRAWLER KEY | crawltrigger stop WORKFLOW REASON';
 
-/** What a run is asked for with; docs/run-request.schema.json has all fields. */
+/** What a run is asked for with; docs/schemas/run-request.json has all fields. */
 interface RunRequest {
   crawler: string;
   trigger: 'api' | 'manual' | 'scheduled';
@@ -22,7 +22,7 @@ interface RunRequest {
   requested_by?: string;
 }
 
-/** Optional fields only; docs/stop-request.schema.json has all of them. */
+/** Optional fields only; docs/schemas/stop-request.json has all of them. */
 interface StopRequest {
   actor?: string;
   reason?: string;

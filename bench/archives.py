@@ -1,0 +1,96 @@
+"""What does the archive of a big run cost, in a folder and streamed into a bucket?
+
+Each archive is made by a process of its own. The bucket is one of `rclone serve s3` on the same disk.
+"""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+from uuid import uuid4
+
+from bench.table import Scale, Table
+from tests.stores import KEY, SECRET, FolderStore, S3Store, Store, rclone_on
+
+BLOCK = 1_000_000
+SMALL = 100
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Cost:
+    files: int
+    seconds: float
+    before_mib: float
+    peak_mib: float
+
+
+def measure(scale: Scale) -> Table:
+    columns = ("what", "where", "files", "MB", "s", "MB/s", "MiB before", "MiB at most")
+    with TemporaryDirectory(prefix="bench-archives-") as folder, rclone_on(Path(folder) / "server") as url:
+        stores: dict[str, Store] = {"folder": FolderStore(Path(folder) / "exports"), "S3": S3Store(url, "bench/")}
+        return Table(columns, list(_rows(Path(folder) / "files", stores, scale)))
+
+
+def _rows(files: Path, stores: dict[str, Store], scale: Scale) -> Iterator[tuple[object, ...]]:
+    for what, run in (("one big file", _one_big(files, scale)), ("many small files", _many_small(files, scale))):
+        megabytes = sum(each.stat().st_size for each in (files / run).rglob("*") if each.is_file()) / 1e6
+        for where, store in stores.items():
+            cost = _apart(store, files, run)
+            speed = megabytes / cost.seconds
+            yield what, where, cost.files, megabytes, cost.seconds, speed, cost.before_mib, cost.peak_mib
+
+
+def _one_big(files: Path, scale: Scale) -> str:
+    """Nothing that can be compressed: every byte goes over the wire."""
+    run = str(uuid4())
+    (files / run).mkdir(parents=True)
+    with (files / run / "items").open("wb") as file:
+        for _ in range(scale.archive_mb):
+            file.write(os.urandom(BLOCK))
+    return run
+
+
+def _many_small(files: Path, scale: Scale) -> str:
+    run = str(uuid4())
+    for number in range(scale.small_files):
+        folder = files / run / f"{number // 1000}"
+        if number % 1000 == 0:
+            folder.mkdir(parents=True)
+        (folder / f"{number}.json").write_bytes(os.urandom(SMALL))
+    return run
+
+
+def _apart(store: Store, files: Path, run: str) -> Cost:
+    """In a new process, whose memory is its own."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(_archive, (store, files, run))
+
+
+def _archive(store: Store, files: Path, run: str) -> Cost:
+    with mock.patch.dict(os.environ, AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET):
+        archiver = store.archiver(files)
+        before, began = _peak_mib(), time.perf_counter()
+        archive = archiver.archive(run, 1, _nothing)
+    assert archive is not None
+    return Cost(archive.files, time.perf_counter() - began, before, _peak_mib())
+
+
+def _nothing(files: int, bytes_done: int) -> None:
+    pass
+
+
+def _peak_mib() -> float:
+    """The most memory that this process ever had."""
+    status = Path("/proc/self/status")
+    if status.exists():  # what `resource` says there includes the process that started this one
+        (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB

@@ -1,0 +1,83 @@
+"""How do a run's files get into a bucket? The zip goes into it while it is being made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from crawler_lifecycle.adapters.archive import writing
+from crawler_lifecycle.adapters.aws.client import calling, make_client
+from crawler_lifecycle.adapters.aws.upload import MEND, Upload
+from crawler_lifecycle.adapters.run_files import checked_uid, files_of
+from crawler_lifecycle.domain.naming import archive_name
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import Archive, Progress
+from crawler_lifecycle.settings import ExportSettings
+
+MIB = 1024 * 1024
+TRIES = 3  # of one request
+
+
+class S3Archiver:
+    def __init__(self, files: Path, bucket: str, settings: ExportSettings) -> None:
+        self._files = files.absolute()
+        self._bucket = bucket
+        self._prefix = settings.prefix
+        self._options = _options(settings)
+        self._part = settings.part_mib * MIB
+        self._client = make_client(
+            "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
+        )
+
+    def destination(self, run_uid: str, end: int) -> str:
+        return f"s3://{self._bucket}/{self._key(run_uid, end)}"
+
+    def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
+        """`bytes` are those of the files, before they are compressed."""
+        target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
+        folder = files_of(self._files, run_uid)
+        if folder is None:
+            return None
+        beating = _Beating(progress)
+        try:
+            with Upload(self._client, target, self._options, self._part, beating.again) as upload:
+                with writing(upload, beating) as archive:
+                    archive.add_folder(folder)
+                if not archive.files:
+                    return None
+                upload.complete()
+        except OSError as error:
+            raise TemporaryError(f"{folder} cannot be archived: {error}") from error
+        return Archive(location=self.destination(run_uid, end), files=archive.files, bytes=archive.bytes)
+
+    def check_archives(self) -> str:
+        with calling(f"bucket {self._bucket}", MEND):
+            self._client.head_bucket(Bucket=self._bucket)
+        return f"archives in s3://{self._bucket}/{self._prefix}"
+
+    def _key(self, run_uid: str, end: int) -> str:
+        return self._prefix + archive_name(checked_uid(run_uid), end)
+
+
+@dataclass
+class _Beating:
+    """Passes on how far the archive is, and says it again where the server is waited for."""
+
+    progress: Progress
+    files: int = 0
+    bytes_done: int = 0
+
+    def __call__(self, files: int, bytes_done: int) -> None:
+        self.files, self.bytes_done = files, bytes_done
+        self.again()
+
+    def again(self) -> None:
+        self.progress(self.files, self.bytes_done)
+
+
+def _options(settings: ExportSettings) -> dict[str, str]:
+    """Of the object. `default`: encrypted as the bucket says."""
+    options = {"ContentType": "application/zip"}
+    if settings.encryption != "default":
+        options["ServerSideEncryption"] = settings.encryption
+    if settings.kms_key:
+        options["SSEKMSKeyId"] = settings.kms_key
+    return options

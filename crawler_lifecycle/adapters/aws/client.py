@@ -1,0 +1,75 @@
+"""How do we reach AWS, and what do its errors mean? Credentials come from AWS's own variables, files and roles."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+)
+
+from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.settings import ExportSettings
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SOMEBODY_HAS_TO_MEND = (401, 403, 404)
+# in EventBridge's protocol these come with status 400
+AS_CODES = (
+    "ResourceNotFoundException",
+    "AccessDeniedException",
+    "UnrecognizedClientException",
+    "ExpiredTokenException",
+)
+WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetrievalError)
+
+
+def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
+    """May be used by several threads at once. `variable` is the setting that the endpoint comes from."""
+    config = Config(
+        connect_timeout=min(3.0, settings.timeout_seconds),
+        read_timeout=settings.timeout_seconds,
+        retries={"mode": "standard", "total_max_attempts": tries},
+        s3={"addressing_style": "path" if settings.path_style else "auto"},
+        proxies={} if endpoint and urlsplit(endpoint).hostname in LOOPBACK else None,
+        # servers other than AWS's do not know its newer checksums
+        request_checksum_calculation="when_required" if endpoint else None,
+        response_checksum_validation="when_required" if endpoint else None,
+    )
+    try:
+        return boto3.session.Session().client(
+            service, region_name=settings.region, endpoint_url=endpoint, config=config
+        )
+    except NoRegionError as error:
+        raise NotReady("CRAWLER_EXPORT__REGION: no region is set, here or in AWS_REGION") from error
+    except ValueError as error:
+        raise NotReady(f"{variable}: expected an address such as https://s3.example.com, not {endpoint!r}") from error
+    except BotoCoreError as error:
+        raise NotReady(f"no client for {service} can be made: {error}") from error
+
+
+@contextmanager
+def calling(what: str, mend: str) -> Iterator[None]:
+    """`mend`: where to look if the other side will not have us."""
+    try:
+        yield
+    except WITHOUT_CREDENTIALS as error:
+        raise NotReady(
+            f"{what} needs credentials: {error}; AWS_ACCESS_KEY_ID, a profile or a role gives them"
+        ) from error
+    except ClientError as error:
+        answer = error.response.get("Error", {})
+        said = f"{what} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if status in SOMEBODY_HAS_TO_MEND or answer.get("Code") in AS_CODES:
+            raise NotReady(f"{said}; {mend}") from error
+        raise TemporaryError(said) from error
+    except BotoCoreError as error:
+        raise TemporaryError(f"{what} cannot be reached: {error}") from error

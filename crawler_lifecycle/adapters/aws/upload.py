@@ -1,0 +1,125 @@
+"""How do bytes get into an S3 object while they are being made, with no more than one part in memory?
+
+The object is there when `complete` has returned, and not before. An upload that is not completed is aborted.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import Any, Self
+
+from crawler_lifecycle.adapters.aws.client import calling
+from crawler_lifecycle.adapters.aws.part_sizes import MOST_PARTS, part_size
+from crawler_lifecycle.errors import LifecycleError, PermanentError
+
+logger = logging.getLogger(__name__)
+
+BEAT = 5.0
+MEND = (
+    "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
+    "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
+)
+
+
+class Upload:
+    """`target`: bucket and key. `beat` is called now and then while the server is waited for."""
+
+    def __init__(
+        self, client: Any, target: dict[str, str], options: dict[str, str], first_part: int, beat: Callable[[], None]
+    ) -> None:
+        self._client = client
+        self._target = target
+        self._options = options
+        self._first_part = first_part
+        self._beat = beat
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
+        self._buffer = bytearray()
+        self._upload: dict[str, str] | None = None
+        self._parts: list[dict[str, Any]] = []
+        self._broken = False
+
+    def write(self, data: bytes, /) -> int:
+        if self._broken:
+            return len(data)  # a zip that is given up still writes its end
+        self._buffer += data
+        while len(self._buffer) >= (size := part_size(len(self._parts) + 1, self._first_part)):
+            with memoryview(self._buffer) as view:
+                part = bytes(view[:size])
+            del self._buffer[:size]
+            self._send(part)
+        return len(data)
+
+    def flush(self) -> None:
+        """Parts are sent when they are full."""
+
+    def complete(self) -> None:
+        """Now the object is there, and earlier uploads of it that never ended are aborted.
+
+        Only now: one that is still under way tries again then, and two cannot keep each other from ending."""
+        self._send(bytes(self._buffer))
+        mine, earlier = self._begun(), self._earlier()
+        self._ask("complete_multipart_upload", **self._target, **mine, MultipartUpload={"Parts": self._parts})
+        self._upload = None
+        for orphan in earlier:
+            self._abort(orphan)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._thread:  # waits for what is under way: a part that comes after the abort would stay for ever
+            if self._upload is not None:
+                self._beat = _nothing  # it may be what has ended the upload
+                self._abort(self._upload)
+
+    def _begun(self) -> dict[str, str]:
+        if self._upload is None:
+            answer = self._ask("create_multipart_upload", **self._target, **self._options)
+            self._upload = {"UploadId": answer["UploadId"]}
+        return self._upload
+
+    def _send(self, part: bytes) -> None:
+        number = len(self._parts) + 1
+        self._broken = True  # until this part is there
+        if number > MOST_PARTS:
+            raise PermanentError(
+                f"the archive {self._target['Key']} is too big for {MOST_PARTS:,} parts: "
+                "set CRAWLER_EXPORT__PART_MIB higher"
+            )
+        answer = self._ask("upload_part", **self._target, **self._begun(), PartNumber=number, Body=part)
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+        self._broken = False
+
+    def _earlier(self) -> list[dict[str, str]]:
+        """Uploads of the same key that were not begun after this one: a try that crashed, a lost answer."""
+        bucket, key = self._target["Bucket"], self._target["Key"]
+        try:
+            answer = self._ask("list_multipart_uploads", Bucket=bucket, Prefix=key)
+        except LifecycleError as error:
+            logger.warning("earlier uploads of %s are not looked for: %s", key, error.message)
+            return []
+        begun = {each["UploadId"]: each["Initiated"] for each in answer.get("Uploads", []) if each["Key"] == key}
+        mine = begun.pop(self._begun()["UploadId"], None)
+        return [{"UploadId": other} for other, at in begun.items() if mine and at <= mine]
+
+    def _abort(self, upload: dict[str, str]) -> None:
+        """What cannot be aborted now is seen by the next try; no object comes of it."""
+        try:
+            self._ask("abort_multipart_upload", **self._target, **upload)
+        except LifecycleError as error:
+            logger.warning("an upload of %s is not aborted: %s", self._target["Key"], error.message)
+
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        """In the other thread, so that this one can tell that it lives however long the answer takes."""
+        asked = self._thread.submit(getattr(self._client, operation), **arguments)
+        while not wait([asked], BEAT).done:
+            self._beat()
+        with calling(f"bucket {self._target['Bucket']}", MEND):
+            return asked.result()
+
+
+def _nothing() -> None:
+    pass

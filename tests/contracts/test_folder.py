@@ -1,0 +1,115 @@
+"""What is special about a folder: what a crash leaves there, and the files of events and notices."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.adapters.folder import FolderExporter
+from crawler_lifecycle.adapters.notices import FilePusher
+from crawler_lifecycle.contract.notices import ExportEvent, Notice
+from crawler_lifecycle.errors import NotReady, TemporaryError
+from tests.messages import a_notice, an_event
+
+RUN = str(uuid4())
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Path:
+    return tmp_path / "exports"
+
+
+@pytest.fixture
+def exporter(tmp_path: Path, exports: Path) -> FolderExporter:
+    (tmp_path / "files" / RUN).mkdir(parents=True)
+    (tmp_path / "files" / RUN / "a").write_text("content")
+    return FolderExporter(tmp_path / "files", exports)
+
+
+def drafts(exports: Path) -> list[str]:
+    return [path.name for path in exports.iterdir() if path.suffix != ".zip"]
+
+
+def silent(files: int, bytes_done: int) -> None:
+    pass
+
+
+def test_what_a_crash_left_is_removed_but_not_what_another_writes(exporter: FolderExporter, exports: Path) -> None:
+    exports.mkdir()
+    left = exports / f".{RUN}.left.part"
+    left.write_text("half")
+    seen: list[list[str]] = []
+
+    def while_another_writes(files: int, bytes_done: int) -> None:
+        if not seen:
+            seen.append(drafts(exports))
+            exporter.archive(RUN, 1, silent)
+            seen.append(drafts(exports))
+
+    assert exporter.archive(RUN, 1, while_another_writes)
+    assert len(seen[0]) == 1
+    assert left.name not in seen[0]
+    assert seen[1] == seen[0]
+    assert drafts(exports) == []
+
+
+def test_a_destination_that_cannot_be_written_is_a_temporary_error(exporter: FolderExporter, exports: Path) -> None:
+    exports.write_text("a file where a folder should be")
+    with pytest.raises(TemporaryError):
+        exporter.archive(RUN, 1, silent)
+    with pytest.raises(TemporaryError):
+        exporter.announce(an_event("one"))
+    for check in (exporter.check_events, exporter.check_archives, FilePusher(exports / "notices.jsonl").check):
+        with pytest.raises(NotReady, match="cannot be written"):
+            check()
+
+
+def test_a_check_says_where_things_go_and_makes_nothing(exporter: FolderExporter, exports: Path) -> None:
+    assert exporter.check_events() == f"events in {exports / 'events.jsonl'}"
+    assert exporter.check_archives() == f"archives in {exports}"
+    assert FilePusher(exports / "notices.jsonl").check() == f"file {exports / 'notices.jsonl'}"
+    assert not exports.exists()
+
+
+def test_an_event_is_one_line_that_says_all(exporter: FolderExporter, exports: Path) -> None:
+    events = [an_event("one"), an_event("two")]
+    for each in (*events, events[0]):
+        exporter.announce(each)
+    lines = (exports / "events.jsonl").read_text().splitlines()
+    assert [ExportEvent.model_validate_json(line) for line in lines] == events
+
+
+def test_events_of_many_writers_are_whole_and_there_once(exporter: FolderExporter, exports: Path) -> None:
+    events = [an_event(str(uuid4())) for _ in range(40)]
+    announce: Callable[[ExportEvent], None] = exporter.announce
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(announce, events * 3))
+    lines = (exports / "events.jsonl").read_text().splitlines()
+    written = [ExportEvent.model_validate_json(line).event_id for line in lines]
+    assert sorted(written) == sorted(each.event_id for each in events)
+
+
+def test_a_line_cut_off_by_a_crash_harms_no_other(exporter: FolderExporter, exports: Path) -> None:
+    one = an_event("one")
+    exports.mkdir()
+    file = exports / "events.jsonl"
+    file.write_text(one.model_dump_json()[:-20])
+    exporter.announce(one)
+    _, line = file.read_text().splitlines()
+    assert ExportEvent.model_validate_json(line) == one
+
+
+def test_a_notice_is_written_down_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pusher = FilePusher(tmp_path / "new" / "notices.jsonl")
+    told = a_notice("n-1")
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.notices"):
+        pusher.send(told)
+        pusher.send(told)
+    lines = (tmp_path / "new" / "notices.jsonl").read_text().splitlines()
+    assert [Notice.model_validate_json(line) for line in lines] == [told]
+    [record] = caplog.records
+    assert record.getMessage() == "books finished: FAILED (tasks_failed); tasks: 3 SUCCEEDED, 1 FAILED"
+    assert record.__dict__["run_id"] == 42

@@ -1,0 +1,36 @@
+"""Events and notices as the activities make them."""
+
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+
+
+def an_event(event_id: str) -> ExportEvent:
+    return ExportEvent(
+        event_id=event_id,
+        kind=ExportKind.RUN_ENDED,
+        run_id=1,
+        run_uid=str(uuid4()),
+        crawler="books\n🕷",
+        status=RunStatus.COMPLETED,
+        reason="all_succeeded",
+        tasks={TaskStatus.SUCCEEDED: 4},
+        supporting_files="somewhere.zip",
+        at=datetime.now(UTC),
+    )
+
+
+def a_notice(notice_id: str) -> Notice:
+    return Notice(
+        notice_id=notice_id,
+        kind=NoticeKind.FINISHED,
+        run_id=42,
+        run_uid=str(uuid4()),
+        crawler="books",
+        status=RunStatus.FAILED,
+        reason="tasks_failed",
+        tasks={TaskStatus.SUCCEEDED: 3, TaskStatus.FAILED: 1, TaskStatus.LOST: 0},
+        at=datetime.now(UTC),
+    )
