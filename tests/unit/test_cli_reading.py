@@ -111,7 +111,7 @@ def every_command(group: click.Group, *above: str) -> Iterator[list[str]]:
         yield from every_command(command, *above, name) if isinstance(command, click.Group) else [[*above, name]]
 
 
-@pytest.mark.parametrize("command", every_command(main), ids=" ".join)
+@pytest.mark.parametrize("command", list(every_command(main)), ids=" ".join)
 def test_every_command_explains_itself(command: list[str]) -> None:
     result = CliRunner().invoke(main, [*command, "--help"])
     assert result.exit_code == 0
