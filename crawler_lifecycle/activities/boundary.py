@@ -49,9 +49,10 @@ class _Boundary(ActivityInboundInterceptor):
                 async with self._beating(info):
                     return await super().execute_activity(input)
             except LifecycleError as error:
+                # without its cause: a driver's chain is longer than what Temporal keeps of a failure, and hides ours
                 raise ApplicationError(
                     error.message, type=type(error).__name__, non_retryable=isinstance(error, FINAL)
-                ) from error
+                ) from None
 
     @asynccontextmanager
     async def _beating(self, info: activity.Info) -> AsyncIterator[None]:

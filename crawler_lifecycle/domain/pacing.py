@@ -10,6 +10,9 @@ FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
 STEADY_MINUTES = 15
 SHORTEST_NUDGE_GAP = timedelta(seconds=1)
 NUDGE_GAP_IN_LOOKS = 10
+LONGEST_NUDGE_GAP = timedelta(
+    minutes=2
+)  # no look is that slow: it waited out an outage, which says nothing of the next
 
 
 def look_time(anchor: datetime, number: int) -> datetime:
@@ -27,7 +30,8 @@ def next_look(anchor: datetime, number: int, now: datetime) -> int:
 
 def earliest_nudged_look(last_look_started: datetime, last_look_took: timedelta) -> datetime:
     """A big run must not look all the time because its tasks keep ending."""
-    return last_look_started + last_look_took + max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took)
+    gap = max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took)
+    return last_look_started + last_look_took + min(gap, LONGEST_NUDGE_GAP)
 
 
 def growing_pause(attempt: int, first: timedelta, longest: timedelta) -> timedelta:

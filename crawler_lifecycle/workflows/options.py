@@ -27,7 +27,7 @@ def _step(seconds: int) -> ActivityConfig:
 READ = _step(60)
 WRITE = _step(60)
 DEPLOY = _step(90)
-STOP = _step(120)
+STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look says what is wrong
 REMOVE = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=5))
 OPTIONAL = ActivityConfig(**_step(30), schedule_to_close_timeout=timedelta(minutes=2))
 ANNOUNCE = ActivityConfig(**_step(60), schedule_to_close_timeout=timedelta(hours=1))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, RetryState
 
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.lifecycle import Asked, Carried, Stage
@@ -64,7 +65,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
     run = plan.run
     watch.tell(Stage.STOPPING, "the jobs to end", plan, _force_at(watch, plan))
     asked = await in_pages(StoppingActivities.k8_stop_task, run)
-    if rounds == 0:
+    if rounds == 0 and asked is not None:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
         await _force(run)
@@ -121,10 +122,18 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
 
 async def in_pages(
     activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef, tasks: str = ""
-) -> int:
-    report = await workflow.execute_activity_method(activity, StopTasks(run=run, tasks=tasks), **STOP)
-    asked = report.asked
-    while report.rest:
-        report = await workflow.execute_activity_method(activity, StopTasks(run=run, tasks=report.rest), **STOP)
-        asked += report.asked
-    return asked
+) -> int | None:
+    """How many were asked. None: the cluster does not answer; a look says so, and the next round asks again."""
+    asked, step = 0, StopTasks(run=run, tasks=tasks)
+    try:
+        while True:
+            report = await workflow.execute_activity_method(activity, step, **STOP)
+            asked += report.asked
+            if not report.rest:
+                return asked
+            step = StopTasks(run=run, tasks=report.rest)
+    except ActivityError as error:
+        if error.retry_state is not RetryState.TIMEOUT:
+            raise
+        workflow.logger.warning("run %s: not all jobs could be told to end: %s", run.run_id, error.cause)
+        return None

@@ -86,13 +86,6 @@ def test_without_temporal_it_is_one_line_and_status_4(
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_every_command_has_help() -> None:
-    for command in ("create", "list", "show", "pause", "resume", "trigger", "backfill", "delete"):
-        result = CliRunner().invoke(main, ["schedule", command, "--help"])
-        assert result.exit_code == 0
-        assert "--json" in result.output
-
-
 def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
     details = ScheduleDetails(
         schedule_id="nightly",

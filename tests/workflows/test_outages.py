@@ -55,6 +55,18 @@ async def test_ten_minutes_without_an_answer_in_a_stop(play: Play, step: str) ->
     assert script.failures[step] == 0 or step in WITHOUT
 
 
+async def test_a_cluster_that_cannot_be_told_to_stop_is_looked_at_all_the_same(play: Play) -> None:
+    script = Script(failures={"k8_stop_task": LONG})
+    script.alive = lambda look: 0 if script.failures["k8_stop_task"] == 0 else 1
+    script.known = lambda look: script.failures["k8_stop_task"] == 0
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{}])
+        assert (await handle.result())["reason"] == "stopped"
+    closed = script.inputs("count_alive_tasks")
+    assert [step.known for step in closed][:2] == [False, False], "the run says that the cluster is not seen"
+    assert closed[-1].known
+
+
 async def test_a_day_in_which_the_cluster_cannot_be_seen(play: Play) -> None:
     script = Script(known=lambda look: look > 100, alive=lambda look: 1 if look <= 101 else 0)
     async with play(script) as stage:
