@@ -16,7 +16,7 @@ from tests.plays import Play, played
 from tests.workflows.script import Script
 
 REQUEST = RunRequest(crawler="books")
-EXACT = timedelta(seconds=5)  # virtual seconds that real activities may take
+EXACT = timedelta(seconds=15)  # virtual seconds that real activities may take
 
 
 def minutes_of_looks(history: WorkflowHistory) -> list[float]:

@@ -150,7 +150,7 @@ async def test_jobs_that_do_not_listen_are_forced_after_the_grace_period(play: P
         for event in history.events
         if event.HasField("activity_task_scheduled_event_attributes")
     }
-    assert 30 <= times["k8_stop_pod"] - times["cancel_queued_tasks"] < 40
+    assert 30 <= times["k8_stop_pod"] - times["cancel_queued_tasks"] < 60
 
 
 async def test_force_does_not_wait(play: Play) -> None:
