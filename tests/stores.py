@@ -76,8 +76,12 @@ class S3Store:
         return content
 
     def unfinished(self) -> list[str]:
-        uploads = self.client.list_multipart_uploads(Bucket=BUCKET, Prefix=self.prefix).get("Uploads", [])
-        return [upload["Key"] for upload in uploads]
+        try:
+            answer = self.client.list_multipart_uploads(Bucket=BUCKET, Prefix=self.prefix)
+        except ClientError as error:  # rclone's, as long as there never was one
+            assert error.response["Error"]["Code"] == "NoSuchUpload"  # noqa: PT017 (the only way to tell)
+            return []
+        return [upload["Key"] for upload in answer.get("Uploads", [])]
 
     @property
     def client(self) -> Any:

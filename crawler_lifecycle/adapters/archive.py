@@ -1,8 +1,8 @@
 """How does a folder become a zip, streaming, whatever lies in it?
 
 The files are put under `files/`. `manifest.json` beside it lists each with its size and SHA-256, and what was left
-out: links and special files are not followed. The same folder gives the same bytes. Memory does not grow with the
-size of the files, and with their number only by what a zip's directory needs.
+out: links and special files are not followed. The same folder gives the same bytes. Memory grows neither with the
+size of the files nor with their number, but for the names of one folder at a time.
 """
 
 import errno
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Protocol, cast
 
 from crawler_lifecycle.adapters.regular_files import open_regular
+from crawler_lifecycle.adapters.zip_entries import keep_entries_in
 from crawler_lifecycle.ports import Progress
 
 CHUNK = 1024 * 1024
@@ -48,10 +49,12 @@ class Sink(Protocol):
 def writing(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
     """A zip that is whole when the block ends without an error."""
     with (
+        tempfile.TemporaryFile() as entries,
         zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as target,
         tempfile.TemporaryFile() as files,
         tempfile.TemporaryFile() as skipped,
     ):
+        keep_entries_in(entries, target)
         archive = ArchiveWriter(target, _Manifest(files, skipped), progress)
         yield archive
         archive.add_manifest()

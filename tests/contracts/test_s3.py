@@ -16,9 +16,10 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.aws import upload
+from crawler_lifecycle.adapters.aws import upload as uploading
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.aws.part_sizes import LARGEST, MOST_PARTS, part_size
+from crawler_lifecycle.adapters.aws.upload import Upload
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Archive
 from tests.proxy import Proxy, proxy_to
@@ -89,6 +90,15 @@ def test_an_archive_goes_in_parts_of_one_size(s3: S3Store, files: Path, monkeypa
     assert_whole(s3, archiver.archive(RUN, 1, silent))
     assert sizes[:-1] == [SMALLEST_PART * MIB] * 2
     assert 0 < sizes[-1] <= SMALLEST_PART * MIB
+
+
+def test_an_upload_may_end_with_a_full_part(s3: S3Store) -> None:
+    key = f"{s3.prefix}{RUN}.zip"
+    with Upload(s3.client, {"Bucket": BUCKET, "Key": key}, {}, SMALLEST_PART * MIB, lambda: None) as upload:
+        upload.write(CONTENT[: 2 * SMALLEST_PART * MIB])
+        upload.complete()
+    assert s3.content(RUN) == CONTENT[: 2 * SMALLEST_PART * MIB]
+    assert s3.unfinished() == []
 
 
 def test_parts_grow_so_that_they_are_enough() -> None:
@@ -177,7 +187,7 @@ def test_a_lost_answer_to_the_last_request_does_no_harm(s3: S3Store, proxy: Prox
 def test_who_waits_for_the_server_says_so(
     s3: S3Store, proxy: Proxy, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "BEAT", 0.05)
+    monkeypatch.setattr(uploading, "BEAT", 0.05)
     held, repeated = threading.Event(), threading.Event()
     seen: list[tuple[int, int]] = []
 
@@ -203,7 +213,7 @@ def test_who_waits_for_the_server_says_so(
 def test_who_is_cancelled_while_it_waits_leaves_nothing(
     s3: S3Store, proxy: Proxy, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "BEAT", 0.05)
+    monkeypatch.setattr(uploading, "BEAT", 0.05)
     seen: list[int] = []
 
     def progress(files: int, bytes_done: int) -> None:

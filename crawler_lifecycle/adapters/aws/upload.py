@@ -57,7 +57,8 @@ class Upload:
         """Now the object is there, and earlier uploads of it that never ended are aborted.
 
         Only now: one that is still under way tries again then, and two cannot keep each other from ending."""
-        self._send(bytes(self._buffer))
+        if self._buffer:  # a zip is never empty, but it may end with a full part
+            self._send(bytes(self._buffer))
         mine, earlier = self._begun(), self._earlier()
         self._ask("complete_multipart_upload", **self._target, **mine, MultipartUpload={"Parts": self._parts})
         self._upload = None
