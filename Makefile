@@ -49,9 +49,9 @@ format: $(VENV)/.installed-dev ## formats the code
 bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
-ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples
+ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples, Kubernetes
 	@$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory lint test test-triggers
+	@$(MAKE) --no-print-directory lint test test-triggers test-cluster
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock
