@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
+        Changes,
         Claims,
         Deployer,
         Exporter,
@@ -91,6 +92,12 @@ class Parts:
         from crawler_lifecycle.adapters.sql.nudges import SqlNudges
 
         return SqlNudges(self.database)
+
+    @cached_property
+    def changes(self) -> "Changes":
+        from crawler_lifecycle.adapters.sql.changes import SqlChanges
+
+        return SqlChanges(self.database)
 
     @cached_property
     def exports(self) -> "Exports":

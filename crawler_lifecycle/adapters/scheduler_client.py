@@ -71,6 +71,9 @@ class SchedulerClient:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
 
+    def crawlers(self) -> list[str]:
+        return self._result(CrawlerNames, self._ask("GET", "/v1/crawlers")).crawlers
+
     def deploy(self, request: DeploymentRequest) -> Deployment:
         headers = {"Content-Type": "application/json", "Idempotency-Key": request.key}
         answer = self._ask("POST", "/v1/deployments", content=request.model_dump_json(), headers=headers)
