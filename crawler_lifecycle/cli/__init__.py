@@ -6,7 +6,7 @@ Nothing heavy is imported before the command that needs it: `crawlctl list` spea
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, demo, reading, running, stopping, up
+from crawler_lifecycle.cli import admin, demo, reading, running, stopping, tokens, up
 from crawler_lifecycle.cli.common import EXIT_CODES, Commands
 
 
@@ -34,6 +34,7 @@ for command in (
     running.export,
     stopping.stop,
     stopping.resume,
+    tokens.token,
     admin.database,
     admin.doctor,
 ):
