@@ -52,7 +52,11 @@ def serve(control: Control) -> None:
     control.records.installation()  # refuses a database it does not know
     with listen(settings.api.url, "CRAWLER_API__URL") as listening:
         config = uvicorn.Config(
-            make_app(control, settings), log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS
+            make_app(control, settings),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         server = Server(config)
         # uvicorn raises the signal again once it has drained: ending in order is a success, whatever asked for it

@@ -23,7 +23,7 @@ from crawler_lifecycle.services.problems import problem
 
 DOOR = "api"
 Key = Annotated[
-    str,
+    str | None,
     Header(
         alias="Idempotency-Key",
         min_length=1,
@@ -54,7 +54,7 @@ async def start(
     caller: Caller,
     body: Annotated[messages.StartRequest, STARTING],
     response: Response,
-    key: Key | None = None,
+    key: Key = None,
 ) -> Started | Response:
     """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came."""
     given = body.model_dump(exclude_unset=True)
