@@ -31,6 +31,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
     folder = tmp_path_factory.mktemp("api")
     try:
         async with site(folder, {"talker": TALK}) as running:
+            await running.command.wait_for(ADDRESS)
             yield running
         await eventually(lambda: not processes_of(folder))
     finally:

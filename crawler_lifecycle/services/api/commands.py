@@ -3,8 +3,9 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
+from pydantic import ValidationError
 
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_input
 from crawler_lifecycle.control.control import Resumed, Started, Stopping
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.services.api import messages
@@ -57,14 +58,20 @@ async def start(
     key: Key = None,
 ) -> Started | Response:
     """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came."""
-    given = body.model_dump(exclude_unset=True)
-    request = RunRequest(**given | {"trigger": body.trigger, "requested_by": body.requested_by or caller.name})
     try:
-        started = await desk.control.start(request, key)
+        started = await desk.control.start(_request(body, caller.name), key)
     except Conflict as error:
         return problem(409, error.message, "Idempotency-Key")
     response.status_code = 201 if started.created else 200
     return started
+
+
+def _request(body: messages.StartRequest, caller: str) -> RunRequest:
+    given = body.model_dump(exclude_unset=True)
+    try:
+        return RunRequest(**given | {"trigger": body.trigger, "requested_by": body.requested_by or caller})
+    except ValidationError as error:
+        raise as_bad_input(error) from error
 
 
 @router.post(
