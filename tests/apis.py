@@ -21,6 +21,7 @@ from crawler_lifecycle.services.api.app import make_app
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
 
 PATIENCE = 60.0
+LINK = r"(http://127\.0\.0\.1:\d+)/#token=(\S+)"  # as `crawlctl up` prints it: URL and token
 
 
 @dataclass(frozen=True)

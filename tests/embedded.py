@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class Crawlctl:
 
 
 @asynccontextmanager
-async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
+async def crawlctl(folder: Path, *words: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
     with (folder / "stderr.log").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *CRAWLCTL,
@@ -60,7 +60,7 @@ async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors if "--json" in words else asyncio.subprocess.STDOUT,
-            env=environment(folder),
+            env=environment(folder) | dict(settings or {}),
             cwd=folder,
         )
     try:
@@ -72,8 +72,9 @@ async def crawlctl(folder: Path, *words: str) -> AsyncIterator[Crawlctl]:
 
 
 @asynccontextmanager
-async def up(state: Path, *words: str) -> AsyncIterator[Crawlctl]:
-    async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports", *words) as command:
+async def up(state: Path, *words: str, settings: Mapping[str, str] | None = None) -> AsyncIterator[Crawlctl]:
+    words = ("up", "--state", str(state), "--free-ports", *words)
+    async with crawlctl(state.parent, *words, settings=settings) as command:
         await command.wait_for("The stack is up")
         yield command
 

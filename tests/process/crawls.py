@@ -246,7 +246,9 @@ def _status(code: int | None) -> TaskStatus:
 
 
 @asynccontextmanager
-async def site(folder: Path, crawlers: Mapping[str, str] | None = None) -> AsyncIterator[Site]:
+async def site(
+    folder: Path, crawlers: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[Site]:
     """A stack of its own in this folder, that goes on with what is there; ended in order.
 
     `crawlers`: more of them, by what their jobs do before all others."""
@@ -254,7 +256,7 @@ async def site(folder: Path, crawlers: Mapping[str, str] | None = None) -> Async
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(_catalogue(truth, crawlers or {}))
-    async with up(state, "--catalogue", str(catalogue)) as command:
+    async with up(state, "--catalogue", str(catalogue), settings=settings) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0

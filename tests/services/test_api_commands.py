@@ -16,14 +16,13 @@ from crawler_lifecycle.services.api.app import openapi_document
 from crawler_lifecycle.services.api.document import STARTING, STOPPING
 from crawler_lifecycle.services.api.messages import StartRequest, StopBody
 from crawler_lifecycle.services.api.tokens import Tokens
-from tests.apis import problem, stream
+from tests.apis import LINK, problem, stream
 from tests.embedded import ask, eventually, processes_of
 from tests.process.crawls import Site, end_all_of, eventually_async, site
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "api-openapi.json"
 TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
-ADDRESS = r"(http://127\.0\.0\.1:\d+)/#token=(\S+)"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -31,7 +30,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
     folder = tmp_path_factory.mktemp("api")
     try:
         async with site(folder, {"talker": TALK}) as running:
-            await running.command.wait_for(ADDRESS)
+            await running.command.wait_for(LINK)
             yield running
         await eventually(lambda: not processes_of(folder))
     finally:
@@ -41,7 +40,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
 @pytest.fixture
 def address(stack: Site) -> tuple[str, str]:
     """URL and token, as the link that the stack prints says them."""
-    found = re.search(ADDRESS, stack.command.output)
+    found = re.search(LINK, stack.command.output)
     assert found, stack.command.output
     return found[1], found[2]
 

@@ -7,7 +7,7 @@ const PHASES = [
   ["queue_cleared", "queued_cancelled", "Queue cleared"],
   ["asked_to_end", "jobs_asked", "Jobs asked to end"],
   ["made_to_end", "forced", "Jobs made to end"],
-  ["proved", "proved", "Proved: nothing of it runs"],
+  ["proved", "proved", "Proved"],
 ];
 
 export function phasesOf({ run, log }) {
