@@ -55,7 +55,8 @@ class Page:
         answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
         await self._connection.send(json.dumps(message))
         async with asyncio.timeout(PATIENCE):
-            return await answer
+            result: dict[str, Any] = await answer
+        return result
 
     async def open(self, url: str) -> None:
         await self.ask("Page.navigate", url=url)
@@ -71,11 +72,10 @@ class Page:
     async def until(self, expression: str, patience: float = PATIENCE) -> None:
         """Until this is true of the page."""
         deadline = time.monotonic() + patience
+        asked = f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"
         while True:
             try:
-                if await self.evaluate(
-                    f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"
-                ):
+                if await self.evaluate(asked):
                     return
             except Refused:  # between two documents there is nothing to ask
                 pass

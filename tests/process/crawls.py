@@ -23,7 +23,7 @@ import psutil
 from temporalio.api.enums.v1 import PendingActivityState
 
 from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Control, Started, is_handed_over
 from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
@@ -107,6 +107,13 @@ class Site:
 
         found: RunDetails = await eventually(over, patience)
         return found
+
+    async def end_all(self) -> None:
+        """Runs that were left, by a test that failed or by whoever made requests at random."""
+        for run in self.control.list(limit=1000):
+            if not run.status.is_over and self.control.show(run.run_id).tasks[0].job_name:
+                await self.control.stop(run.run_id, StopRequest(force=True))
+                await eventually(lambda run_id=run.run_id: self.control.overview(run_id).run.status.is_over, PATIENCE)
 
     def jobs(self, run: Started) -> dict[tuple[int, int], Job]:
         """By task and attempt, as the jobs themselves tell it."""

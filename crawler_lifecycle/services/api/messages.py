@@ -24,6 +24,8 @@ class Asked(Request):
             json.dumps(given, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise PydanticCustomError("unicode", "contains half of a surrogate pair, which is no character") from error
+        except TypeError as error:  # a body that does not say that it is JSON stays bytes
+            raise PydanticCustomError("json", "expected a JSON object, sent as application/json") from error
         return given
 
 

@@ -125,7 +125,7 @@ function open(starting) {
   }
 
   function tell(run) {
-    if (closed.signal.aborted || !never.hidden) return;
+    if (closed.signal.aborted) return;
     if (run.started_at && run.status !== "STOPPING") {
       dialog.close();
       toast(`Run ${run.run_id} has started.`);
