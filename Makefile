@@ -8,7 +8,7 @@ EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 $(EXTRAS) --no-header --no-annotate --generate-hashes --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all lint format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,10 +19,10 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder: where)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
-test: $(VENV)/.installed-dev mariadb ## the tests
+test: $(VENV)/.installed-dev mariadb chromium ## the tests
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
-test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
+test-all: $(VENV)/.installed-dev mariadb chromium ## the tests; nothing may be skipped
 	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter
@@ -69,14 +69,25 @@ $(VENV)/.installed-dev: requirements-dev.lock pyproject.toml | $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.installed
 
-# The tests use a private server of their own, started from the system's programs.
+# The tests use a private server and a browser of their own, started from the system's programs.
 mariadb:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; command -v mariadbd >/dev/null && exit 0; \
-	if [ "$$(id -u)" = 0 ]; then as=""; elif sudo -n true 2>/dev/null; then as="sudo -n"; else as=no; fi; \
-	if command -v apt-get >/dev/null && [ "$$as" != no ]; then \
-	  echo "Installing mariadb-server (for the tests only) ..."; \
-	  $$as apt-get update -qq >/dev/null && \
-	  $$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends mariadb-server >/dev/null && exit 0; \
-	fi; \
+	$(call install_for_tests,mariadb-server); \
 	echo "Skipped: the tests against MariaDB. mariadbd is missing and may not be installed from here" \
 	  "(Debian: apt-get install mariadb-server; macOS: brew install mariadb)."
+
+chromium:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && exit 0; done; \
+	$(call install_for_tests,chromium); \
+	echo "Skipped: the tests of the page. Chromium is missing and may not be installed from here" \
+	  "(Debian: apt-get install chromium)."
+
+# $(1): a package of Debian; ends the recipe's shell if it is installed now
+define install_for_tests
+if [ "$$(id -u)" = 0 ]; then as=""; elif sudo -n true 2>/dev/null; then as="sudo -n"; else as=no; fi; \
+	if command -v apt-get >/dev/null && [ "$$as" != no ]; then \
+	  echo "Installing $(1) (for the tests only) ..."; \
+	  $$as apt-get update -qq >/dev/null && \
+	  $$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1) >/dev/null && exit 0; \
+	fi
+endef

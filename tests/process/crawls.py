@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -113,7 +114,10 @@ class Site:
         for run in self.control.list(limit=1000):
             if not run.status.is_over and self.control.show(run.run_id).tasks[0].job_name:
                 await self.control.stop(run.run_id, StopRequest(force=True))
-                await eventually(lambda run_id=run.run_id: self.control.overview(run_id).run.status.is_over, PATIENCE)
+                await eventually(partial(self._is_over, run.run_id), PATIENCE)
+
+    def _is_over(self, run_id: int) -> bool:
+        return self.control.overview(run_id).run.status.is_over
 
     def jobs(self, run: Started) -> dict[tuple[int, int], Job]:
         """By task and attempt, as the jobs themselves tell it."""
