@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
+        Additions,
         Changes,
         Claims,
         Deployer,
@@ -92,6 +93,12 @@ class Parts:
         from crawler_lifecycle.adapters.sql.nudges import SqlNudges
 
         return SqlNudges(self.database)
+
+    @cached_property
+    def additions(self) -> "Additions":
+        from crawler_lifecycle.adapters.sql.additions import SqlAdditions
+
+        return SqlAdditions(self.database)
 
     @cached_property
     def changes(self) -> "Changes":

@@ -240,6 +240,25 @@ class Records(Protocol):
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Tasks for a run that is under way; `key` tells one wish from another."""
+
+    run_id: int
+    count: int
+    key: str
+    most_tasks: int
+    actor: str | None
+    door: str
+
+
+class Additions(Protocol):
+    def add(self, addition: Addition) -> range:
+        """The numbers of the new tasks, QUEUED; those of an earlier addition with this key, if there is one.
+
+        Excludes the end of the run: Conflict if none of its tasks is alive any more, or it is to stop, or over."""
+
+
 class Changes(Protocol):
     """What was written of runs, for live views."""
 

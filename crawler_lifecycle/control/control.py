@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
-from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
+from crawler_lifecycle.ports import Addition, Cluster, Deployer, LogChunk, Records
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
@@ -208,6 +208,11 @@ class Control:
         except TemporaryError as error:
             told = f"later: {error.message}"  # its next look reads the wish from the database
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=told)
+
+    def add_tasks(self, run: int | str, count: int, key: str, *, actor: str | None, door: str) -> range:
+        """The numbers of the new tasks of a run that is under way; the same key is the same tasks."""
+        limits = self.installation.settings.limits
+        return self.parts.additions.add(Addition(self.run_id(run), count, key, limits.most_tasks, actor, door))
 
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""

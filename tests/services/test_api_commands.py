@@ -137,6 +137,21 @@ async def test_a_run_ends_fails_is_reopened_and_exported(http: httpx.AsyncClient
     problem(await http.post(f"/v1/runs/{run}/stop"), 409)
 
 
+async def test_a_run_under_way_gets_more_tasks(http: httpx.AsyncClient, stack: Site) -> None:
+    started = await stack.start(tasks=1)
+    path, key = f"/v1/runs/{started.run_id}/tasks", {"Idempotency-Key": "more"}
+    await stack.until_running(started, 1)
+    for _ in range(2):
+        assert (await http.post(path, json={"count": 2}, headers=key)).json() == {"first": 1, "count": 2}
+    problem(await http.post(path, json={"count": 2}), 400, "Idempotency-Key")
+    problem(await http.post(path, json={"count": 0}, headers=key), 422, "count")
+    problem(await http.post(path, json={"count": 10_000}, headers={"Idempotency-Key": "too many"}), 422, "count")
+    await stack.until_running(started, 3)
+    stack.release(started, 0, 1, 2)
+    await stack.assert_true(started, {0: 0, 1: 0, 2: 0})
+    problem(await http.post(path, json={"count": 1}, headers={"Idempotency-Key": "late"}), 409)
+
+
 async def test_a_log_is_followed_to_its_end_and_gone_on_with(
     http: httpx.AsyncClient, stack: Site, address: tuple[str, str]
 ) -> None:

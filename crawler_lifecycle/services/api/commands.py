@@ -18,21 +18,21 @@ from crawler_lifecycle.services.api.document import (
     STARTING,
     STOPPED,
     STOPPING,
+    TASKS_ADDED,
     problems,
 )
 from crawler_lifecycle.services.problems import problem
 
 DOOR = "api"
-Key = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        pattern=r"^[!-~]+$",
-        description="chosen by the client: the same key is the same run, however often it is asked for",
-    ),
-]
+KEY = Header(
+    alias="Idempotency-Key",
+    min_length=1,
+    max_length=255,
+    pattern=r"^[!-~]+$",
+    description="chosen by the client: the same key is the same thing done, however often it is asked for",
+)
+Key = Annotated[str | None, KEY]
+NeededKey = Annotated[str, KEY]
 
 STOP, RESUME = messages.StopBody(), messages.ResumeBody()  # without a body
 router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
@@ -83,6 +83,24 @@ async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.St
     """Stop a run, by force if asked. The wish is on record when this answers; the run's timeline tells the proof."""
     actor = body.actor or caller.name
     return await desk.control.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
+
+
+@router.post(
+    "/runs/{run}/tasks",
+    status_code=201,
+    responses=TASKS_ADDED
+    | problems(
+        _400="There is no Idempotency-Key.",
+        _404=NO_RUN,
+        _409="The run is over, about to end, or being stopped.",
+        _413="The body is too large.",
+        _422="Not acceptable: `field` says what.",
+    ),
+)
+def add_tasks(desk: Here, caller: Caller, run: Run, body: messages.MoreTasks, key: NeededKey) -> messages.TasksAdded:
+    """Give a run that is under way more tasks. The same key is the same tasks, however often they are asked for."""
+    added = desk.control.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
+    return messages.TasksAdded(first=added.start, count=len(added))
 
 
 @router.post(

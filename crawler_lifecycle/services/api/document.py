@@ -71,6 +71,7 @@ RUN_STARTED = _said(STARTED | {"created": True}, 201, "The run is written down."
     STARTED | {"created": False}, 200, "An earlier request with this key has made this run."
 )
 STOPPED = _said({**RUN, "intent": "STOP", "told": "signal"}, 202, "The wish is on record.")
+TASKS_ADDED = _said({"first": 4, "count": 2}, 201, "The tasks are queued.")
 RESUMED = _said({"run": RECORD, "started": True}, 202, "Its workflow goes on.")
 EXPORTED = _said({"exports": [EXPORT]})
 LOG = _said({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})

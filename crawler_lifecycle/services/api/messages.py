@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskRecord
-from crawler_lifecycle.contract.requests import RunParameters
+from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RunParameters
 from crawler_lifecycle.contract.states import TaskStatus, Trigger
 from crawler_lifecycle.services.api.tokens import Scope
 
@@ -53,6 +53,15 @@ class StopBody(Asked):
 
 class ResumeBody(Asked):
     reopen: bool = Field(default=False, description="give the unfinished tasks of a FAILED run another attempt")
+
+
+class MoreTasks(Asked):
+    count: Annotated[int, Field(ge=1, le=MOST_TASKS_EVER)] = Field(description="so many tasks more")
+
+
+class TasksAdded(Message):
+    first: int = Field(description="number of the first of them")
+    count: int
 
 
 class Caller(Message):
