@@ -9,7 +9,7 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --
 IMAGE  := deploy/image
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster test-triggers verdict-soak lint format bench ci lock clean mariadb
+.PHONY: help run up test test-all test-cluster test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,10 +20,10 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder: where)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
-test: $(VENV)/.installed-dev mariadb ## the tests
+test: $(VENV)/.installed-dev mariadb chromium ## the tests
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
-test-all: $(VENV)/.installed-dev mariadb ## the tests; nothing may be skipped
+test-all: $(VENV)/.installed-dev mariadb chromium ## the tests; nothing may be skipped
 	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
@@ -83,14 +83,25 @@ $(VENV)/.installed-dev: requirements-dev.lock pyproject.toml | $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.installed
 
-# The tests use a private server of their own, started from the system's programs.
+# The tests use a private server and a browser of their own, started from the system's programs.
 mariadb:
 	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; command -v mariadbd >/dev/null && exit 0; \
-	if [ "$$(id -u)" = 0 ]; then as=""; elif sudo -n true 2>/dev/null; then as="sudo -n"; else as=no; fi; \
-	if command -v apt-get >/dev/null && [ "$$as" != no ]; then \
-	  echo "Installing mariadb-server (for the tests only) ..."; \
-	  $$as apt-get update -qq >/dev/null && \
-	  $$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends mariadb-server >/dev/null && exit 0; \
-	fi; \
+	$(call install_for_tests,mariadb-server); \
 	echo "Skipped: the tests against MariaDB. mariadbd is missing and may not be installed from here" \
 	  "(Debian: apt-get install mariadb-server; macOS: brew install mariadb)."
+
+chromium:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name >/dev/null && exit 0; done; \
+	$(call install_for_tests,chromium); \
+	echo "Skipped: the tests of the page. Chromium is missing and may not be installed from here" \
+	  "(Debian: apt-get install chromium)."
+
+# $(1): a package of Debian; ends the recipe's shell if it is installed now
+define install_for_tests
+if [ "$$(id -u)" = 0 ]; then as=""; elif sudo -n true 2>/dev/null; then as="sudo -n"; else as=no; fi; \
+	if command -v apt-get >/dev/null && [ "$$as" != no ]; then \
+	  echo "Installing $(1) (for the tests only) ..."; \
+	  $$as apt-get update -qq >/dev/null && \
+	  $$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1) >/dev/null && exit 0; \
+	fi
+endef

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
+        Additions,
         Announcer,
         Archiver,
+        Changes,
         Claims,
         Cluster,
         Exporter,
@@ -94,6 +96,18 @@ class Parts:
         from crawler_lifecycle.adapters.sql.nudges import SqlNudges
 
         return SqlNudges(self.database)
+
+    @cached_property
+    def additions(self) -> "Additions":
+        from crawler_lifecycle.adapters.sql.additions import SqlAdditions
+
+        return SqlAdditions(self.database)
+
+    @cached_property
+    def changes(self) -> "Changes":
+        from crawler_lifecycle.adapters.sql.changes import SqlChanges
+
+        return SqlChanges(self.database)
 
     @cached_property
     def exports(self) -> "Exports":

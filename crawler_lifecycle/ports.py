@@ -13,7 +13,15 @@ from typing import Protocol
 
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
-from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.contract.records import (
+    Changed,
+    ExportRecord,
+    RunDetails,
+    RunOverview,
+    RunRecord,
+    RunSummary,
+    TaskRecord,
+)
 from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
@@ -222,10 +230,49 @@ class Records(Protocol):
 
     def details(self, run_id: int) -> RunDetails: ...
 
+    def overview(self, run_id: int) -> RunOverview: ...
+
+    def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
+        """By number, from `first` on."""
+
+    def latest_of(self, workflow_id: str) -> RunRecord | None:
+        """The last run that was made under this workflow id."""
+
     def run_id(self, run_uid: str) -> int:
         """NotFound if there is none."""
 
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Tasks for a run that is under way; `key` tells one wish from another."""
+
+    run_id: int
+    count: int
+    key: str
+    most_tasks: int
+    actor: str | None
+    door: str
+
+
+class Additions(Protocol):
+    def add(self, addition: Addition) -> range:
+        """The numbers of the new tasks, QUEUED; those of an earlier addition with this key, if there is one.
+
+        Excludes the end of the run: Conflict if none of its tasks is alive any more, or it is to stop, or over."""
+
+
+class Changes(Protocol):
+    """What was written of runs, for live views."""
+
+    def latest(self) -> datetime | None: ...
+
+    def since(self, moment: datetime | None, limit: int) -> list[Changed]:
+        """The runs of which something was written then or later, the last ones first."""
+
+    def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
+        """As they are now."""
 
 
 # The cluster
@@ -279,6 +326,9 @@ class Deployer(Protocol):
 
     def crawler(self, name: str) -> Crawler:
         """The catalogue's entry; BadInput for `crawler` if there is none."""
+
+    def crawler_names(self) -> list[str]:
+        """The names of the catalogue."""
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Refused if it never will be, TemporaryError if it is not known whether it was."""

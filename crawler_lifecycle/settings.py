@@ -40,6 +40,19 @@ class SchedulerSettings(BaseModel):
     catalogue: Path | None = Field(default=None, description="crawler catalogue file; needed by the service itself")
 
 
+class ApiSettings(BaseModel):
+    url: str = Field(default="http://127.0.0.1:3210", description="where the HTTP API and its page answer")
+    tokens: Path | None = Field(
+        default=None, description="file with the hashes of the tokens; default: `api-tokens.json` in the state folder"
+    )
+    origins: str = Field(
+        default="", description="pages of other origins that may use the API, between commas; default: none"
+    )
+    requests_per_second: float = Field(default=50, gt=0, description="of one token; four times as many in a burst")
+    streams: int = Field(default=200, ge=1, description="live streams that one process serves at once")
+    largest_body: int = Field(default=256 * 1024, ge=1024, description="bytes that a request may have")
+
+
 class ClusterSettings(BaseModel):
     kind: Literal["local", "kubernetes"] = Field(default="local", description="which backend runs the jobs")
     capacity: int = Field(default=16, ge=1, description="jobs the local cluster runs at once; others wait")
@@ -187,6 +200,7 @@ class Settings(BaseSettings):
     )
     database: DatabaseSettings = DatabaseSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
+    api: ApiSettings = ApiSettings()
     cluster: ClusterSettings = ClusterSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
     dispatcher: DispatcherSettings = DispatcherSettings()
@@ -219,6 +233,11 @@ class Settings(BaseSettings):
     def files_folder(self) -> Path:
         """Supporting files, a folder per run."""
         return self.state / "files"
+
+    @property
+    def tokens_file(self) -> Path:
+        """Who may use the HTTP API."""
+        return self.api.tokens or self.state / "api-tokens.json"
 
     @property
     def exports_folder(self) -> Path:

@@ -72,10 +72,13 @@ class SchedulerClient:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
 
+    def crawler_names(self) -> list[str]:
+        return self._result(CrawlerNames, self._ask("GET", "/v1/crawlers")).crawlers
+
     def crawlers(self) -> list[Crawler]:
         """The catalogue; an entry that is removed meanwhile is left out."""
         found = []
-        for name in self._result(CrawlerNames, self._ask("GET", "/v1/crawlers")).crawlers:
+        for name in self.crawler_names():
             with suppress(BadInput):
                 found.append(self.crawler(name))
         return found

@@ -75,10 +75,13 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
     from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 
     tell = tell_stderr if as_json else say
-    tell(f"Starting Temporal, the scheduler service, dispatcher, watcher and worker in {stack.plan.state} ...")
+    tell(f"Starting Temporal, the scheduler service, dispatcher, watcher, API and worker in {stack.plan.state} ...")
     async with stack.running() as control:
         site = await _start_site(stack)
-        tell(f"They are up (Temporal's Web UI while this lasts: {stack.plan.web_ui}). Crawling {site} ...\n")
+        tell("They are up. While this lasts:")
+        tell(f"  page    {stack.plan.page}")
+        tell(f"  Web UI  {stack.plan.web_ui}")
+        tell(f"Crawling {site} ...\n")
         request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL, arguments={"site": site})
         started = await control.start(request)
         changes = control.watch(started.run_id)

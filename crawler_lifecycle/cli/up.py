@@ -25,11 +25,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @click.option("--temporal-port", type=click.IntRange(1, 65535), help="Default: 7233.")
 @click.option("--ui-port", type=click.IntRange(1, 65535), help="Temporal's Web UI; default: 8233.")
 @click.option("--scheduler-port", type=click.IntRange(1, 65535), help="Default: 8310.")
+@click.option("--api-port", type=click.IntRange(1, 65535), help="The HTTP API and its page; default: 3210.")
 @click.option("--stop-jobs", is_flag=True, help="End the jobs too when the stack ends; otherwise they go on.")
 @state_option
 @json_option
 def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
-       scheduler_port: int | None, stop_jobs: bool, state: Path | None, as_json: bool) -> None:  # fmt: skip
+       scheduler_port: int | None, api_port: int | None, stop_jobs: bool, state: Path | None,
+       as_json: bool) -> None:  # fmt: skip
     """Runs the whole service on this machine until Ctrl-C.
 
     Its state is in a folder that survives: after an end of any kind, `crawlctl up` goes on with every run where
@@ -50,7 +52,7 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
         tell_stderr(f"Warning: {line}")
     folder = state_folder(state)
     ports = Ports.free() if free_ports else Ports()
-    chosen = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port}
+    chosen = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port, "api": api_port}
     ports = replace(ports, **{name: port for name, port in chosen.items() if port})
     with owned(folder):
         ports.refuse_taken()
@@ -95,12 +97,15 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
                 "temporal": plan.temporal_address,
                 "web_ui": plan.web_ui,
                 "scheduler": plan.scheduler_url,
+                "api": plan.api_url,
+                "page": plan.page,
             }
         )
     here = "" if os.environ.get("CRAWLER_STATE") == str(plan.state) else f" --state {plan.state}"
     for line in (
         "",
         click.style("The stack is up.", bold=True),
+        f"  page              {plan.page}",
         f"  Temporal          {plan.temporal_address}",
         f"  Web UI            {plan.web_ui}",
         f"  scheduler service {plan.scheduler_url}",

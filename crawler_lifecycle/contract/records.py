@@ -25,6 +25,10 @@ class RunSummary(Message):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    waiting_cause: str | None
+    waiting_since: datetime | None
+    waiting_message: str | None
+    changed_at: datetime
 
 
 HIDDEN = "***"
@@ -47,9 +51,6 @@ class RunRecord(RunSummary):
     export_state: ExportState | None
     request: AcceptedRequest
     entry: Crawler
-    waiting_cause: str | None
-    waiting_since: datetime | None
-    waiting_message: str | None
     last_look_at: datetime | None
     look_problem: str | None
     next_look_at: datetime | None
@@ -102,10 +103,22 @@ class ExportRecord(Message):
     finished_at: datetime | None
 
 
-class RunDetails(Message):
-    """Everything `show` tells."""
+class RunOverview(Message):
+    """Everything but the tasks, of which there may be thousands."""
 
     run: RunRecord
-    tasks: list[TaskRecord]
     log: list[LogRecord]
     exports: list[ExportRecord]
+
+
+class RunDetails(RunOverview):
+    """Everything `show` tells."""
+
+    tasks: list[TaskRecord]
+
+
+class Changed(Message):
+    """A run of which something was written, and when that was last."""
+
+    run_id: int
+    changed_at: datetime

@@ -43,8 +43,8 @@ Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
-class AcceptedRequest(Message):
-    """A request that has passed a door: what a newer version has put into it does not make it unreadable."""
+class RunParameters(Message):
+    """What can be said of a run before it begins."""
 
     crawler: Name = Field(description="name of an entry of the crawler catalogue")
     trigger: Trigger = Field(default=Trigger.API, description="how the run came about")
@@ -65,6 +65,11 @@ class AcceptedRequest(Message):
     grace_seconds: Seconds | None = Field(default=None, description="from a stop until it is forced")
     cluster: ClusterName = Field(default="default", description="which of the installation's clusters")
     requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="who asked")
+
+
+class AcceptedRequest(RunParameters):
+    """A request that has passed a door: what a newer version has put into it does not make it unreadable."""
+
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to go on with")
     reopen: bool = Field(default=False, description="with a run_id: give the tasks of a FAILED run another attempt")
 

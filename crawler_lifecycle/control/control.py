@@ -4,6 +4,7 @@ What only reads the database or the cluster is a plain method; what waits or com
 """
 
 import asyncio
+import hashlib
 import re
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
 
@@ -35,15 +36,17 @@ LAST_EXPORT = "files_ready"
 LOOK_PAUSE = 0.3
 WORKER_PATIENCE = 20.0
 EXPORT_PATIENCE = 30.0
+NOT_COMPARED = {"requested_by"}
 
 
 class Started(Message):
-    """A run that has its history row."""
+    """A run that has its history row; `created` is false if an earlier request with its key has made it."""
 
     workflow_id: str
     first_execution_run_id: str
     run_id: int
     run_uid: str
+    created: bool = True
 
 
 class Stopping(Message):
@@ -87,6 +90,18 @@ class Control:
         """By RunID or by run_uid."""
         return self.records.details(self.run_id(run))
 
+    def overview(self, run: int | str) -> RunOverview:
+        return self.records.overview(self.run_id(run))
+
+    def tasks(
+        self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
+    ) -> Sequence[TaskRecord]:
+        """By number, from `first` on."""
+        run_id = self.run_id(run)
+        if not (found := self.records.tasks(run_id, first=first, limit=limit, status=status)):
+            self.records.overview(run_id)  # NotFound if it is the run that is not there
+        return found
+
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
         """The run whenever something of it changed, until it is over and handed over."""
         run_id, last, patience = await asyncio.to_thread(self.run_id, run), None, EXPORT_PATIENCE
@@ -103,14 +118,18 @@ class Control:
 
     def log(self, details: RunDetails, task: int, offset: int = 0) -> "LogChunk":
         """What the task's last attempt printed, from this byte on."""
-        from crawler_lifecycle.ports import LogChunk
 
         found = next((row for row in details.tasks if row.task == task), None)
         if found is None:
             raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
-        if found.job_name is None:
-            return LogChunk(text="", offset=offset, ended=found.status.is_over)
-        return self.cluster.log(details.run.run_uid, task, found.attempt, offset)
+        return self.task_log(details.run.run_uid, found, offset)
+
+    def task_log(self, run_uid: str, task: TaskRecord, offset: int = 0) -> "LogChunk":
+        if task.job_name is None:
+            from crawler_lifecycle.ports import LogChunk
+
+            return LogChunk(text="", offset=max(0, offset), ended=task.status.is_over)
+        return self.cluster.log(run_uid, task.task, task.attempt, offset)
 
     def crawlers(self) -> Sequence["Crawler"]:
         """What the scheduler service's catalogue offers."""
@@ -127,14 +146,23 @@ class Control:
 
     # commanding
 
-    async def start(self, request: RunRequest) -> Started:
-        """A run that exists in the database, or an error and nothing half-made."""
-        await asyncio.to_thread(self.records.installation)
-        entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
-        workflow_id = f"crawl-{_slug(request.crawler)}-{uuid.uuid4().hex[:12]}"
-        summary = f"{request.crawler}, {_counted(request.tasks or entry.processes, 'task')}"
-        handle = await self.engine.start(WORKFLOW, request, workflow_id, summary)
-        return await self.wait_started(workflow_id, str(handle.first_execution_run_id))
+    async def start(self, request: RunRequest, key: str | None = None) -> Started:
+        """A run that exists in the database, or an error and nothing half-made. The same key is the same run."""
+        installation = await asyncio.to_thread(self.records.installation)
+        workflow_id = _workflow_id(request.crawler, installation, key)
+        known = await asyncio.to_thread(self.records.latest_of, workflow_id) if key else None
+        if known is None:
+            entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
+            summary = f"{request.crawler}, {_counted(request.tasks or entry.processes, 'task')}"
+            once = key is not None
+            handle = await self.engine.start(WORKFLOW, request, workflow_id, summary, join=once, once=once)
+            started = await self.wait_started(workflow_id, str(handle.first_execution_run_id))
+            if once:  # another request with this key may have been a moment earlier
+                _refuse_another_request((await asyncio.to_thread(self.overview, started.run_id)).run, request)
+            return started
+        _refuse_another_request(known, request)
+        execution = {"workflow_id": workflow_id, "first_execution_run_id": known.first_execution_run_id}
+        return Started(run_id=known.run_id, run_uid=known.run_uid, created=False, **execution)
 
     async def wait_started(self, workflow_id: str, first_execution_run_id: str) -> Started:
         """Until the run has its row or its workflow has failed, whichever comes first."""
@@ -189,6 +217,13 @@ class Control:
         except TemporaryError as error:
             told = f"later: {error.message}"  # its next look reads the wish from the database
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=told)
+
+    def add_tasks(self, run: int | str, count: int, key: str, *, actor: str | None, door: str) -> range:
+        """The numbers of the new tasks of a run that is under way; the same key is the same tasks."""
+        from crawler_lifecycle.ports import Addition
+
+        limits = self.installation.settings.limits
+        return self.parts.additions.add(Addition(self.run_id(run), count, key, limits.most_tasks, actor, door))
 
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
@@ -294,6 +329,21 @@ def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
     if run.status.is_over and not reopen and handed_over:
         more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
         raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
+
+
+def _workflow_id(crawler: str, installation: str, key: str | None) -> str:
+    """Several installations may share a server; the same key is another run in each of them."""
+    if key is None:
+        return f"crawl-{_slug(crawler)}-{uuid.uuid4().hex[:12]}"
+    return f"crawl-key-{hashlib.sha256(f'{installation}:{key}'.encode()).hexdigest()[:32]}"
+
+
+def _refuse_another_request(known: RunRecord, request: RunRequest) -> None:
+    """What the request leaves open was filled in, so it says nothing."""
+    asked = request.model_dump(exclude_none=True, exclude=NOT_COMPARED)
+    made = known.request.model_dump()
+    if different := [name for name, value in asked.items() if made[name] != value]:
+        raise Conflict(f"the key was used for run {known.run_id}, with another {', '.join(different)}")
 
 
 def _slug(name: str) -> str:

@@ -16,18 +16,27 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
+from crawler_lifecycle.errors import (
+    BadInput,
+    Conflict,
+    LifecycleError,
+    NotFound,
+    NotReady,
+    PermanentError,
+    TemporaryError,
+)
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
 LIFECYCLE = "CrawlerLifecycleWorkflow"
+ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
 TEMPORARY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
@@ -48,21 +57,31 @@ class Engine:
         return self._client
 
     async def start(
-        self, workflow: str, request: Message | Request, workflow_id: str, summary: str, *, join: bool = False
+        self,
+        workflow: str,
+        request: Message | Request,
+        workflow_id: str,
+        summary: str,
+        *,
+        join: bool = False,
+        once: bool = False,
     ) -> WorkflowHandle[Any, Any]:
-        """`join`: if that workflow is open already, it is the one meant."""
+        """`join`: if that workflow is open already, it is the one meant. `once`: Conflict if it has ended well."""
         client = await self.client()
-        async with _translated(self.address):
-            return await client.start_workflow(
-                workflow,
-                request,
-                id=workflow_id,
-                task_queue=self.task_queue,
-                static_summary=summary,
-                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if join else WorkflowIDConflictPolicy.FAIL,
-                rpc_timeout=RPC_TIMEOUT,
-            )
+        try:
+            async with _translated(self.address):
+                return await client.start_workflow(
+                    workflow,
+                    request,
+                    id=workflow_id,
+                    task_queue=self.task_queue,
+                    static_summary=summary,
+                    id_reuse_policy=ONCE if once else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if join else WorkflowIDConflictPolicy.FAIL,
+                    rpc_timeout=RPC_TIMEOUT,
+                )
+        except WorkflowAlreadyStartedError as error:
+            raise Conflict(f"workflow {workflow_id} has run already") from error
 
     async def nudge(self, nudge: Nudge) -> None:
         """Something of the run has changed. NotFound if its workflow is not open."""

@@ -45,22 +45,22 @@ def read(state: Path) -> StackFile | None:
 
 
 def write(state: Path, stack: StackFile) -> None:
-    _write_atomically(state / STACK_FILE, stack.model_dump_json(indent=2))
+    write_private(state / STACK_FILE, stack.model_dump_json(indent=2))
 
 
 def remove(state: Path) -> None:
     (state / STACK_FILE).unlink(missing_ok=True)
 
 
-def make_token(state: Path) -> str:
+def make_token(state: Path, name: str = TOKEN_FILE) -> str:
     """Made once, kept for good, for its owner's eyes only."""
-    path = state / TOKEN_FILE
+    path = state / name
     if not path.exists():
-        _write_atomically(path, secrets.token_urlsafe(32))
+        write_private(path, secrets.token_urlsafe(32))
     return path.read_text().strip()
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

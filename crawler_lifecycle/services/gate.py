@@ -1,21 +1,38 @@
 """Who may speak to an HTTP service, and how much may they send? Asked before anything else is looked at."""
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crawler_lifecycle.services.problems import problem
 
+# given a bearer token ("" if there is none) and what is asked for: why not, or None
+Admit = Callable[[str, Scope], Response | None]
+
+
+def only(token: str) -> Admit:
+    """Who has this one token."""
+
+    def admit(given: str, _: Scope) -> Response | None:
+        return None if hmac.compare_digest(given.encode("latin-1"), token.encode()) else no_token()
+
+    return admit
+
+
+def no_token() -> Response:
+    return problem(401, "a valid bearer token is needed", headers={"WWW-Authenticate": "Bearer"})
+
 
 class Gate:
-    """Lets through who has the token, and bodies up to a size; a path in `open_paths` needs no token."""
+    """Lets through who is admitted, and bodies up to a size; a path in `open_paths` is for everybody."""
 
-    def __init__(self, app: ASGIApp, token: str, open_paths: Collection[str], largest_body: int) -> None:
+    def __init__(self, app: ASGIApp, admit: Admit, open_paths: Collection[str], largest_body: int) -> None:
         self.app = app
-        self.expected = f"Bearer {token}".encode()
+        self.admit = admit
         self.open_paths = open_paths
         self.largest_body = largest_body
 
@@ -24,18 +41,12 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if scope["path"] not in self.open_paths and not self._may_pass(headers):
-            answer = problem(401, "a valid bearer token is needed", headers={"WWW-Authenticate": "Bearer"})
-            await answer(scope, receive, send)
+        if scope["path"] not in self.open_paths and (refusal := self.admit(_bearer(headers), scope)):
+            await refusal(scope, receive, send)
         elif int(headers.get("content-length", "0")) > self.largest_body:
             await problem(413, self._too_large())(scope, receive, send)
         else:
             await self.app(scope, self._counting(receive), send)
-
-    def _may_pass(self, headers: Headers) -> bool:
-        given = headers.get("authorization", "").encode("latin-1")
-        scheme, _, credentials = given.partition(b" ")
-        return hmac.compare_digest(scheme.title() + b" " + credentials.strip(), self.expected)
 
     def _counting(self, receive: Receive) -> Receive:
         """For a body whose size was not announced."""
@@ -53,3 +64,8 @@ class Gate:
 
     def _too_large(self) -> str:
         return f"the body is larger than {self.largest_body} bytes"
+
+
+def _bearer(headers: Headers) -> str:
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    return credentials.strip() if scheme.lower() == "bearer" else ""

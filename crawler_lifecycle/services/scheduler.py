@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
-from crawler_lifecycle.services.gate import Gate
+from crawler_lifecycle.services.gate import Gate, only
 from crawler_lifecycle.services.placing import PlacesJobs, Placing
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
 from crawler_lifecycle.services.scheduler_document import (
@@ -182,7 +182,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def make_app(cluster: Cluster, catalogue: Catalogue, token: str) -> FastAPI:
     app = _routes()
     app.state.service = Service(cluster, catalogue)
-    app.add_middleware(Gate, token=checked_token(token), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY)
+    app.add_middleware(Gate, admit=only(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY)
     return app
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -24,7 +25,7 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.failure.v1 import Failure
 
 from crawler_lifecycle.contract.records import RunDetails
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Control, Started, is_handed_over
 from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
@@ -108,6 +109,16 @@ class Site:
 
         found: RunDetails = await eventually(over, patience)
         return found
+
+    async def end_all(self) -> None:
+        """Runs that were left, by a test that failed or by whoever made requests at random."""
+        for run in self.control.list(limit=1000):
+            if not run.status.is_over and self.control.show(run.run_id).tasks[0].job_name:
+                await self.control.stop(run.run_id, StopRequest(force=True))
+                await eventually(partial(self._is_over, run.run_id), PATIENCE)
+
+    def _is_over(self, run_id: int) -> bool:
+        return self.control.overview(run_id).run.status.is_over
 
     def jobs(self, run: Started) -> dict[tuple[int, int], Job]:
         """By task and attempt, as the jobs themselves tell it."""
@@ -267,7 +278,7 @@ def _status(code: int | None) -> TaskStatus:
 
 @asynccontextmanager
 async def site(
-    folder: Path, crawlers: Mapping[str, str] | None = None, said: Mapping[str, str] | None = None
+    folder: Path, crawlers: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[Site]:
     """A stack of its own in this folder, that goes on with what is there; ended in order.
 
@@ -276,7 +287,7 @@ async def site(
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(_catalogue(truth, crawlers or {}))
-    async with up(state, "--catalogue", str(catalogue), settings=said) as command:
+    async with up(state, "--catalogue", str(catalogue), settings=settings) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
             assert await command.end(signal.SIGTERM) == 0

@@ -12,7 +12,7 @@ import pytest
 from tests.embedded import ask, crawlctl, eventually, processes_of, stack_processes, up
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "lifecycle", "reaper"}
+PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle", "reaper"}
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def test_stop_jobs_takes_them_along_and_a_second_stack_is_refused(state: P
     assert processes_of(state) == []
 
 
-@pytest.mark.parametrize("option", ["--temporal-port", "--ui-port", "--scheduler-port"])
+@pytest.mark.parametrize("option", ["--temporal-port", "--ui-port", "--scheduler-port", "--api-port"])
 async def test_a_port_in_use_is_named_before_anything_starts(state: Path, option: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

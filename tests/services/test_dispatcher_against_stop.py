@@ -129,6 +129,9 @@ class SlowDeployer:
     counted: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def crawler_names(self) -> list[str]:
+        raise NotImplementedError
+
     def crawler(self, name: str) -> Crawler:
         return Crawler(name=name)
 

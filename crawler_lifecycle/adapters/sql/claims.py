@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, or_, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import fence, hold, share
+from crawler_lifecycle.adapters.sql.fence import fence, held_intent, hold
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, installation, task_histories
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
@@ -81,7 +81,7 @@ class SqlClaims:
         pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **UNCLAIMED, **NO_CAUSE)
 
         def write(connection: Connection) -> Intent:
-            intent = share(connection, claim.run_id)
+            intent = held_intent(connection, claim.run_id)
             connection.execute(pending)
             return intent
 
@@ -97,19 +97,22 @@ class SqlClaims:
             held = held.ordered_values(*_caused(cause, now), (of.message, message), (of.version, of.version + 1))
 
         def write(connection: Connection) -> None:
-            share(connection, claim.run_id)
+            hold(connection, claim.run_id)
             connection.execute(held)
 
         self._db.transact(write)
 
     def explain(self, run_id: int, cause: str) -> None:
-        queued = update(task_histories).where(of.history_id == run_id, of.status == TaskStatus.QUEUED)
-        unexplained = queued.where(or_(of.cause.is_(None), of.cause != cause))
+        of_run = (of.history_id == run_id, of.status == TaskStatus.QUEUED)
+        unexplained = and_(*of_run, or_(of.cause.is_(None), of.cause != cause))
+        with self._db.read() as connection:  # what is said again at every pass of the dispatcher is no change
+            if connection.scalar(select(of.task).where(unexplained).limit(1)) is None:
+                return
 
         def write(connection: Connection) -> None:
-            share(connection, run_id)
+            hold(connection, run_id)
             changes = (*_caused(cause, self._db.clock()), (of.version, of.version + 1))
-            connection.execute(unexplained.ordered_values(*changes))
+            connection.execute(update(task_histories).where(unexplained).ordered_values(*changes))
 
         self._db.transact(write)
 

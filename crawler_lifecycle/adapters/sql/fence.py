@@ -33,11 +33,10 @@ def hold(connection: Connection, run_id: int) -> None:
     connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
 
 
-def share(connection: Connection, run_id: int) -> Intent:
-    """For those that hold a claim: the run's intent, which does not change until we are done.
-
-    SQLite ignores the lock and needs none: its writers follow each other anyway."""
-    intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id).with_for_update(read=True))
+def held_intent(connection: Connection, run_id: int) -> Intent:
+    """For those that hold a claim: the run's intent, which does not change until we are done."""
+    hold(connection, run_id)
+    intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id))
     if intent is None:
         raise NotFound(f"there is no run {run_id}")
     return Intent(intent)

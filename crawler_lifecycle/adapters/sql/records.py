@@ -1,6 +1,6 @@
 """What do people and doors get to read?"""
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import check
@@ -15,8 +15,8 @@ from crawler_lifecycle.adapters.sql.reading import (
     task_record,
 )
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
-from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
-from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 
 
@@ -46,17 +46,29 @@ class SqlRecords:
         return [run_summary(row, tasks[row.id]) for row in rows]
 
     def details(self, run_id: int) -> RunDetails:
-        of_run = {"history_id": run_id}
-        tasks = select(task_histories).filter_by(**of_run).order_by(task_histories.c.task)
-        log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
-        told = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
+        tasks = select(task_histories).filter_by(history_id=run_id).order_by(task_histories.c.task)
         with self._db.read() as connection:
-            return RunDetails(
-                run=run_record(connection, run_id),
-                tasks=[task_record(row) for row in connection.execute(tasks)],
-                log=[log_record(row) for row in connection.execute(log)],
-                exports=[export_record(row) for row in connection.execute(told)],
-            )
+            overview = _overview(connection, run_id)
+            rows = [task_record(row) for row in connection.execute(tasks)]
+        return RunDetails(run=overview.run, tasks=rows, log=overview.log, exports=overview.exports)
+
+    def overview(self, run_id: int) -> RunOverview:
+        with self._db.read() as connection:
+            return _overview(connection, run_id)
+
+    def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
+        of = task_histories.c
+        query = select(task_histories).where(of.history_id == run_id, of.task >= first).order_by(of.task).limit(limit)
+        if status is not None:
+            query = query.where(of.status == status)
+        with self._db.read() as connection:
+            return [task_record(row) for row in connection.execute(query)]
+
+    def latest_of(self, workflow_id: str) -> RunRecord | None:
+        newest = select(histories.c.id).filter_by(workflow_id=workflow_id).order_by(histories.c.id.desc()).limit(1)
+        with self._db.read() as connection:
+            run_id = connection.scalar(newest)
+            return None if run_id is None else run_record(connection, run_id)
 
     def run_id(self, run_uid: str) -> int:
         with self._db.read() as connection:
@@ -70,3 +82,14 @@ class SqlRecords:
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
         with self._db.read() as connection:
             return find(connection, workflow_id, first_execution_run_id)
+
+
+def _overview(connection: Connection, run_id: int) -> RunOverview:
+    of_run = {"history_id": run_id}
+    log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
+    told = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
+    return RunOverview(
+        run=run_record(connection, run_id),
+        log=[log_record(row) for row in connection.execute(log)],
+        exports=[export_record(row) for row in connection.execute(told)],
+    )

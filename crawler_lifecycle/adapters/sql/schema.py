@@ -4,6 +4,7 @@ Everything about a run hangs on its row in `histories`. Whoever writes to a run 
 first: so writers of one run follow each other, and none can deadlock with another.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -24,6 +25,11 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 
 REVISION = "0001"
 LONGEST_WORKFLOW_ID = 700  # with the execution's id the longest that fits a unique key of InnoDB
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
 
 metadata = MetaData()
 # names and ids differ by case; MySQL compares without it unless told
@@ -77,11 +83,14 @@ histories = Table(
     Column("begun_at", UtcDateTime, nullable=False),  # what its limits count from: created, or reopened
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
+    # set by every UPDATE of the row, and whoever writes to a run or its tasks updates that: what live views follow
+    Column("changed_at", UtcDateTime, nullable=False, default=now, onupdate=now),
     PrimaryKeyConstraint("id", name="pk_histories"),
     UniqueConstraint("run_uid", name="uq_histories_run_uid"),
     UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),
     Index("ix_histories_status", "status", "intent"),
     Index("ix_histories_crawler", "crawler"),
+    Index("ix_histories_changed", "changed_at"),
     sqlite_autoincrement=True,  # a RunID is never given twice
     **MYSQL,
 )

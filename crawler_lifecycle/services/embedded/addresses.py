@@ -14,10 +14,11 @@ class Ports:
     temporal: int = 7233
     web_ui: int = 8233
     scheduler: int = 8310
+    api: int = 3210
 
     @classmethod
     def free(cls) -> "Ports":
-        return cls(*free_ports(3))
+        return cls(*free_ports(4))
 
     def refuse_taken(self) -> None:
         """One line for the first port that something else has, before anything is started."""
@@ -25,6 +26,7 @@ class Ports:
             ("--temporal-port", self.temporal, "Temporal"),
             ("--ui-port", self.web_ui, "Temporal's Web UI"),
             ("--scheduler-port", self.scheduler, "the scheduler service"),
+            ("--api-port", self.api, "the HTTP API and its page"),
         ):
             if _is_taken(port):
                 raise NotReady(

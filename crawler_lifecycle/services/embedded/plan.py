@@ -11,6 +11,7 @@ from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types
 from crawler_lifecycle.control.installation import OURS, TEMPORAL
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
 
 DYNAMIC = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
@@ -33,6 +34,7 @@ class Plan:
     state: Path
     ports: Ports
     environment: dict[str, str]  # every setting of ours and of Temporal's
+    page_token: str
 
     @property
     def web_ui(self) -> str:
@@ -47,6 +49,15 @@ class Plan:
         return f"http://{LOOPBACK}:{self.ports.scheduler}"
 
     @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.ports.api}"
+
+    @property
+    def page(self) -> str:
+        """A link that lets in whoever has it. Browsers send no fragment, so the token stays out of every log."""
+        return f"{self.api_url}/#token={self.page_token}"
+
+    @property
     def inherited(self) -> dict[str, str]:
         """The environment of a child: this process's, with our settings in the place of the caller's."""
         others = {name: value for name, value in os.environ.items() if not name.startswith((OURS, TEMPORAL))}
@@ -54,8 +65,9 @@ class Plan:
 
 
 def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
-    """The state folder gets its token here; nothing is started."""
+    """The state folder gets its tokens here; nothing is started."""
     settings = configuration.load(state=state)
+    tokens = state / "api-tokens.json"
     said = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
     return Plan(
         state=state,
@@ -67,10 +79,13 @@ def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
             "CRAWLER_SCHEDULER__URL": f"http://{LOOPBACK}:{ports.scheduler}",
             "CRAWLER_SCHEDULER__TOKEN": stack_file.make_token(state),
             "CRAWLER_SCHEDULER__CATALOGUE": str(catalogue.absolute()),
+            "CRAWLER_API__URL": f"http://{LOOPBACK}:{ports.api}",
+            "CRAWLER_API__TOKENS": str(tokens),
             "TEMPORAL_ADDRESS": f"{LOOPBACK}:{ports.temporal}",
             "TEMPORAL_NAMESPACE": "default",
             "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own may hold TLS or a key for another server
         },
+        page_token=embedded_token(state, Tokens(tokens)),
     )
 
 

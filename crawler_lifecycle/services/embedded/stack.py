@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO
 
+import httpx
+
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
@@ -55,7 +57,7 @@ def end_leftovers(state: Path) -> None:
 
 
 class Stack:
-    """Temporal, scheduler service, dispatcher, watcher and worker of one state folder that is `owned`.
+    """Temporal, scheduler service, dispatcher, watcher, API and worker of one state folder that is `owned`.
 
     `passing`: the stack takes its jobs and its state folder with it, however it ends.
     """
@@ -102,9 +104,11 @@ class Stack:
         await temporal.wait_ready(control.engine.ping)
         for name in ("dispatcher", "watcher"):
             await self._start_child(service_part(name))
+        api = await self._start_child(service_part("api"))
         drain = control.installation.settings.worker.drain_seconds
         worker = await self._start_child(lifecycle_part(drain))
         await scheduler.wait_ready(lambda: _answers(control))
+        await api.wait_ready(lambda: _is_alive(self.plan.api_url))
         await worker.wait_ready(lambda: _polls(control, worker.started_at))
         for child in self._children:
             child.refuse_ended()
@@ -182,6 +186,15 @@ def _migrate(plan: Plan) -> str:
 
 async def _answers(control: Control) -> None:
     await asyncio.to_thread(_check, control)
+
+
+async def _is_alive(url: str) -> None:
+    try:
+        answer = await asyncio.to_thread(httpx.get, f"{url}/healthz", trust_env=False)
+    except httpx.HTTPError as error:
+        raise NotReady("it does not answer yet") from error
+    if answer.status_code != httpx.codes.OK:
+        raise NotReady(f"it answers {answer.status_code}")
 
 
 async def _polls(control: Control, since: float) -> None:

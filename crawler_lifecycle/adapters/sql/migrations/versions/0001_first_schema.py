@@ -72,12 +72,14 @@ def _histories() -> None:
         sa.Column("begun_at", Time, nullable=False),
         sa.Column("started_at", Time),
         sa.Column("finished_at", Time),
+        sa.Column("changed_at", Time, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_histories"),
         sa.UniqueConstraint("run_uid", name="uq_histories_run_uid"),
         sa.UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),
         sqlite_autoincrement=True,
         **MYSQL,
     )
+    op.create_index("ix_histories_changed", "histories", ["changed_at"])
     op.create_index("ix_histories_crawler", "histories", ["crawler"])
     op.create_index("ix_histories_status", "histories", ["status", "intent"])
 

@@ -1,0 +1,82 @@
+"""How does a run get more tasks while it is under way?"""
+
+import hashlib
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, insert, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import hold, log
+from crawler_lifecycle.adapters.sql.histories import FRESH_TASK
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.reading import run_row
+from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
+from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
+from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
+from crawler_lifecycle.errors import BadInput, Conflict
+from crawler_lifecycle.ports import Addition
+
+of = task_histories.c
+
+
+class SqlAdditions:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, addition: Addition) -> range:
+        name = f"tasks_added:{hashlib.sha256(addition.key.encode()).hexdigest()}"
+
+        def write(connection: Connection) -> range:
+            hold(connection, addition.run_id)
+            row = run_row(connection, addition.run_id)
+            if known := _known(connection, row.id, name):
+                return known
+            _refuse_an_end(connection, row)
+            new = _numbers(connection, row, addition)
+            self._insert(connection, row, new)
+            kept = {"history_id": row.id, "name": name, "value": f"{new.start}:{new.stop}"}
+            connection.execute(insert(history_properties).values(kept))
+            self._log(connection, row, addition, new, name)
+            return new
+
+        return self._db.transact(write)
+
+    def _insert(self, connection: Connection, row: Row[Any], new: range) -> None:
+        now = self._db.clock()
+        cause = MAIN_JOB if row.status is RunStatus.INITIALIZING else DISPATCHER
+        fresh = {"history_id": row.id, "queued_at": now, "cause": cause, "cause_since": now, **FRESH_TASK}
+        for numbers in pages(new):
+            connection.execute(insert(task_histories), [{"task": number, **fresh} for number in numbers])
+        connection.execute(update(histories).where(histories.c.id == row.id).values(tasks=new.stop))
+
+    def _log(self, connection: Connection, row: Row[Any], addition: Addition, new: range, name: str) -> None:
+        run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=row.epoch)
+        message = f"{len(new)} more, {new.start} to {new.stop - 1}"
+        line = {"at": self._db.clock(), "event": "tasks added", "message": message}
+        log(connection, run, name, line | {"actor": addition.actor, "door": addition.door})
+
+
+def _known(connection: Connection, run_id: int, name: str) -> range | None:
+    key = {"history_id": run_id, "name": name}
+    value = connection.scalar(select(history_properties.c.value).filter_by(**key))
+    return None if value is None else range(*map(int, value.split(":")))
+
+
+def _refuse_an_end(connection: Connection, row: Row[Any]) -> None:
+    """A run ends once none of its tasks is alive; its supervisor may be about to write that."""
+    if row.status.is_over:
+        raise Conflict(f"run {row.id} is over ({row.status}, {row.reason}): it takes no more tasks")
+    if row.intent is not Intent.RUN:
+        raise Conflict(f"run {row.id} is being stopped: it takes no more tasks")
+    alive = select(of.task).where(of.history_id == row.id, of.status.in_(ALIVE)).limit(1)
+    if connection.scalar(alive) is None:
+        raise Conflict(f"all tasks of run {row.id} are over and it is about to end: it takes no more tasks")
+
+
+def _numbers(connection: Connection, row: Row[Any], addition: Addition) -> range:
+    last = connection.scalar(select(func.max(of.task)).where(of.history_id == row.id))
+    first = int(last) + 1 if last is not None else 0
+    if first + addition.count > addition.most_tasks:
+        raise BadInput("count", f"run {row.id} has {first} tasks, this installation allows {addition.most_tasks}")
+    return range(first, first + addition.count)

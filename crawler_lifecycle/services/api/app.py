@@ -1,0 +1,82 @@
+"""The API as one application: gate, endpoints, page."""
+
+import asyncio
+from functools import partial
+
+from fastapi import APIRouter, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.services.api import commands, runs, streams
+from crawler_lifecycle.services.api.desk import Desk, Here
+from crawler_lifecycle.services.api.document import DESCRIPTION
+from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
+from crawler_lifecycle.services.api.messages import Health
+from crawler_lifecycle.services.api.page_files import files, page_router
+from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.gate import Gate
+from crawler_lifecycle.services.problems import speak_problems
+from crawler_lifecycle.services.scheduler_document import document, problems
+from crawler_lifecycle.settings import Settings
+
+HEALTH = ("/healthz", "/readyz")
+READY_SECONDS = 5.0
+
+health = APIRouter(tags=["health"])
+
+
+@health.get("/healthz")
+async def healthz() -> Health:
+    """The process answers. Needs no token."""
+    return Health(status="alive")
+
+
+@health.get("/readyz", responses={503: problems()[503]})
+async def readyz(desk: Here) -> Health:
+    """Database and Temporal answer. Needs no token."""
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await asyncio.to_thread(desk.control.records.installation)
+            await desk.control.engine.ping()
+    except TimeoutError as error:
+        raise TemporaryError(f"database and Temporal did not answer in {READY_SECONDS:.0f} s") from error
+    return Health(status="ready")
+
+
+def make_app(control: Control, settings: Settings) -> FastAPI:
+    app = _routes()
+    app.state.desk = Desk(control, settings.api)
+    app.include_router(page_router())
+    admit = Doorkeeper(Tokens(settings.tokens_file), settings.api.requests_per_second)
+    open_paths = {*HEALTH, *files()}
+    app.add_middleware(Gate, admit=admit, open_paths=open_paths, largest_body=settings.api.largest_body)
+    if origins := [each.strip() for each in settings.api.origins.split(",") if each.strip()]:
+        app.add_middleware(  # outside of the gate: browsers ask for leave without the token
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+        )
+    return app
+
+
+def openapi_document() -> dict[str, object]:
+    return _routes().openapi()
+
+
+def _routes() -> FastAPI:
+    app = FastAPI(
+        title="Crawler lifecycle",
+        version="1.0.0",
+        description=DESCRIPTION,
+        docs_url=None,  # the pages would load scripts from elsewhere
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
+        telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
+    )
+    speak_problems(app)
+    for router in (runs.router, commands.router, streams.router, health):
+        app.include_router(router)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
+    return app

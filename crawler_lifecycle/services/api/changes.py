@@ -1,0 +1,119 @@
+"""How does a live view learn of every change, also of those while it was away, from any process?
+
+The database says of each run when anything of it was last written. A transaction that began earlier may become visible
+later, and clocks of several machines differ: so each pass looks back further than any of that lasts, and sends what
+differs from what it sent. An id is the time of the last change that was sent.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.contract.records import Changed
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.services.api.desk import Desk
+from crawler_lifecycle.services.api.events import BEATS, COMMENT, closing, event
+
+LOOK_BACK = timedelta(minutes=2)
+MOST = 10_000  # more at once, and the view is better made anew
+PAGE = 200
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+Sent = dict[int, datetime]
+
+
+def id_of(moment: datetime) -> str:
+    return str((moment - BEGINNING) // MICROSECOND)
+
+
+def moment_of(given: str) -> datetime:
+    """ValueError or OverflowError if it is no id."""
+    if not given.isascii() or not given.isdecimal():
+        raise ValueError(given)
+    return BEGINNING + int(given) * MICROSECOND
+
+
+async def follow(desk: Desk, last: datetime | None, run: int | None) -> AsyncIterator[bytes]:
+    """`last`: the time of the last event that was received; none: a new view, which reads what is there by itself."""
+    view, silent = View(desk, last, run), 0
+    while True:
+        try:
+            events = await asyncio.to_thread(view.news)
+        except LifecycleError as error:  # an outage is told, and the stream goes on after it
+            told = Problem(title="Service Unavailable", status=503, detail=error.message)
+            events = [event("problem", told)] if view.works else []
+            view.works = False
+        silent = 0 if events else silent + 1
+        for each in events:
+            yield each
+        if silent >= BEATS:
+            silent = 0
+            yield COMMENT
+        if await closing(desk):
+            return
+
+
+class View:
+    """What one follower has been sent."""
+
+    def __init__(self, desk: Desk, last: datetime | None, run: int | None) -> None:
+        self.works = True
+        self._desk = desk
+        self._run = run
+        self._high = None if last is None else _not_ahead(last)
+        self._sent: Sent | None = None if last is None else {}
+        self._greeted = False
+
+    def news(self) -> list[bytes]:
+        found = self._found()
+        fresh = [each for each in reversed(found) if self._sent is not None and self._is_new(each)]
+        wanted = [each for each in fresh if self._run in (None, each.run_id)]
+        events = [self._event(found)] if self._is_worth_telling(found) else []
+        if len(found) <= MOST:
+            events += self._states(wanted)
+        self._sent = {each.run_id: each.changed_at for each in found}
+        high = self._later(found[0].changed_at if found else None)
+        self._high = None if high is None else _not_ahead(high)
+        self._greeted = self.works = True
+        return events
+
+    def _found(self) -> Sequence[Changed]:
+        since = None
+        if self._high is not None and self._high - BEGINNING > LOOK_BACK:
+            since = self._high - LOOK_BACK
+        elif self._sent is None and (latest := self._desk.changes.latest()) is not None:
+            since = latest - LOOK_BACK
+        return self._desk.changes.since(since, MOST + 1)
+
+    def _is_new(self, each: Changed) -> bool:
+        return self._sent is not None and self._sent.get(each.run_id) != each.changed_at
+
+    def _is_worth_telling(self, found: Sequence[Changed]) -> bool:
+        return not self._greeted or not self.works or len(found) > MOST
+
+    def _event(self, found: Sequence[Changed]) -> bytes:
+        """`ready` at the beginning and after an outage; `reset`: what is shown has to be read anew."""
+        new_view = self._sent is None or len(found) > MOST
+        high = self._later(found[0].changed_at if found else None) if new_view else self._high
+        return event("reset" if len(found) > MOST else "ready", place=id_of(high or BEGINNING))
+
+    def _states(self, fresh: Sequence[Changed]) -> list[bytes]:
+        """In the order of their changes, so that who has received some of them has missed none before."""
+        events, high = [], self._high
+        for start in range(0, len(fresh), PAGE):
+            page = fresh[start : start + PAGE]
+            states = {run.run_id: run for run in self._desk.changes.summaries([each.run_id for each in page])}
+            for each in page:
+                high = max(each.changed_at, high or each.changed_at)
+                if each.run_id in states:
+                    events.append(event("run", states[each.run_id], id_of(high)))
+        return events
+
+    def _later(self, moment: datetime | None) -> datetime | None:
+        return max((each for each in (self._high, moment) if each is not None), default=None)
+
+
+def _not_ahead(moment: datetime) -> datetime:
+    """One machine whose clock is ahead must not hide what the others write."""
+    return min(moment, datetime.now(UTC))

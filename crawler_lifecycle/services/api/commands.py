@@ -1,0 +1,122 @@
+"""Endpoints that do something: start, stop, resume and export runs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Response
+from pydantic import ValidationError
+
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_input
+from crawler_lifecycle.control.control import Resumed, Started, Stopping
+from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.services.api import messages
+from crawler_lifecycle.services.api.desk import OPERATING, Caller, Here, Run
+from crawler_lifecycle.services.api.document import (
+    EXPORTED,
+    NO_RUN,
+    RESUMED,
+    RUN_STARTED,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    TASKS_ADDED,
+    problems,
+)
+from crawler_lifecycle.services.problems import problem
+
+DOOR = "api"
+KEY = Header(
+    alias="Idempotency-Key",
+    min_length=1,
+    max_length=255,
+    pattern=r"^[!-~]+$",
+    description="chosen by the client: the same key is the same thing done, however often it is asked for",
+)
+Key = Annotated[str | None, KEY]
+NeededKey = Annotated[str, KEY]
+
+STOP, RESUME = messages.StopBody(), messages.ResumeBody()  # without a body
+router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
+
+
+@router.post(
+    "/runs",
+    status_code=201,
+    response_model=Started,
+    responses=RUN_STARTED
+    | problems(
+        _400="The request cannot be read, or the Idempotency-Key is not acceptable.",
+        _409="The Idempotency-Key was used for another request.",
+        _413="The body is too large.",
+        _422="Not acceptable: `field` says what. Nothing was started.",
+    ),
+)
+async def start(
+    desk: Here,
+    caller: Caller,
+    body: Annotated[messages.StartRequest, STARTING],
+    response: Response,
+    key: Key = None,
+) -> Started | Response:
+    """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came."""
+    try:
+        started = await desk.control.start(_request(body, caller.name), key)
+    except Conflict as error:
+        return problem(409, error.message, "Idempotency-Key")
+    response.status_code = 201 if started.created else 200
+    return started
+
+
+def _request(body: messages.StartRequest, caller: str) -> RunRequest:
+    given = body.model_dump(exclude_unset=True)
+    try:
+        return RunRequest(**given | {"trigger": body.trigger, "requested_by": body.requested_by or caller})
+    except ValidationError as error:
+        raise as_bad_input(error) from error
+
+
+@router.post(
+    "/runs/{run}/stop",
+    status_code=202,
+    responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413="The body is too large.", _422="`field`."),
+)
+async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP) -> Stopping:
+    """Stop a run, by force if asked. The wish is on record when this answers; the run's timeline tells the proof."""
+    actor = body.actor or caller.name
+    return await desk.control.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
+
+
+@router.post(
+    "/runs/{run}/tasks",
+    status_code=201,
+    responses=TASKS_ADDED
+    | problems(
+        _400="There is no Idempotency-Key.",
+        _404=NO_RUN,
+        _409="The run is over, about to end, or being stopped.",
+        _413="The body is too large.",
+        _422="Not acceptable: `field` says what.",
+    ),
+)
+def add_tasks(desk: Here, caller: Caller, run: Run, body: messages.MoreTasks, key: NeededKey) -> messages.TasksAdded:
+    """Give a run that is under way more tasks. The same key is the same tasks, however often they are asked for."""
+    added = desk.control.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
+    return messages.TasksAdded(first=added.start, count=len(added))
+
+
+@router.post(
+    "/runs/{run}/resume",
+    status_code=202,
+    responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413="Too large.", _422="`field`."),
+)
+async def resume(desk: Here, run: Run, body: messages.ResumeBody = RESUME) -> Resumed:
+    """Have the run's workflow go on with it, or reopen a run that FAILED."""
+    return await desk.control.resume(run, reopen=body.reopen)
+
+
+@router.post(
+    "/runs/{run}/export",
+    responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422="Not a run."),
+)
+async def export(desk: Here, run: Run) -> messages.Exported:
+    """Announce the end of a run and archive its files again, under the same ids."""
+    return messages.Exported(exports=(await desk.control.export(run)).exports)

@@ -1,0 +1,33 @@
+"""Where does the next page begin? A cursor is good only for the list it came with."""
+
+import base64
+import hashlib
+import re
+
+from crawler_lifecycle.errors import BadInput
+
+DIGEST = 12
+
+
+def cursor_to(place: int, about: str) -> str:
+    plain = f"{place}.{_digest(place, about)}"
+    return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+
+
+def place_in(cursor: str, about: str) -> int:
+    """BadInput if it is from another installation, another list, other filters, or made up."""
+    found = re.fullmatch(rf"(\d{{1,18}})\.([0-9a-f]{{{DIGEST}}})", _decoded(cursor))
+    if not found or _digest(int(found[1]), about) != found[2]:
+        raise BadInput("cursor", "expected the `next` of the page before, asked for with the same filters")
+    return int(found[1])
+
+
+def _decoded(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError:
+        return ""
+
+
+def _digest(place: int, about: str) -> str:
+    return hashlib.sha256(f"{place}:{about}".encode()).hexdigest()[:DIGEST]

@@ -1,0 +1,57 @@
+"""What do the endpoints work with, and what may their caller do?"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Path, Request, Security
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.ports import Changes
+from crawler_lifecycle.services.api.tokens import Scope, Token
+from crawler_lifecycle.settings import ApiSettings
+
+
+@dataclass
+class Desk:
+    control: Control
+    settings: ApiSettings
+    closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
+    streams: int = 0
+
+    @property
+    def changes(self) -> Changes:
+        return self.control.parts.changes
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def caller(request: Request) -> Token:
+    """Whom the gate has let in."""
+    token: Token = request.state.caller
+    return token
+
+
+def may(scope: Scope) -> Callable[[Request], None]:
+    def check(request: Request) -> None:
+        token = caller(request)
+        if scope not in token.scopes:
+            raise HTTPException(403, f"the token {token.name} has not the scope {scope}")
+
+    return check
+
+
+# The token is checked by the gate, before a body is read; here it is declared for the document.
+BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
+READING = [BEARER, Depends(may(Scope.READ))]
+OPERATING = [BEARER, Depends(may(Scope.OPERATE))]
+
+Here = Annotated[Desk, Depends(_desk)]
+Caller = Annotated[Token, Depends(caller)]
+Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]

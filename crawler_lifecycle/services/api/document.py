@@ -1,0 +1,114 @@
+"""What does the API's OpenAPI document say beyond what the code says? Examples, and how errors look."""
+
+from typing import Any
+
+from fastapi import Body
+
+from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.services.scheduler_document import Responses
+
+DESCRIPTION = """
+Start, watch and stop runs of crawlers.
+
+- **Tokens.** Every request carries `Authorization: Bearer ...`. A token has scopes: `read` for everything that is
+  looked at, `operate` for everything that is done. `crawlctl token create` makes one.
+- **Once.** A start with an `Idempotency-Key` can be asked for again and again: the same key is the same run.
+- **Errors** are `application/problem+json`; `field` names what is not acceptable. 503 and 429 say when to try again.
+- **Live.** `/v1/changes` sends each run that changes, as it is now. Its events have ids: who reconnects with
+  `Last-Event-ID` gets everything that happened meanwhile, from whichever process answers.
+- **Times** are in UTC.
+"""
+NO_RUN = "There is no such run."
+UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
+AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:07.250000Z"
+WORKFLOW = "crawl-key-0f3c1d5a9b7e4c2d8a6f5e4d3c2b1a09"
+EXECUTION = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
+SUMMARY = {
+    "run_id": 42, "run_uid": UID, "crawler": "bookshop", "trigger": "api", "cluster": "default",
+    "status": "PROCESSING", "reason": None, "intent": "RUN", "tasks": {"RUNNING": 3, "SUCCEEDED": 1},
+    "created_at": AT, "started_at": LATER, "finished_at": None, "waiting_cause": None, "waiting_since": None,
+    "waiting_message": None, "changed_at": LATER,
+}  # fmt: skip
+REQUEST = {"crawler": "bookshop", "arguments": {"site": "https://books.example"}, "tasks": 4}
+RECORD = SUMMARY | {
+    "installation": "0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10", "epoch": 1, "workflow_id": WORKFLOW,
+    "first_execution_run_id": EXECUTION, "begun_at": AT, "end_number": 0, "export_state": None, "request": REQUEST,
+    "entry": {"name": "bookshop", "command": ["python", "/opt/crawlers/bookshop_spider.py"], "processes": 4},
+    "last_look_at": LATER, "look_problem": None, "next_look_at": "2026-11-20T09:01:07Z", "nudge_sent": 2,
+    "nudge_acknowledged": 2,
+}  # fmt: skip
+LINE = {
+    "task": 2, "attempt": 1, "status": "FAILED", "cause": None, "cause_since": None, "reason": "exit_code",
+    "exit_code": 3, "message": None, "node": "node-7", "restarts": 0, "queued_at": AT, "deployed_at": LATER,
+    "started_at": LATER, "finished_at": "2026-11-20T09:02:11Z",
+}  # fmt: skip
+CREATED = {"at": AT, "event": "created", "message": "api run of bookshop, 4 tasks", "actor": "shop-backend"}
+EXPORT = {
+    "event_id": "8d3a0d5e-4a52-5f0f-8f52-0c3f9a1b7c6d", "kind": "files_ready", "state": "done",
+    "location": "s3://crawls/" + UID + ".zip", "problem": None, "created_at": LATER, "finished_at": LATER,
+}  # fmt: skip
+
+
+def _said(value: object, status: int = 200, description: str = "Done.") -> Responses:
+    return {status: {"description": description, "content": {"application/json": {"example": value}}}}
+
+
+def _streamed(example: str) -> Responses:
+    text = {"schema": {"type": "string"}, "example": example}
+    return {200: {"description": "Server-sent events.", "content": {"text/event-stream": text}}}
+
+
+ME = _said({"name": "shop-backend", "scopes": ["operate", "read"]})
+CRAWLERS = _said({"crawlers": ["bookshop", "sleeper"]})
+PAGE = _said({"runs": [SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
+VIEW = _said({"run": RECORD, "log": [CREATED], "exports": [], "main_task": "RUNNING"})
+TASKS = _said({"tasks": [LINE], "total": 4, "next": 3})
+JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
+TASK = _said(LINE | JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
+RUN = {"run_id": 42, "run_uid": UID}
+STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
+RUN_STARTED = _said(STARTED | {"created": True}, 201, "The run is written down.") | _said(
+    STARTED | {"created": False}, 200, "An earlier request with this key has made this run."
+)
+STOPPED = _said({**RUN, "intent": "STOP", "told": "signal"}, 202, "The wish is on record.")
+TASKS_ADDED = _said({"first": 4, "count": 2}, 201, "The tasks are queued.")
+RESUMED = _said({"run": RECORD, "started": True}, 202, "Its workflow goes on.")
+EXPORTED = _said({"exports": [EXPORT]})
+LOG = _said({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
+LOG_STREAM = _streamed(
+    'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
+)
+CHANGES = _streamed(
+    "event: ready\ndata: {}\nid: 1763629207250000\n\n"
+    'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
+)
+STARTING = Body(
+    openapi_examples={
+        "a run": {"summary": "A run of four tasks", "value": REQUEST | {"requested_by": "ann"}},
+        "limits": {
+            "summary": "A run that may take an hour, and of which a tenth may fail",
+            "value": {"crawler": "bookshop", "max_duration_seconds": 3600, "allowed_failures": 0.1},
+        },
+    }
+)
+STOPPING = Body(
+    openapi_examples={
+        "stop": {"summary": "Stop", "value": {"reason": "wrong site", "actor": "ann"}},
+        "force": {"summary": "Do not wait for the grace period", "value": {"force": True}},
+    }
+)
+
+
+def problems(**descriptions: str) -> Responses:
+    """Responses by status, written `_409="..."`; every endpoint has those of the gate and of outages too."""
+    statuses = {int(status.removeprefix("_")): text for status, text in descriptions.items()}
+    common = {
+        401: "No valid bearer token.",
+        403: "The token has not the scope that is needed.",
+        429: "Too many requests; see Retry-After.",
+        503: "A part does not answer; try again later (see Retry-After).",
+    }
+    answers: dict[int | str, dict[str, Any]] = {
+        status: {"model": Problem, "description": text} for status, text in sorted((statuses | common).items())
+    }
+    return answers

@@ -1,0 +1,61 @@
+"""May this caller in, and not too often? Asked by the gate before anything of a request is read."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.gate import no_token
+from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS, problem
+
+BURST = 4  # times what is allowed in a second
+MOST_CALLERS = 10_000
+
+
+@dataclass
+class Rates:
+    """A bucket for each caller: it fills steadily, and each request takes one out."""
+
+    per_second: float
+    clock: Callable[[], float] = time.monotonic
+    _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def pause(self, caller: str) -> float:
+        """Seconds until the next request of this caller is welcome; 0: this one is."""
+        now, most = self.clock(), max(1.0, self.per_second * BURST)
+        if len(self._buckets) > MOST_CALLERS:
+            self._buckets.clear()
+        left, since = self._buckets.get(caller, (most, now))
+        left = min(most, left + (now - since) * self.per_second)
+        if left < 1:
+            self._buckets[caller] = (left, now)
+            return (1 - left) / self.per_second
+        self._buckets[caller] = (left - 1, now)
+        return 0.0
+
+
+class Doorkeeper:
+    """Whose token it is goes with the request, as `state.caller`."""
+
+    def __init__(self, tokens: Tokens, per_second: float) -> None:
+        self.tokens = tokens
+        self.rates = Rates(per_second)
+
+    def __call__(self, given: str, scope: Scope) -> Response | None:
+        try:
+            caller = self.tokens.find(given) if given else None
+        except LifecycleError as error:
+            return problem(503, error.message, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+        address = (scope.get("client") or ("unknown",))[0]
+        pause = self.rates.pause(f"token {caller.name}" if caller else f"address {address}")
+        if pause:
+            return problem(429, "too many requests", headers={"Retry-After": str(math.ceil(pause))})
+        if caller is None:
+            return no_token()
+        scope.setdefault("state", {})["caller"] = caller
+        return None

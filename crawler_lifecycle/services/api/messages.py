@@ -1,0 +1,128 @@
+"""What goes in and out of the API, beyond what the contract has already?"""
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskRecord
+from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RunParameters
+from crawler_lifecycle.contract.states import TaskStatus, Trigger
+from crawler_lifecycle.services.api.tokens import Scope
+
+
+class Asked(Request):
+    """A body. JSON can carry halves of characters, which nothing behind this door can keep or send on."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: Any) -> Any:
+        try:
+            json.dumps(given, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise PydanticCustomError("unicode", "contains half of a surrogate pair, which is no character") from error
+        except TypeError as error:  # a body that does not say that it is JSON stays bytes
+            raise PydanticCustomError("json", "expected a JSON object, sent as application/json") from error
+        return given
+
+
+class StartRequest(Asked, RunParameters):
+    """Start a run of a crawler."""
+
+    model_config = Request.model_config
+    trigger: Trigger = Field(default=Trigger.API, strict=False, description="`api`, or `manual` if a person asked")
+
+    @field_validator("trigger")
+    @classmethod
+    def _is_not_a_schedule(cls, trigger: Trigger) -> Trigger:
+        if trigger is Trigger.SCHEDULED:
+            raise ValueError("expected api or manual: scheduled runs are started by their schedule")
+        return trigger
+
+
+class StopBody(Asked):
+    force: bool = Field(default=False, description="end the jobs without asking them first")
+    reason: Annotated[str, Field(max_length=1024)] | None = Field(default=None, description="why, for the record")
+    actor: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="who asks, for the record; default: the token's name"
+    )
+
+
+class ResumeBody(Asked):
+    reopen: bool = Field(default=False, description="give the unfinished tasks of a FAILED run another attempt")
+
+
+class MoreTasks(Asked):
+    count: Annotated[int, Field(ge=1, le=MOST_TASKS_EVER)] = Field(description="so many tasks more")
+
+
+class TasksAdded(Message):
+    first: int = Field(description="number of the first of them")
+    count: int
+
+
+class Caller(Message):
+    name: str
+    scopes: list[Scope]
+
+
+class CrawlerList(Message):
+    crawlers: list[str]
+
+
+class RunPage(Message):
+    runs: list[RunSummary]
+    next: str | None = Field(description="cursor of the next page; none: this is the last")
+
+
+class RunView(RunOverview):
+    """A run, its timeline and its exports. Its tasks are a list of their own."""
+
+    main_task: TaskStatus | None = Field(description="where task 0 stands, which starts the run")
+
+
+class TaskLine(Message):
+    """A task without its evidence."""
+
+    task: int
+    attempt: int
+    status: TaskStatus
+    cause: str | None
+    cause_since: datetime | None
+    reason: str | None
+    exit_code: int | None
+    message: str | None
+    node: str | None
+    restarts: int
+    queued_at: datetime
+    deployed_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, record: TaskRecord) -> "TaskLine":
+        return cls.model_validate(record.model_dump(include=set(cls.model_fields)))
+
+
+class TaskPage(Message):
+    tasks: list[TaskLine]
+    total: int = Field(description="tasks of this run, or those with the status that was asked for")
+    next: int | None = Field(description="number of the first task of the next page; none: this is the last")
+
+
+class LogPart(Message):
+    attempt: int
+    text: str
+    offset: int = Field(description="where to go on reading")
+    ended: bool = Field(description="nothing more will be printed")
+
+
+class Exported(Message):
+    exports: list[ExportRecord]
+
+
+class Health(Message):
+    status: str

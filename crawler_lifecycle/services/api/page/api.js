@@ -1,0 +1,116 @@
+// How does the page speak to the API? With a token that it was opened with, in a header, never in an address.
+
+const KEPT = "token";
+
+export class Problem extends Error {
+  constructor(status, detail, field, pause) {
+    super(field ? `${field}: ${detail}` : detail);
+    Object.assign(this, { status, field, pause });
+  }
+}
+
+// The link's fragment stays in the browser; it is taken out of the address at once, so that nobody copies it.
+export function takeToken() {
+  const given = /^#token=(.+)$/.exec(location.hash);
+  if (given) {
+    sessionStorage.setItem(KEPT, decodeURIComponent(given[1]));
+    history.replaceState(null, "", location.pathname + "#/");
+  }
+}
+
+export const hasToken = () => Boolean(sessionStorage.getItem(KEPT));
+export const keepToken = (token) => sessionStorage.setItem(KEPT, token);
+export const forgetToken = () => sessionStorage.removeItem(KEPT);
+
+export const get = (path, signal) => call("GET", path, undefined, {}, signal);
+export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);
+
+async function call(method, path, body, headers, signal) {
+  const response = await ask(path, {
+    method,
+    signal,
+    headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  return response.json();
+}
+
+async function ask(path, options) {
+  const headers = { ...options.headers, Authorization: `Bearer ${sessionStorage.getItem(KEPT) ?? ""}` };
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, "the API does not answer");
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => ({}));
+  if (response.status === 401) document.dispatchEvent(new Event("token-needed"));
+  const pause = Number(response.headers.get("Retry-After")) || 0;
+  throw new Problem(response.status, told.detail ?? response.statusText, told.field, pause);
+}
+
+const SILENCE = 30_000; // the API says something every ten seconds
+const SHORTEST = 500;
+const LONGEST = 10_000;
+
+// Follows a stream of events for ever, going on where it broke off. `told` hears "live" and why it is not.
+export async function follow(path, { event, told = () => {}, signal, last = null }) {
+  let pause = SHORTEST;
+  while (!signal?.aborted) {
+    const silence = new AbortController();
+    const either = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
+    let timer;
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silence.abort(), SILENCE);
+    };
+    try {
+      heard();
+      const response = await ask(path, { signal: either, headers: last === null ? {} : { "Last-Event-ID": last } });
+      for await (const each of events(response.body, heard)) {
+        pause = SHORTEST;
+        last = each.id ?? last;
+        if (each.kind !== "problem") told("live");
+        if (event(each) === "end") return;
+      }
+      told("the stream ended");
+    } catch (error) {
+      if (signal?.aborted) return;
+      if (error.status === 401 || error.status === 403) return told(error.message);
+      if (error.status === 422 && error.field === "Last-Event-ID") last = null;
+      told(error.name === "AbortError" ? "the API is silent" : error.message);
+    } finally {
+      clearTimeout(timer);
+    }
+    await new Promise((resume) => setTimeout(resume, pause));
+    pause = Math.min(pause * 2, LONGEST);
+  }
+}
+
+async function* events(body, heard) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  while (true) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    heard();
+    text += value;
+    let end;
+    while ((end = text.indexOf("\n\n")) >= 0) {
+      const parsed = parse(text.slice(0, end));
+      text = text.slice(end + 2);
+      if (parsed) yield parsed;
+    }
+  }
+}
+
+function parse(block) {
+  const fields = {};
+  for (const line of block.split("\n")) {
+    const colon = line.indexOf(": ");
+    if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 2);
+  }
+  return fields.event ? { kind: fields.event, data: JSON.parse(fields.data), id: fields.id ?? null } : null;
+}

@@ -1,0 +1,98 @@
+// Which view is shown, and is the connection alive?
+
+import { forgetToken, get, hasToken, keepToken, takeToken } from "/api.js";
+import { h, setText } from "/dom.js";
+import { goLive, listen } from "/live.js";
+import { showRun } from "/run.js";
+import { showRuns } from "/runs.js";
+import { goOnStarting, openStart } from "/start.js";
+
+const main = document.getElementById("main");
+const startButton = document.getElementById("start");
+const banner = document.getElementById("banner");
+const live = document.getElementById("live");
+let shown = new AbortController();
+
+function route() {
+  shown.abort();
+  shown = new AbortController();
+  const [path, query] = location.hash.slice(1).split("?");
+  const run = /^\/runs\/([^/]+)$/.exec(path);
+  main.replaceChildren();
+  if (!hasToken()) return askForToken();
+  document.title = run ? `Run ${run[1]}` : "Runs";
+  if (run) showRun(main, run[1], shown.signal);
+  else showRuns(main, new URLSearchParams(query), shown.signal);
+}
+
+function askForToken() {
+  startButton.hidden = true;
+  const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
+  const enter = (event) => {
+    event.preventDefault();
+    keepToken(field.value.trim());
+    begin();
+  };
+  main.replaceChildren(
+    h("form", { class: "card narrow", onsubmit: enter },
+      h("h1", {}, "A token is needed"),
+      h("p", { class: "quiet" }, "crawlctl token create NAME makes one; the stack of crawlctl up prints a link with one."),
+      h("label", { for: "token" }, "Token"), field,
+      h("div", { class: "actions" }, h("button", { class: "primary", type: "submit" }, "Go on"))),
+  );
+  field.focus();
+}
+
+async function begin() {
+  route();
+  if (!hasToken()) return;
+  goLive();
+  try {
+    const me = await get("/v1/me");
+    document.body.dataset.scopes = me.scopes.join(" ");
+    startButton.hidden = !me.scopes.includes("operate");
+    if (!startButton.hidden) goOnStarting();
+  } catch (error) {
+    if (error.status !== 401) setTimeout(begin, 2000);
+  }
+}
+
+listen(({ kind, state }) => {
+  if (kind !== "state") return;
+  const works = state === "live";
+  live.dataset.state = works ? "live" : "away";
+  setText(live, works ? "live" : "not live");
+  banner.hidden = works;
+  setText(banner, works ? "" : `What is shown may be old: ${state}. Trying again ...`);
+}, new AbortController().signal);
+
+document.addEventListener("token-needed", () => {
+  if (!hasToken()) return;
+  forgetToken();
+  route();
+});
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, textarea, select, dialog");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "n" && !startButton.hidden) {
+    event.preventDefault();
+    openStart();
+  }
+  if (event.key === "/") {
+    event.preventDefault();
+    document.querySelector("input[type=search]")?.focus();
+  }
+});
+
+startButton.addEventListener("click", () => openStart());
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#token=")) {
+    takeToken();
+    begin();
+  } else {
+    route();
+  }
+});
+takeToken();
+begin();

@@ -1,0 +1,186 @@
+// One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
+
+import { get, post } from "/api.js";
+import { h, patch, setText, toast } from "/dom.js";
+import { listen } from "/live.js";
+import { phasesOf } from "/phases.js";
+import { askToStop } from "/stop.js";
+import { makeTasks } from "/tasks.js";
+import { counts, isOver, inWords, lasting, pill, setLasting, setPill, time, waitsFor } from "/words.js";
+
+const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
+const SETTLE = 250;
+
+export function showRun(main, id, signal) {
+  let view = null;
+  let timer = null;
+  const title = h("h1", {}, `Run ${id}`);
+  const status = pill("initializing");
+  const took = lasting(null);
+  const waits = h("p", { class: "waits" });
+  const problem = h("p", { class: "problem", hidden: true });
+  const missing = h("p", { class: "empty", hidden: true });
+  const stages = h("ol", { class: "stages", "aria-label": "Stages" }, STAGES.map((name) => h("li", {}, name)));
+  const phases = h("ol", { class: "phases", id: "phases" });
+  const stop = h("section", { class: "card stopping", hidden: true, "aria-label": "Stop" }, h("h2", {}, "Stop"), phases);
+  const facts = h("dl", { class: "facts" });
+  const log = h("ol", { class: "timeline" });
+  const exports = h("ul", { class: "exports" });
+  const tasks = makeTasks(id, signal);
+  const buttons = makeButtons();
+  const content = h("div", { class: "run", hidden: true },
+    h("div", { class: "head" }, h("div", { class: "names" }, title, status, took), buttons.element),
+    waits, problem, stages, stop, tasks.element,
+    h("div", { class: "columns" },
+      h("section", { class: "card" }, h("h2", {}, "Timeline"), log),
+      h("section", { class: "card" }, h("h2", {}, "Details"), facts, h("h2", {}, "Exports"), exports)));
+  main.append(h("p", { class: "back" }, h("a", { href: "#/" }, "\u2190 Runs")), missing, content);
+
+  async function load() {
+    try {
+      const latest = await get(`/v1/runs/${encodeURIComponent(id)}`, signal);
+      if (view && view.run.changed_at > latest.run.changed_at) return;
+      view = latest;
+      missing.hidden = true;
+      content.hidden = false;
+      draw();
+    } catch (error) {
+      if (signal.aborted || view) return;
+      missing.hidden = false;
+      setText(missing, error.message);
+    }
+  }
+
+  function soon() {
+    timer ??= setTimeout(async () => {
+      timer = null;
+      await Promise.all([load(), tasks.load()]);
+    }, SETTLE);
+  }
+
+  function draw() {
+    const { run } = view;
+    setText(title, `${run.crawler} \u00b7 run ${run.run_id}`);
+    document.title = `${run.status.toLowerCase()} \u00b7 run ${run.run_id}`;
+    setPill(status, run.status);
+    setLasting(took, run.created_at, run.finished_at);
+    drawWaits(run);
+    drawStages(run, view.main_task);
+    const told = phasesOf(view);
+    stop.hidden = !told.length;
+    patch(phases, told, (phase) => phase.name, () => h("li", {}, h("b"), h("span"), h("small")), updatePhase);
+    patch(log, view.log.map((line, place) => ({ ...line, place })).reverse(), (line) => line.place, makeLine, () => {});
+    drawFacts(run);
+    patch(exports, view.exports, (each) => each.event_id, () => h("li", {}, h("b"), pill("pending"), h("span")), updateExport);
+    if (!view.exports.length) exports.replaceChildren();
+    tasks.know(run.tasks);
+    buttons.update(run);
+  }
+
+  function drawWaits(run) {
+    const text = isOver(run)
+      ? `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${inWords(run.reason)}. ${counts(run.tasks)}.`
+      : `Waits for ${waitsFor(run)}`;
+    const since = !isOver(run) && run.waiting_since;
+    if (waits.dataset.text !== text + since) {
+      waits.dataset.text = text + since;
+      waits.replaceChildren(text, ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []));
+    }
+    problem.hidden = !run.look_problem || isOver(run);
+    setText(problem, run.look_problem ? `The cluster has not been seen since ${run.last_look_at}: ${run.look_problem}` : "");
+  }
+
+  function drawStages(run, main) {
+    const reached = isOver(run) ? 3 : run.started_at ? 2 : main && main !== "QUEUED" ? 1 : 0;
+    [...stages.children].forEach((stage, place) => {
+      const failed = run.status === "FAILED" && place === 3;
+      stage.dataset.state = place < reached || (isOver(run) && !failed) ? "done" : place > reached ? "later"
+        : failed ? "failed" : run.status === "STOPPING" ? "stopping" : "now";
+      if (place === reached && !isOver(run)) stage.setAttribute("aria-current", "step");
+      else stage.removeAttribute("aria-current");
+    });
+  }
+
+  function drawFacts(run) {
+    const { request } = run;
+    const told = {
+      "Reason": inWords(run.reason), "Asked by": request.requested_by, "Trigger": run.trigger,
+      "Arguments": Object.entries(request.arguments).map(([name, value]) => `${name}=${value}`).join("\n"),
+      "Limits": [
+        request.max_parallel && `${request.max_parallel} at once`,
+        request.max_duration_seconds && `${request.max_duration_seconds} s in all`,
+        request.start_limit_seconds && `${request.start_limit_seconds} s to start`,
+        request.grace_seconds && `${request.grace_seconds} s of grace`,
+        request.allowed_failures && `${request.allowed_failures * 100} % may fail`,
+      ].filter(Boolean).join(", "),
+      "Cluster": run.cluster, "Created": run.created_at, "Started": run.started_at, "Finished": run.finished_at,
+      "Last look": run.last_look_at, "Next look": isOver(run) ? null : run.next_look_at,
+      "Run UID": run.run_uid, "Workflow": run.workflow_id, "Epoch": String(run.epoch),
+    };
+    const shown = Object.entries(told).filter(([, value]) => value);
+    patch(facts, shown, ([name]) => name, ([name]) => h("div", {}, h("dt", {}, name), h("dd")),
+      (fact, [, value]) => setText(fact.lastChild, value));
+  }
+
+  function makeButtons() {
+    const button = (name, kind, act) => h("button", { type: "button", class: kind, hidden: true, onclick: act }, name);
+    const command = (path, body, said) => async (event) => {
+      event.target.disabled = true;
+      try {
+        await post(`/v1/runs/${id}/${path}`, body);
+        toast(said);
+      } catch (error) {
+        toast(error.message);
+      }
+      event.target.disabled = false;
+      soon();
+    };
+    const all = {
+      stop: button("Stop", "", () => askToStop(view.run, false, soon)),
+      force: button("Force stop", "danger", () => askToStop(view.run, true, soon)),
+      resume: button("Resume", "", command("resume", {}, "Its workflow goes on.")),
+      reopen: button("Reopen", "", command("resume", { reopen: true }, "Its unfinished tasks get another attempt.")),
+      export: button("Export again", "", command("export", {}, "Exported.")),
+    };
+    const update = (run) => {
+      const may = document.body.dataset.scopes?.includes("operate");
+      all.stop.hidden = !may || run.intent !== "RUN" || isOver(run);
+      all.force.hidden = !may || run.intent === "FORCE" || isOver(run);
+      all.resume.hidden = !may || isOver(run);
+      all.reopen.hidden = !may || run.status !== "FAILED";
+      all.export.hidden = !may || !isOver(run);
+    };
+    return { element: h("div", { class: "actions" }, Object.values(all)), update };
+  }
+
+  listen(({ kind, run }) => {
+    if (kind === "ready" || (kind === "run" && (String(run.run_id) === id || run.run_uid === id))) soon();
+  }, signal);
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  load();
+  tasks.load();
+}
+
+function makeLine(line) {
+  const who = [line.actor, line.door].filter(Boolean).join(", ");
+  return h("li", {}, time(line.at), h("b", {}, inWords(line.event)),
+    h("span", {}, line.message, who && h("small", {}, ` \u2014 ${who}`)));
+}
+
+function updatePhase(item, phase) {
+  item.dataset.state = phase.state;
+  const [name, text, when] = item.children;
+  setText(name, phase.title);
+  setText(text, phase.text);
+  if (when.dataset.at !== phase.at) {
+    when.dataset.at = phase.at;
+    when.replaceChildren(phase.at ? time(phase.at) : "");
+  }
+}
+
+function updateExport(item, each) {
+  const [kind, state, where] = item.children;
+  setText(kind, inWords(each.kind));
+  setPill(state, each.state);
+  setText(where, each.problem ?? each.location ?? "");
+}

@@ -1,0 +1,121 @@
+// The list of runs: filters, pages, and every line as it is now.
+
+import { get } from "/api.js";
+import { h, patch, setText } from "/dom.js";
+import { listen } from "/live.js";
+import {
+  RUN_STATES, inWords, isOver, lasting, pill, setBar, setLasting, setPill, taskCount, time, waitsFor,
+} from "/words.js";
+
+const PAGE = 50;
+
+export function showRuns(main, filter, signal) {
+  const pages = [null]; // the cursors of the pages up to this one
+  let runs = new Map();
+  let next = null;
+
+  const status = h("div", { class: "chips", role: "group", "aria-label": "Status" },
+    [null, ...RUN_STATES].map((state) => h("a", {
+      class: "chip", href: address({ status: state }), "aria-current": filter.get("status") === state ? "true" : null,
+    }, state ? state.toLowerCase() : "all")));
+  const crawler = h("input", {
+    type: "search", placeholder: "Crawler  ( / )", "aria-label": "Crawler", value: filter.get("crawler") ?? "",
+    onchange: (event) => { location.hash = address({ crawler: event.target.value.trim() || null }); },
+  });
+  const body = h("tbody");
+  const empty = h("p", { class: "empty", hidden: true });
+  const older = h("button", { type: "button", onclick: () => { pages.push(next); load(); } }, "Older");
+  const newer = h("button", { type: "button", onclick: () => { pages.pop(); load(); } }, "Newer");
+  const place = h("span", { class: "quiet num" });
+  main.append(
+    h("div", { class: "tools" }, h("h1", {}, "Runs"), status, crawler),
+    h("table", { class: "list runs" },
+      h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Waits for, or ended because", "Created", "Took"]
+        .map((name) => h("th", { scope: "col" }, name)))),
+      body),
+    empty,
+    h("nav", { class: "pager", "aria-label": "Pages" }, newer, place, older),
+  );
+
+  function address(change) {
+    const wanted = new URLSearchParams(filter);
+    for (const [name, value] of Object.entries(change)) value ? wanted.set(name, value) : wanted.delete(name);
+    return `#/${wanted.size ? `?${wanted}` : ""}`;
+  }
+
+  async function load() {
+    const query = new URLSearchParams(filter);
+    query.set("limit", PAGE);
+    const cursor = pages.at(-1);
+    if (cursor) query.set("cursor", cursor);
+    try {
+      const page = await get(`/v1/runs?${query}`, signal);
+      const known = runs;
+      runs = new Map(page.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
+      next = page.next;
+      draw();
+    } catch (error) {
+      if (!signal.aborted) say(error.message);
+    }
+  }
+
+  function draw() {
+    const shown = [...runs.values()].sort((one, other) => other.run_id - one.run_id).slice(0, PAGE);
+    patch(body, shown, (run) => run.run_id, makeRow, updateRow);
+    newer.hidden = pages.length === 1;
+    older.hidden = !next;
+    setText(place, pages.length > 1 || next ? `page ${pages.length}` : "");
+    say(shown.length ? "" : filter.size ? "No such runs." : "No runs yet. Start one with n.");
+  }
+
+  function say(text) {
+    empty.hidden = !text;
+    setText(empty, text);
+  }
+
+  const fits = (run) => (!filter.get("status") || run.status === filter.get("status"))
+    && (!filter.get("crawler") || run.crawler === filter.get("crawler"));
+
+  listen(({ kind, run }) => {
+    if (kind === "ready") load();
+    if (kind !== "run") return;
+    const known = runs.get(run.run_id);
+    const latest = newest(known, run);
+    if (!fits(latest)) runs.delete(run.run_id);
+    else if (known || pages.length === 1) runs.set(run.run_id, latest);
+    if (!known && pages.length === 1 && runs.size > PAGE) trim();
+    draw();
+  }, signal);
+
+  function trim() {
+    const oldest = Math.min(...runs.keys());
+    runs.delete(oldest);
+    if (next === null) load(); // there is a second page now: its cursor is the API's to say
+  }
+
+  load();
+}
+
+// An answer may be older than an event that overtook it.
+const newest = (known, run) => (known && known.changed_at > run.changed_at ? known : run);
+
+function makeRow(run) {
+  return h("tr", {},
+    h("td", { class: "id" }, h("a", { href: `#/runs/${run.run_id}` }, run.run_id)),
+    h("td", { class: "name" }, run.crawler),
+    h("td", { class: "state" }, pill(run.status)),
+    h("td", { class: "tasks" }, h("span", { class: "num" }), h("span", { class: "meter" })),
+    h("td", { class: "why" }),
+    h("td", { class: "at quiet" }, time(run.created_at)),
+    h("td", { class: "took quiet" }, lasting(run.created_at, run.finished_at)));
+}
+
+function updateRow(row, run) {
+  const [, , state, tasks, why, , took] = row.children;
+  setPill(state.firstChild, run.status);
+  setText(tasks.firstChild, taskCount(run.tasks));
+  setBar(tasks.lastChild, run.tasks);
+  setText(why, isOver(run) ? inWords(run.reason) : waitsFor(run));
+  why.title = why.textContent;
+  setLasting(took.firstChild, run.created_at, run.finished_at);
+}

@@ -1,0 +1,159 @@
+// Starting a run: asked once however often it has to be asked again, watched until it has started or never will.
+
+import { get, post } from "/api.js";
+import { h, setText, toast } from "/dom.js";
+import { listen } from "/live.js";
+import { inWords, isOver, lasting, waitsFor } from "/words.js";
+
+const KEPT = "starting"; // survives a reload: {key, request, run?}
+const AGAIN = 2000;
+
+export const openStart = () => open(null);
+
+export function goOnStarting() {
+  const kept = sessionStorage.getItem(KEPT);
+  if (kept && !document.querySelector("dialog.start")) open(JSON.parse(kept));
+}
+
+function open(starting) {
+  if (document.querySelector("dialog.start")) return;
+  const closed = new AbortController();
+  const field = (name, label, properties = {}) => {
+    const input = h("input", { id: `start-${name}`, name, autocomplete: "off", ...properties });
+    return { input, element: h("div", { class: "field" }, h("label", { for: `start-${name}` }, label), input) };
+  };
+  const crawler = field("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
+  const tasks = field("tasks", "Tasks", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
+  const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
+  const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
+  const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
+  const args = h("textarea", { id: "start-arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
+  const names = h("datalist", { id: "crawlers" });
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const send = h("button", { class: "primary", type: "submit" }, "Start");
+  const form = h("form", { onsubmit: submit },
+    h("h2", { id: "start-title" }, "Start a run"),
+    crawler.element, names,
+    h("div", { class: "field" }, h("label", { for: "start-arguments" }, "Arguments, one name=value a line"), args),
+    h("div", { class: "fields" }, tasks.element, parallel.element, longest.element, limit.element),
+    problem,
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), send));
+  const what = h("h2", { id: "starting-title" });
+  const waits = h("p", { class: "waits", "aria-live": "polite" });
+  const since = h("p", { class: "quiet num" });
+  const never = h("p", { class: "problem", role: "alert", hidden: true });
+  const toRun = h("a", { class: "button", href: "#/", hidden: true, onclick: () => dialog.close() }, "Go to the run");
+  const leave = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const waiting = h("div", { hidden: true },
+    what, h("div", { class: "progress" }), waits, since, never, h("div", { class: "actions" }, leave, toRun));
+  const dialog = h("dialog", {
+    class: "card start", "aria-label": "Start a run",
+    onclose: () => { closed.abort(); sessionStorage.removeItem(KEPT); dialog.remove(); },
+  }, form, waiting);
+
+  function submit(event) {
+    event.preventDefault();
+    try {
+      starting = { key: crypto.randomUUID(), request: request() };
+    } catch (error) {
+      return refuse(error.message);
+    }
+    keep();
+    wait();
+  }
+
+  function request() {
+    const wanted = { crawler: crawler.input.value.trim(), trigger: "manual", arguments: {} };
+    for (const line of args.value.split("\n").filter((each) => each.trim())) {
+      const equals = line.indexOf("=");
+      if (equals < 1) throw new Error(`arguments: expected name=value, not ${line.trim()}`);
+      wanted.arguments[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
+    }
+    for (const { input } of [tasks, parallel, longest, limit]) if (input.value) wanted[input.name] = Number(input.value);
+    return wanted;
+  }
+
+  function refuse(text) {
+    waiting.hidden = true;
+    form.hidden = false;
+    problem.hidden = false;
+    setText(problem, text);
+  }
+
+  const keep = () => sessionStorage.setItem(KEPT, JSON.stringify(starting));
+
+  async function wait() {
+    form.hidden = true;
+    waiting.hidden = false;
+    setText(what, `Starting ${starting.request.crawler}`);
+    setText(waits, "Waits for the run to be written down");
+    since.replaceChildren(lasting(new Date().toISOString()));
+    leave.focus();
+    while (!starting.run && !closed.signal.aborted) {
+      try {
+        const made = await post("/v1/runs", starting.request, { "Idempotency-Key": starting.key });
+        starting.run = made.run_id;
+        if (!closed.signal.aborted) keep();
+      } catch (error) {
+        if (![0, 429, 503].includes(error.status)) {
+          sessionStorage.removeItem(KEPT);
+          return refuse(error.message);
+        }
+        setText(waits, `Waits: ${error.message}. Asking again ...`);
+        await new Promise((resume) => setTimeout(resume, Math.max(AGAIN, error.pause * 1000)));
+      }
+    }
+    if (!closed.signal.aborted) watch();
+  }
+
+  function watch() {
+    setText(what, `Run ${starting.run}: ${starting.request.crawler}`);
+    toRun.href = `#/runs/${starting.run}`;
+    toRun.hidden = false;
+    const look = async () => {
+      try {
+        tell((await get(`/v1/runs/${starting.run}`, closed.signal)).run);
+      } catch (error) {
+        if (!closed.signal.aborted && error.status === 404) tellNever(error.message);
+      }
+    };
+    listen(({ kind, run }) => {
+      if (kind === "run" && run.run_id === starting.run) tell(run);
+      if (kind === "ready") look();
+    }, closed.signal);
+    look();
+  }
+
+  function tell(run) {
+    if (closed.signal.aborted) return;
+    if (run.started_at && run.status !== "STOPPING") {
+      dialog.close();
+      toast(`Run ${run.run_id} has started.`);
+      location.hash = `#/runs/${run.run_id}`;
+    } else if (isOver(run)) {
+      tellNever(`It never started: ${inWords(run.reason)}.`);
+    } else if (run.intent !== "RUN") {
+      tellNever("It will not start: it is being stopped.");
+    } else {
+      setText(waits, `Waits for ${waitsFor(run)}`);
+      since.replaceChildren("for ", lasting(run.waiting_since ?? run.created_at));
+    }
+  }
+
+  function tellNever(text) {
+    sessionStorage.removeItem(KEPT);
+    waiting.querySelector(".progress").hidden = true;
+    waits.hidden = since.hidden = true;
+    never.hidden = false;
+    setText(never, text);
+    (toRun.hidden ? leave : toRun).focus();
+  }
+
+  document.body.append(dialog);
+  dialog.showModal();
+  get("/v1/crawlers", closed.signal)
+    .then(({ crawlers }) => names.replaceChildren(...crawlers.map((name) => h("option", { value: name }))))
+    .catch(() => {}); // a name can be typed
+  if (starting) wait();
+  else crawler.input.focus();
+}

@@ -1,0 +1,93 @@
+"""Endpoints that only read: which runs are there, and how does one stand?"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from crawler_lifecycle.contract.records import TaskRecord
+from crawler_lifecycle.contract.requests import Name
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.services.api import messages
+from crawler_lifecycle.services.api.cursors import cursor_to, place_in
+from crawler_lifecycle.services.api.desk import BEARER, READING, Caller, Desk, Here, Run
+from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, PAGE, TASK, TASKS, VIEW, problems
+
+LAST_TASK = 10**9
+
+router = APIRouter(prefix="/v1", tags=["reading"])
+
+
+@router.get("/me", dependencies=[BEARER], responses=ME | problems())
+def me(token: Caller) -> messages.Caller:
+    """Whose token this is, and what it may do."""
+    return messages.Caller(name=token.name, scopes=token.scopes)
+
+
+@router.get("/crawlers", dependencies=READING, responses=CRAWLERS | problems())
+def crawlers(desk: Here) -> messages.CrawlerList:
+    """The names that a run can be started with."""
+    return messages.CrawlerList(crawlers=desk.control.deployer.crawler_names())
+
+
+@router.get("/runs", dependencies=READING, responses=PAGE | problems(_422="Not acceptable: `field` says what."))
+def runs(
+    desk: Here,
+    status: Annotated[RunStatus | None, Query(description="only runs that stand here")] = None,
+    crawler: Annotated[Name | None, Query(description="only runs of this crawler")] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="so many at most")] = 50,
+    cursor: Annotated[str | None, Query(max_length=128, description="the `next` of the page before")] = None,
+) -> messages.RunPage:
+    """The runs, newest first."""
+    about = f"{desk.control.records.installation()}:{status}:{crawler}"
+    before = place_in(cursor, about) if cursor is not None else None
+    found = desk.control.list(limit=limit + 1, before=before, status=status, crawler=crawler)
+    more = cursor_to(found[limit - 1].run_id, about) if len(found) > limit else None
+    return messages.RunPage(runs=list(found[:limit]), next=more)
+
+
+@router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422="Not a run."))
+def run(desk: Here, run: Run) -> messages.RunView:
+    """A run: how it stands, what it waits for and since when, its timeline, its exports."""
+    overview = desk.control.overview(run)
+    main = desk.control.tasks(overview.run.run_id, limit=1)
+    return messages.RunView(**dict(overview), main_task=main[0].status if main else None)
+
+
+@router.get(
+    "/runs/{run}/tasks",
+    dependencies=READING,
+    responses=TASKS | problems(_404=NO_RUN, _422="Not acceptable: `field` says what."),
+)
+def tasks(
+    desk: Here,
+    run: Run,
+    first: Annotated[int, Query(ge=0, le=LAST_TASK, description="number of the first task")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="so many at most")] = 100,
+    status: Annotated[TaskStatus | None, Query(description="only tasks that stand here")] = None,
+) -> messages.TaskPage:
+    """The tasks of a run by number, without their evidence."""
+    found = desk.control.tasks(run, first=first, limit=limit + 1, status=status)
+    counts = desk.control.overview(run).run.tasks
+    return messages.TaskPage(
+        tasks=[messages.TaskLine.of(row) for row in found[:limit]],
+        total=sum(counts.values()) if status is None else counts.get(status, 0),
+        next=found[limit].task if len(found) > limit else None,
+    )
+
+
+@router.get(
+    "/runs/{run}/tasks/{task}",
+    dependencies=READING,
+    responses=TASK | problems(_404="There is no such run or task.", _422="Not acceptable: `field` says what."),
+)
+def task(desk: Here, run: Run, task: int) -> TaskRecord:
+    """A task with the evidence of how it stands or ended: message, last log lines, events."""
+    return one_task(desk, run, task)
+
+
+def one_task(desk: Desk, run: int | str, number: int) -> TaskRecord:
+    found = desk.control.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
+    if not found or found[0].task != number:
+        raise NotFound(f"run {run} has no task {number}")
+    return found[0]

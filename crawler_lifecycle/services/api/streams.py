@@ -1,0 +1,92 @@
+"""Endpoints that go on: logs as they are printed, and every change of every run."""
+
+import re
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import StreamingResponse
+
+from crawler_lifecycle.errors import BadInput, TemporaryError
+from crawler_lifecycle.services.api import changes, following
+from crawler_lifecycle.services.api.desk import READING, Desk, Here, Run
+from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, problems
+from crawler_lifecycle.services.api.messages import LogPart
+from crawler_lifecycle.services.api.runs import one_task
+
+FURTHEST = 1 << 50
+
+router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
+TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
+Offset = Annotated[
+    int, Query(ge=-FURTHEST, le=FURTHEST, description="byte to begin at; negative: so many from the end")
+]
+LastId = Annotated[
+    str | None, Header(alias="Last-Event-ID", max_length=64, description="id of the last event that was received")
+]
+
+
+@router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422="`field` says what."))
+def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
+    """What the last attempt of a task printed."""
+    return following.part(desk, run, task, None, offset)
+
+
+@router.get(
+    "/runs/{run}/logs/stream",
+    response_class=StreamingResponse,
+    responses=LOG_STREAM | problems(_404="No such run or task.", _422="`field` says what."),
+)
+def follow(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None) -> StreamingResponse:
+    """The same as it is printed, attempt after attempt, until the task is over. Ids say where to go on."""
+    run_uid = desk.control.overview(run).run.run_uid
+    attempt = one_task(desk, run, task).attempt
+    if last:
+        attempt, offset = _place_in_log(last)
+    return _stream(desk, following.follow(desk, run_uid, task, attempt, offset))
+
+
+@router.get(
+    "/changes", response_class=StreamingResponse, responses=CHANGES | problems(_422="The Last-Event-ID is not ours.")
+)
+def follow_changes(
+    desk: Here,
+    run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only this RunID")] = None,
+    last: LastId = None,
+) -> StreamingResponse:
+    """Every change of every run from now on, or from the event with the id on. What has changed comes as it is now,
+    so a run that changed several times may come once, and one that did not may come again; none is left out."""
+    return _stream(desk, changes.follow(desk, _moment(last), run))
+
+
+def _stream(desk: Desk, events: AsyncIterator[bytes]) -> StreamingResponse:
+    if desk.streams >= desk.settings.streams:
+        raise TemporaryError(f"{desk.streams} streams are open, which is all this process serves")
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_counted(desk, events), media_type="text/event-stream", headers=headers)
+
+
+async def _counted(desk: Desk, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    desk.streams += 1
+    try:
+        async for event in events:
+            yield event
+    finally:
+        desk.streams -= 1
+
+
+def _moment(last: str | None) -> datetime | None:
+    if last is None:
+        return None
+    try:
+        return changes.moment_of(last)
+    except (ValueError, OverflowError) as error:
+        raise BadInput("Last-Event-ID", "expected the id of an event of this stream") from error
+
+
+def _place_in_log(last: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last)
+    if not found:
+        raise BadInput("Last-Event-ID", "expected the id of an event of this stream")
+    return int(found[1]), int(found[2])

@@ -1,0 +1,122 @@
+"""Who may use the API? A file of names, scopes and hashes; the tokens themselves are kept nowhere.
+
+Tokens are long and random, so a plain hash is enough: there is nothing to guess. The file is read again as soon as it
+changes, so a token that was taken back is refused from the next request on.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.requests import Name
+from crawler_lifecycle.control.stack_file import make_token, write_private
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady
+
+EMBEDDED, EMBEDDED_FILE = "embedded", "api.token"
+PREFIX = "crawl_"  # so that scanners for leaked secrets can know it
+
+
+class Scope(StrEnum):
+    READ = "read"
+    OPERATE = "operate"
+
+
+class Token(Message):
+    name: Name
+    hash: str
+    scopes: list[Scope]
+    created_at: datetime
+
+
+class TokenFile(Message):
+    tokens: list[Token] = []
+
+
+class Tokens:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read_as: tuple[int, int, int] | None = None
+        self._known: Sequence[Token] = ()
+
+    def find(self, token: str) -> Token | None:
+        """Compares with all of them, each in constant time."""
+        digest, found = _hash(token), None
+        for known in self.all():
+            if hmac.compare_digest(known.hash, digest):
+                found = known
+        return found
+
+    def all(self) -> Sequence[Token]:
+        """NotReady if the file cannot be read: then nobody gets in."""
+        try:
+            state = self.path.stat()
+            read_as = (state.st_mtime_ns, state.st_size, state.st_ino)
+            if read_as != self._read_as:
+                self._known = TokenFile.model_validate_json(self.path.read_bytes()).tokens
+                self._read_as = read_as
+        except FileNotFoundError:
+            self._known, self._read_as = (), None
+        except (OSError, ValidationError) as error:
+            raise NotReady(f"the tokens in {self.path} cannot be read ({type(error).__name__}): mend it") from error
+        return self._known
+
+    def make(self, name: str, scopes: Sequence[Scope]) -> str:
+        """The token, which nobody can be told again."""
+        token = PREFIX + secrets.token_urlsafe(32)
+        self.keep(name, scopes, token)
+        return token
+
+    def keep(self, name: str, scopes: Sequence[Scope], token: str) -> None:
+        try:
+            new = Token(name=name, hash=_hash(token), scopes=sorted(set(scopes)), created_at=datetime.now(UTC))
+        except ValidationError as error:
+            raise BadInput("name", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        with self._locked():
+            if any(known.name == name for known in self.all()):
+                raise BadInput("name", f"there is a token named {name} already: revoke that, or choose another")
+            self._write([*self.all(), new])
+
+    def revoke(self, name: str) -> None:
+        with self._locked():
+            left = [known for known in self.all() if known.name != name]
+            if len(left) == len(self.all()):
+                raise NotFound(f"there is no token named {name}")
+            self._write(left)
+
+    def _write(self, tokens: Sequence[Token]) -> None:
+        write_private(self.path, TokenFile(tokens=list(tokens)).model_dump_json(indent=2))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise NotReady(f"{self.path} cannot be written: {error.strerror}") from error
+        with os.fdopen(lock) as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def embedded_token(state: Path, tokens: Tokens) -> str:
+    """The one that the page of the embedded stack is opened with: kept for its owner's eyes, and let in."""
+    token = make_token(state, EMBEDDED_FILE)
+    if tokens.find(token) is None:
+        if any(known.name == EMBEDDED for known in tokens.all()):
+            tokens.revoke(EMBEDDED)
+        tokens.keep(EMBEDDED, tuple(Scope), token)
+    return token

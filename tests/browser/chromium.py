@@ -1,0 +1,195 @@
+"""A headless Chromium for tests, spoken to in its own protocol (CDP) over one websocket."""
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--headless", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars",
+    "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1",
+)  # fmt: skip
+PATIENCE = 60.0
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), "n": (78, "n"), "/": (191, "/"), " ": (32, " ")}
+
+
+def program() -> str | None:
+    return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
+
+
+class Page:
+    """One tab. Everything that is awaited has a limit."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.errors: list[str] = []
+        self._connection = connection
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._number = 0
+        self._session: str | None = None
+        self._reader = asyncio.create_task(self._read())
+
+    async def attach(self) -> None:
+        targets = (await self.ask("Target.getTargets"))["targetInfos"]
+        target = next(each["targetId"] for each in targets if each["type"] == "page")
+        attached = await self.ask("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            await self.ask(f"{domain}.enable")
+
+    async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
+        await self._connection.send(json.dumps(message))
+        async with asyncio.timeout(PATIENCE):
+            result: dict[str, Any] = await answer
+        return result
+
+    async def open(self, url: str) -> None:
+        await self.ask("Page.navigate", url=url)
+
+    async def reload(self) -> None:
+        await self.ask("Page.reload")
+
+    async def evaluate(self, expression: str) -> Any:
+        answer = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    async def until(self, expression: str, patience: float = PATIENCE) -> None:
+        """Until this is true of the page."""
+        deadline = time.monotonic() + patience
+        asked = f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"
+        while True:
+            try:
+                if await self.evaluate(asked):
+                    return
+            except Refused:  # between two documents there is nothing to ask
+                pass
+            assert time.monotonic() < deadline, f"never: {expression}\n{await self.text()}\n{self.errors}"
+            await asyncio.sleep(0.1)
+
+    async def text(self) -> str:
+        return str(await self.evaluate("document.body?.innerText"))
+
+    async def until_text(self, *words: str, patience: float = PATIENCE) -> None:
+        for each in words:
+            await self.until(f"document.body.innerText.includes({json.dumps(each)})", patience)
+
+    async def click(self, selector: str, text: str = "") -> None:
+        """The first that can be seen of what fits and has this text, where its middle is, as a mouse would."""
+        find = (
+            f"[...document.querySelectorAll({json.dumps(selector)})].find((each) => each.checkVisibility()"
+            f" && !each.disabled && each.textContent.includes({json.dumps(text)}))"
+        )
+        await self.until(f"Boolean({find})")
+        place = await self.evaluate(
+            f"(() => {{ const found = {find}; found.scrollIntoView({{block: 'center'}});"
+            " const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2] })()"
+        )
+        where = {"x": place[0], "y": place[1], "button": "left", "clickCount": 1}
+        for kind in ("mousePressed", "mouseReleased"):
+            await self.ask("Input.dispatchMouseEvent", type=kind, **where)
+
+    async def type(self, text: str) -> None:
+        """Into what has the focus."""
+        await self.ask("Input.insertText", text=text)
+
+    async def press(self, key: str) -> None:
+        code, text = KEYS[key]
+        common = {"key": key, "windowsVirtualKeyCode": code}
+        await self.ask("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+        await self.ask("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    async def look_like(self, width: int, height: int, *, dark: bool = False, mobile: bool = False) -> None:
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        await self.ask("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def screenshot(self, path: Path) -> None:
+        shot = await self.ask("Page.captureScreenshot", format="png")
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    async def close(self) -> None:
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read(self) -> None:
+        async for raw in self._connection:
+            message = json.loads(raw)
+            if answer := self._answers.pop(message.get("id", 0), None):
+                if "error" in message:
+                    answer.set_exception(Refused(message["error"]["message"]))
+                else:
+                    answer.set_result(message["result"])
+            else:
+                self._note(message)
+
+    def _note(self, message: dict[str, Any]) -> None:
+        """What the page's script has done wrong, and what its policy has kept it from."""
+        parameters = message.get("params", {})
+        if message.get("method") == "Runtime.exceptionThrown":
+            details = parameters["exceptionDetails"]
+            self.errors.append(details.get("exception", {}).get("description") or details["text"])
+        elif message.get("method") == "Log.entryAdded" and parameters["entry"]["source"] in ("security", "javascript"):
+            self.errors.append(parameters["entry"]["text"])
+
+
+class Refused(Exception):
+    """The browser cannot do that now."""
+
+
+@asynccontextmanager
+async def chromium(folder: Path) -> AsyncIterator[Page]:
+    """A browser of its own, with nothing in it, gone afterwards."""
+    found = program()
+    assert found
+    as_root = ["--no-sandbox"] if os.geteuid() == 0 else []
+    profile = folder / "chromium"
+    with (folder / "chromium.log").open("wb") as log:
+        process = subprocess.Popen(
+            [found, *FLAGS, *as_root, f"--user-data-dir={profile}", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        address = await _address(profile / "DevToolsActivePort", process)
+        async with connect(address, max_size=None, proxy=None) as connection:
+            page = Page(connection)
+            await page.attach()
+            try:
+                yield page
+            finally:
+                await page.close()
+    finally:
+        process.terminate()
+        try:
+            await asyncio.to_thread(process.wait, 20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+async def _address(told: Path, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        if told.exists() and len(lines := told.read_text().splitlines()) == 2:
+            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+        assert process.poll() is None, "chromium has ended"
+        assert time.monotonic() < deadline, "chromium does not say where it is"
+        await asyncio.sleep(0.05)

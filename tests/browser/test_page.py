@@ -1,0 +1,250 @@
+"""The live page in a real browser against a whole running stack, with room for two jobs at a time."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import insert, select
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.ports import NewRun
+from tests.apis import LINK
+from tests.browser.chromium import Page, chromium, program
+from tests.databases import missing
+from tests.embedded import eventually, processes_of
+from tests.process.crawls import Site, end_all_of, site
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
+STUBBORN = {"stubborn": "trap '' TERM\n"}
+IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"
+DIALOG = "document.querySelector('dialog.start[open]')"
+ON_A_RUN = "/^#\\/runs\\/\\d+$/.test(location.hash)"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    if program() is None:
+        missing("no Chromium on this machine (Debian's package is chromium)")
+    folder = tmp_path_factory.mktemp("page")
+    try:
+        async with site(folder, STUBBORN, ROOM_FOR_TWO) as running:
+            await running.command.wait_for(LINK)
+            yield running
+            await running.end_all()
+        await eventually(lambda: not processes_of(folder))
+    finally:
+        end_all_of(folder)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser(stack: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    async with chromium(tmp_path_factory.mktemp("browser")) as page:
+        await page.look_like(1280, 900)
+        yield page
+        assert page.errors == [], "nothing went wrong in the page, and its policy had nothing to forbid"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(stack: Site, browser: Page) -> Page:
+    """The list of runs, live."""
+    found = re.search(LINK, stack.command.output)
+    assert found
+    await browser.open("about:blank")
+    await browser.open(found[0])
+    await browser.until(IS_LIVE)
+    return browser
+
+
+async def fill(page: Page, **fields: str) -> None:
+    for name, value in fields.items():
+        await page.evaluate(f"document.querySelector('#start-{name}').focus()")
+        await page.type(value)
+
+
+async def show(page: Page, run: Started) -> None:
+    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+    await page.until_text(f"run {run.run_id}", "Timeline")
+
+
+async def until_started(page: Page) -> int:
+    """The dialog has closed by itself and has left the run's page behind; its RunID."""
+    await page.until(f"!document.querySelector('dialog') && {ON_A_RUN}")
+    return int(str(await page.evaluate("location.hash")).rpartition("/")[2])
+
+
+async def finish(stack: Site, run_id: int, tasks: int) -> None:
+    run = stack.control.show(run_id).run
+    started = Started(run_id=run_id, run_uid=run.run_uid, workflow_id="", first_execution_run_id="")
+    stack.release(started, *range(tasks))
+    await stack.until_over(started)
+
+
+async def test_the_link_lets_in_and_leaves_no_token_in_the_address(page: Page) -> None:
+    assert await page.evaluate("location.hash") == "#/"
+    assert await page.evaluate("history.length") <= 4
+    await page.evaluate("sessionStorage.clear()")
+    await page.reload()
+    await page.until_text("A token is needed")
+    await page.type("wrong")
+    await page.press("Enter")
+    await page.until("document.querySelector('#token')?.value === ''")
+
+
+async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: Page, stack: Site) -> None:
+    await page.press("n")
+    await page.until(DIALOG)
+    await page.type("gated")
+    await fill(page, arguments="site=https://books.example", tasks="2")
+    await page.press("Tab")
+    await fill(page, max_duration_seconds="600")
+    await page.press("Enter")
+    run_id = await until_started(page)
+    await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
+    await page.until_text("Waits for 2 tasks", "site=https://books.example", "600 s in all")
+    await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
+    await finish(stack, run_id, 2)
+    await page.until_text("Completed: all succeeded. 2 succeeded.")
+    await page.click("button.open", "0 (main)")
+    await page.until_text("nothing was printed")
+    request = stack.control.show(run_id).run.request
+    assert (request.trigger, request.tasks, request.max_duration_seconds) == ("manual", 2, 600)
+
+
+async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage(page: Page, stack: Site) -> None:
+    before = await stack.start(tasks=2)
+    await stack.until_running(before, 2)
+    known = {run.run_id for run in stack.control.list(limit=100)}
+    await page.click("#start")
+    await page.until(DIALOG)
+    await fill(page, crawler="gated")
+    await page.press("Enter")
+    await page.until_text("Waits for room in the cluster")
+    await page.reload()
+    await page.until(f"{DIALOG} && {IS_LIVE}")
+    await page.until_text("Waits for room in the cluster")
+
+    await page.evaluate(
+        "window.told = []; new MutationObserver(() => told.push(document.querySelector('#banner').textContent))"
+        ".observe(document.querySelector('#banner'), {childList: true, characterData: true, subtree: true})"
+    )
+    killed = stack.kill("api")
+    await stack.until_replaced("api", killed)
+    await page.until(f"told.some((text) => text.includes('may be old')) && {IS_LIVE}")
+
+    stack.release(before, 0, 1)
+    run_id = await until_started(page)
+    assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}, "one run, however often asked"
+    await finish(stack, run_id, 1)
+    await page.until_text("Completed: all succeeded")
+
+
+async def test_the_dialog_says_why_a_run_never_starts(page: Page, stack: Site) -> None:
+    before = await stack.start(tasks=2)
+    await stack.until_running(before, 2)
+    await page.press("n")
+    await page.until(DIALOG)
+    await fill(page, crawler="no such crawler")
+    await page.press("Enter")
+    await page.until_text("there is no crawler 'no such crawler'")
+    await page.evaluate("document.querySelector('#start-crawler').value = ''")
+    await fill(page, crawler="gated", start_limit_seconds="1")
+    await page.press("Enter")
+    await page.until_text("It never started: never started.")
+    await page.press("Escape")
+    await page.until("!document.querySelector('dialog')")
+    stack.release(before, 0, 1)
+    await stack.until_over(before)
+
+
+async def test_a_stop_shows_each_phase_until_the_proof(page: Page, stack: Site) -> None:
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    await show(page, run)
+    await page.click("button", "Stop")
+    await page.until("document.querySelector('dialog[open]')")
+    await page.type("wrong site")
+    await page.press("Enter")
+    await page.until_text(
+        "Stop asked", "wrong site \u2014 embedded, api", "Queue cleared", "Jobs asked to end", "Proved"
+    )
+    await page.until("[...document.querySelectorAll('.phases li')].every((each) => each.dataset.state === 'done')")
+    await page.until_text("Failed: stopped. 1 stopped.")
+
+
+async def test_a_stop_that_is_not_obeyed_is_forced_after_a_reload(page: Page, stack: Site) -> None:
+    run = await stack.start("stubborn", grace_seconds=600)
+    await stack.until_running(run, 1)
+    await show(page, run)
+    await page.click("button", "Stop")
+    await page.until("document.querySelector('dialog[open]')")
+    await page.press("Enter")
+    await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Proved')")
+    await page.reload()
+    await page.until("document.querySelector('.phases [data-state=now]').textContent.includes('Proved')")
+    await page.click("button", "Force stop")
+    await page.until("document.querySelector('dialog[open]')")
+    await page.press("Enter")
+    await page.until_text("Force asked", "Jobs made to end", "Failed: stopped forced. 1 stopped.")
+    await page.until("!document.querySelector('.phases [data-state=now]')")
+
+
+async def test_ten_thousand_runs_and_tasks(page: Page, stack: Site) -> None:
+    run_id = _make_many(stack.state / "crawler.db")
+    await page.reload()
+    await page.until(f"{IS_LIVE} && document.querySelectorAll('.runs tbody tr').length === 50")
+    first = await page.evaluate("document.querySelector('.runs tbody a').textContent")
+    await page.click("button", "Older")
+    await page.until(f"document.querySelector('.runs tbody a').textContent === String({first} - 50)")
+    await page.evaluate("location.hash = '#/?status=COMPLETED&crawler=mass'")
+    await page.until_text("page 1")
+    assert await page.evaluate("document.querySelectorAll('.runs tbody tr').length") == 50
+    await page.evaluate(f"location.hash = '#/runs/{run_id}'")
+    await page.until_text("all 10,000", "0\u201399 of 10,000")
+    await page.evaluate("document.querySelector('.jump').focus()")
+    await page.type("9950")
+    await page.press("Enter")
+    await page.until_text("9,950\u20139,999 of 10,000")
+    assert await page.evaluate("document.querySelectorAll('.tasks tbody tr').length") == 50
+    await page.click("button", "Previous")
+    await page.until_text("0\u201399 of 10,000")
+
+
+async def test_nothing_is_cut_off_on_a_phone(page: Page, stack: Site) -> None:
+    await page.look_like(360, 740, mobile=True)
+    run_id = stack.control.list(limit=1, crawler="gated")[0].run_id
+    for place in ("#/", f"#/runs/{run_id}"):
+        await page.evaluate(f"location.hash = {json.dumps(place)}")
+        await page.until("document.querySelector('table.list tbody tr')")
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await page.look_like(1280, 900)
+
+
+def _make_many(path: Path) -> int:
+    """Ten thousand runs that ended a while ago, and before them one of ten thousand tasks."""
+    database = Database(f"sqlite:///{path}")
+    new = NewRun(RunRequest(crawler="mass"), Crawler(name="mass"), 10_000, f"crawl-{uuid4()}", str(uuid4()))
+    run_id = SqlHistories(database).create(new).run_id
+    with database.transaction() as connection:
+        like = dict(connection.execute(select(histories).where(histories.c.id == run_id)).mappings().one())
+        del like["id"]
+        ended = datetime.now(UTC) - timedelta(hours=1)
+        over = {"status": RunStatus.COMPLETED, "export_state": ExportState.DONE, "changed_at": ended, "end_number": 1}
+        rows = [
+            like | over | {"run_uid": str(uuid4()), "workflow_id": f"crawl-{number}", "finished_at": ended}
+            for number in range(10_000)
+        ]
+        connection.execute(insert(histories), rows)
+    database.close()
+    return run_id

@@ -1,0 +1,110 @@
+"""Does a live view learn of everything that is written of a run or of its tasks, by whomever?"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.changes import SqlChanges
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.exports import SqlExports
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Deployment
+from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange, TaskEvidence
+from crawler_lifecycle.ports import Claim, Execution
+from tests.databases import MakeRun, ref_to
+
+MINUTE = timedelta(minutes=1)
+Write = Callable[[Database, RunRecord], object]
+
+
+def _claim(database: Database, run: RunRecord) -> Claim:
+    claims = SqlClaims(database)
+    claim = claims.claim_main(ref_to(run), "t", MINUTE) or claims.claim_children(run.run_id, "t", MINUTE, 1)[0]
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def _deployed(database: Database, run: RunRecord) -> None:
+    claim = _claim(database, run)
+    job = Deployment(key=claim.request.key, job_name="job", job_uid="uid", created=True)
+    SqlClaims(database).deployed(claim, job)
+
+
+def _ended(database: Database, run: RunRecord) -> None:
+    change = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.SUCCEEDED, reason="completed")
+    assert SqlTasks(database).sync(ref_to(run), [change]) == 1
+
+
+def _event(run: RunRecord) -> ExportEvent:
+    return ExportEvent(
+        event_id="e", kind=ExportKind.RUN_ENDED, run_id=run.run_id, run_uid=run.run_uid, crawler=run.crawler,
+        status=RunStatus.COMPLETED, reason=None, tasks={}, supporting_files="f", at=datetime.now(UTC),
+    )  # fmt: skip
+
+
+WRITES: dict[str, Write] = {
+    "started": lambda db, run: SqlHistories(db).mark_started(ref_to(run)),
+    "waiting": lambda db, run: SqlHistories(db).mark_waiting(ref_to(run), "capacity", "full"),
+    "look": lambda db, run: SqlHistories(db).mark_look(ref_to(run), 0, True, None, None),
+    "stop": lambda db, run: SqlStops(db).ask(run.run_id, StopRequest(), datetime.now(UTC)),
+    "stop phase": lambda db, run: SqlStops(db).note(ref_to(run), StopPhase.PROVED, "proved"),
+    "queue cleared": lambda db, run: SqlTasks(db).cancel_queued(ref_to(run), "stopped"),
+    "taken over": lambda db, run: SqlSupervision(db).take_over(run.run_id, Execution(run.workflow_id, "next")),
+    "claimed": _claim,
+    "deployed": _deployed,
+    "not deployed": lambda db, run: SqlClaims(db).failed(_claim(db, run), "down", "no answer", refused=False),
+    "explained": lambda db, run: SqlClaims(db).explain(run.run_id, "max_parallel"),
+    "task ended": _ended,
+    "evidence": lambda db, run: SqlTasks(db).reconcile(ref_to(run), [TaskEvidence(task=0, attempt=1, message="m")]),
+    "exported": lambda db, run: SqlExports(db).open(ref_to(run), _event(run)),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_every_write_is_a_change(database: Database, make_run: MakeRun, write: Write) -> None:
+    run, other = make_run(2), make_run(2)
+    changes = SqlChanges(database)
+    write(database, run)
+    last = changes.since(None, 10)
+    assert [each.run_id for each in last] == [run.run_id, other.run_id]
+    assert last[0].changed_at > last[1].changed_at
+    assert changes.latest() == last[0].changed_at
+    assert changes.since(last[0].changed_at, 10) == last[:1]
+    assert SqlRecords(database).overview(run.run_id).run.changed_at == last[0].changed_at
+
+
+def test_what_is_said_again_is_no_change(database: Database, make_run: MakeRun) -> None:
+    run, claims, changes = make_run(3), SqlClaims(database), SqlChanges(database)
+    claims.explain(run.run_id, "max_parallel")
+    before = changes.latest()
+    claims.explain(run.run_id, "max_parallel")
+    assert changes.latest() == before
+
+
+def test_the_last_ones_come_first_and_no_more_than_asked_for(database: Database, make_run: MakeRun) -> None:
+    changes = SqlChanges(database)
+    assert changes.latest() is None
+    assert changes.since(None, 5) == []
+    made = [make_run().run_id for _ in range(3)]
+    assert [each.run_id for each in changes.since(None, 2)] == made[:0:-1]
+    assert [run.run_id for run in changes.summaries(made[1:])] == made[1:]
+
+
+def test_tasks_come_by_number_and_by_status(database: Database, make_run: MakeRun) -> None:
+    run, records = make_run(5), SqlRecords(database)
+    _claim(database, run)
+    assert [row.task for row in records.tasks(run.run_id, first=1, limit=2)] == [1, 2]
+    waiting = records.tasks(run.run_id, first=0, limit=9, status=TaskStatus.QUEUED)
+    assert [row.task for row in waiting] == [1, 2, 3, 4]
+    assert records.latest_of(run.workflow_id) == SqlRecords(database).overview(run.run_id).run
+    assert records.latest_of("another") is None

@@ -1,0 +1,202 @@
+"""The stream of changes: nothing is missed, by whomever it was written, also by who was away."""
+
+import shutil
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.services.api import changes
+from crawler_lifecycle.services.api.changes import id_of, moment_of
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import Api, Event, problem, served, stream
+from tests.databases import MakeRun, ref_to
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    path = tmp_path / "crawler.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    with served(tmp_path, database_url) as api:
+        yield api
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client(Scope.READ) as client:
+        yield client
+
+
+def next_of(events: Iterator[Event], run: RunRecord, status: str) -> Event:
+    return next(event for event in events if event.data.get("run_id") == run.run_id and event.data["status"] == status)
+
+
+def start(database: Database, run: RunRecord) -> None:
+    SqlHistories(database).mark_started(ref_to(run))
+
+
+def test_changes_come_as_they_happen(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    before = make_run(2)
+    with stream(http, "/v1/changes") as events:
+        assert next(events).kind == "ready"
+        made = make_run(3)
+        assert next_of(events, made, "INITIALIZING").data["tasks"] == {"QUEUED": 3}
+        start(database, before)
+        told = next_of(events, before, "PROCESSING")
+        assert told.data == http.get("/v1/runs?status=PROCESSING").json()["runs"][0]
+        SqlStops(database).ask(made.run_id, StopRequest(), datetime.now(UTC))
+        assert next_of(events, made, "STOPPING").kind == "run"
+
+
+def test_who_comes_back_has_missed_nothing(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    first, second = make_run(), make_run()
+    with stream(http, "/v1/changes") as events:
+        last = next(events).id
+    start(database, first)
+    third = make_run()
+    start(database, second)
+    with stream(http, "/v1/changes", last) as events:
+        told = {}
+        for event in events:
+            if event.kind == "run":
+                told[event.data["run_id"]] = event.data["status"]
+                last = event.id
+            if told == {first.run_id: "PROCESSING", third.run_id: "INITIALIZING", second.run_id: "PROCESSING"}:
+                break
+    start(database, third)
+    with stream(http, "/v1/changes", last) as events:
+        next_of(events, third, "PROCESSING")
+
+
+def test_each_event_can_be_the_last_that_was_received(
+    http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
+    with stream(http, "/v1/changes") as events:
+        last = next(events).id
+    made = [make_run().run_id for _ in range(4)]
+    received = list[int]()
+    while len(received) < len(made):  # one event a visit
+        with stream(http, "/v1/changes", last) as events:
+            event = next(each for each in events if each.kind == "run" and each.data["run_id"] not in received)
+        received.append(event.data["run_id"])
+        last = event.id
+    assert received == made
+
+
+def test_a_transaction_that_was_slow_to_commit_is_not_missed(
+    http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
+    """What it wrote carries an earlier time than what others have been told of meanwhile."""
+    slow, quick = make_run(), make_run()
+    earlier = datetime.now(UTC) - changes.LOOK_BACK / 2
+    with stream(http, "/v1/changes") as events:
+        next(events)
+        start(database, quick)
+        next_of(events, quick, "PROCESSING")
+        with database.transaction() as connection:
+            late = update(histories).where(histories.c.id == slow.run_id)
+            connection.execute(late.values(changed_at=earlier, waiting_cause="late"))
+        assert next_of(events, slow, "INITIALIZING").data["waiting_cause"] == "late"
+
+
+def test_a_clock_that_is_ahead_hides_nothing(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    ahead, other = make_run(), make_run()
+    with stream(http, "/v1/changes") as events:
+        next(events)
+        with database.transaction() as connection:
+            of = update(histories).where(histories.c.id == ahead.run_id)
+            connection.execute(of.values(changed_at=datetime.now(UTC) + timedelta(hours=1), waiting_cause="ahead"))
+        last = next_of(events, ahead, "INITIALIZING").id
+        start(database, other)
+        next_of(events, other, "PROCESSING")
+    other = make_run()
+    with stream(http, "/v1/changes", last) as events:
+        next_of(events, other, "INITIALIZING")
+
+
+def test_only_one_run(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    one, other = make_run(), make_run()
+    with stream(http, f"/v1/changes?run={one.run_id}") as events:
+        next(events)
+        start(database, other)
+        start(database, one)
+        assert next(events).data["run_id"] == one.run_id
+
+
+def test_more_than_can_be_told_is_told_to_be_read_anew(
+    http: httpx.Client, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MOST", 3)
+    for _ in range(5):
+        make_run()
+    with stream(http, "/v1/changes", "0") as events:
+        reset = next(events)
+    assert reset.kind == "reset"
+    assert reset.id is not None
+    assert int(reset.id) > 0
+
+
+def test_an_outage_of_the_database_is_told_and_outlived(
+    api: Api, http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crawler_lifecycle.errors import TemporaryError
+
+    down = threading.Event()
+    store = api.app.state.desk.changes
+    since = store.since
+
+    def sometimes(*arguments: object) -> object:
+        if down.is_set():
+            raise TemporaryError("the database does not answer")
+        return since(*arguments)
+
+    monkeypatch.setattr(store, "since", sometimes)
+    run = make_run()
+    with stream(http, "/v1/changes") as events:
+        next(events)
+        down.set()
+        assert (
+            next(event for event in events if event.kind == "problem").data["detail"] == "the database does not answer"
+        )
+        start(database, run)
+        down.clear()
+        next_of(events, run, "PROCESSING")
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "1.5", "9" * 40, "9" * 65, "١"])
+def test_an_id_from_elsewhere_is_refused(http: httpx.Client, last: str) -> None:
+    headers = httpx.Headers({"Last-Event-ID": last}, encoding="utf-8")
+    problem(http.get("/v1/changes", headers=headers), 400 if len(last) > 64 else 422, "Last-Event-ID")
+
+
+def test_ids_are_times_to_the_microsecond() -> None:
+    moment = datetime(2026, 11, 20, 9, 0, 0, 123457, tzinfo=UTC)
+    assert moment_of(id_of(moment)) == moment
+
+
+def test_streams_are_counted_and_end_with_the_process(database_url: str, tmp_path: Path) -> None:
+    with (
+        served(tmp_path, database_url, CRAWLER_API__STREAMS="1") as api,
+        api.client() as http,
+        stream(http, "/v1/changes") as events,
+    ):
+        assert next(events).kind == "ready"
+        problem(http.get("/v1/changes"), 503)
+        api.app.state.desk.closing.set()
+        assert list(events) == []

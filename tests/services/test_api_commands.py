@@ -1,0 +1,242 @@
+"""The API's commands against a whole running stack: start once, watch, stop, force, resume, reopen, export, follow."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.services.api.app import openapi_document
+from crawler_lifecycle.services.api.document import STARTING, STOPPING
+from crawler_lifecycle.services.api.messages import StartRequest, StopBody
+from crawler_lifecycle.services.api.tokens import Tokens
+from tests.apis import LINK, problem, stream
+from tests.embedded import ask, eventually, processes_of
+from tests.process.crawls import Site, end_all_of, eventually_async, site
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+DOCUMENT = Path(__file__).parents[2] / "docs" / "api-openapi.json"
+TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    folder = tmp_path_factory.mktemp("api")
+    try:
+        async with site(folder, {"talker": TALK}) as running:
+            await running.command.wait_for(LINK)
+            yield running
+            await running.end_all()
+        await eventually(lambda: not processes_of(folder))
+    finally:
+        end_all_of(folder)
+
+
+@pytest.fixture
+def address(stack: Site) -> tuple[str, str]:
+    """URL and token, as the link that the stack prints says them."""
+    found = re.search(LINK, stack.command.output)
+    assert found, stack.command.output
+    return found[1], found[2]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def http(address: tuple[str, str]) -> AsyncIterator[httpx.AsyncClient]:
+    url, token = address
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as client:
+        yield client
+
+
+async def start(http: httpx.AsyncClient, key: str | None = None, **request: Any) -> httpx.Response:
+    headers = {"Idempotency-Key": key} if key else {}
+    return await http.post("/v1/runs", json={"crawler": "gated", **request}, headers=headers)
+
+
+async def until(http: httpx.AsyncClient, run: int, status: str) -> dict[str, Any]:
+    async def reached() -> dict[str, Any] | None:
+        view: dict[str, Any] = (await http.get(f"/v1/runs/{run}")).json()
+        return view if view["run"]["status"] == status else None
+
+    view = await eventually_async(reached)
+    assert view is not None
+    return view
+
+
+async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
+    at_once = await asyncio.gather(*(start(http, "one-key", tasks=2) for _ in range(3)))
+    again = await start(http, "one-key", tasks=2)
+    assert {answer.status_code for answer in at_once} <= {200, 201}
+    assert (again.status_code, again.json()["created"]) == (200, False)
+    (run,) = {answer.json()["run_id"] for answer in [*at_once, again]}
+    problem(await start(http, "one-key", tasks=3), 409, "Idempotency-Key")
+    problem(await start(http, "one-key", tasks=2, arguments={"site": "x"}), 409, "Idempotency-Key")
+    other = (await start(http, "another-key", tasks=2)).json()
+    assert other["run_id"] != run
+    view = (await http.get(f"/v1/runs/{run}")).json()
+    assert (view["run"]["trigger"], view["run"]["request"]["requested_by"]) == ("api", "embedded")
+    for each in (run, other["run_id"]):
+        await http.post(f"/v1/runs/{each}/stop", json={"force": True})
+        await until(http, each, "FAILED")
+    assert (await start(http, "one-key", tasks=2)).json()["run_id"] == run, "a run that is over keeps its key"
+    shown = await asyncio.to_thread(stack.control.show, run)
+    assert [line.actor for line in shown.log if line.event == "force stop"] == ["embedded"]
+
+
+async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
+    before = (await http.get("/v1/runs?limit=500")).json()
+    for body, field in (
+        ({"crawler": "no such crawler"}, "crawler"),
+        ({"crawler": "gated", "tasks": "3"}, "tasks"),
+        ({"crawler": "gated", "tasks": 10_001}, "tasks"),
+        ({"crawler": "gated", "taks": 3}, "taks"),
+        ({"crawler": "gated", "trigger": "scheduled"}, "trigger"),
+        ({"crawler": "gated", "run_id": 1}, "run_id"),
+        ({"crawler": "gated", "cluster": "moon"}, "cluster"),
+        ({"crawler": "gated", "arguments": {"a": 1}}, "arguments.a"),
+        ({"crawler": "gated", "arguments": {str(number): "x" * 4000 for number in range(20)}}, "arguments"),
+        ([], "body"),
+    ):
+        problem(await http.post("/v1/runs", json=body), 422, field)
+    problem(await http.post("/v1/runs", content=b"{", headers={"Content-Type": "application/json"}), 400, "body")
+    half = b'{"crawler": "gated", "arguments": {"a": "\\ud800"}}'
+    problem(await http.post("/v1/runs", content=half, headers={"Content-Type": "application/json"}), 422)
+    for key in ("a b", "é", "x" * 256):
+        headers = httpx.Headers({"Idempotency-Key": key}, encoding="utf-8")
+        problem(await http.post("/v1/runs", json={"crawler": "gated"}, headers=headers), 400, "Idempotency-Key")
+    problem(await http.post("/v1/runs", content=b'{"crawler": "gated"}', headers={"Content-Type": "text/plain"}), 422)
+    problem(await http.post("/v1/runs/1/stop", json={"force": "yes"}), 422, "force")
+    problem(await http.post("/v1/runs/4711/stop"), 404)
+    assert (await http.get("/v1/runs?limit=500")).json() == before
+
+
+async def test_a_run_ends_fails_is_reopened_and_exported(http: httpx.AsyncClient, stack: Site) -> None:
+    started = await stack.start(tasks=2)
+    run = started.run_id
+    await stack.until_running(started, 2)
+    problem(await http.post(f"/v1/runs/{run}/export"), 409)
+    assert (await http.post(f"/v1/runs/{run}/resume")).json()["started"] is False
+    stack.release(started, 0, 1, codes={1: 7})
+    await until(http, run, "FAILED")
+    await stack.until_over(started)
+    failed = (await http.get(f"/v1/runs/{run}/tasks?status=FAILED")).json()
+    assert [(task["task"], task["exit_code"]) for task in failed["tasks"]] == [(1, 7)]
+    problem(await http.post(f"/v1/runs/{run}/resume"), 409)
+    exported = (await http.post(f"/v1/runs/{run}/export")).json()["exports"]
+    assert {each["state"] for each in exported} == {"done"}
+    stack.release(started, 1)
+    assert (await http.post(f"/v1/runs/{run}/resume", json={"reopen": True})).json()["started"] is True
+    await until(http, run, "COMPLETED")
+    problem(await http.post(f"/v1/runs/{run}/stop"), 409)
+
+
+async def test_a_run_under_way_gets_more_tasks(http: httpx.AsyncClient, stack: Site) -> None:
+    started = await stack.start(tasks=1)
+    path, key = f"/v1/runs/{started.run_id}/tasks", {"Idempotency-Key": "more"}
+    await stack.until_running(started, 1)
+    for _ in range(2):
+        assert (await http.post(path, json={"count": 2}, headers=key)).json() == {"first": 1, "count": 2}
+    problem(await http.post(path, json={"count": 2}), 400, "Idempotency-Key")
+    problem(await http.post(path, json={"count": 0}, headers=key), 422, "count")
+    problem(await http.post(path, json={"count": 10_000}, headers={"Idempotency-Key": "too many"}), 422, "count")
+    await stack.until_running(started, 3)
+    stack.release(started, 0, 1, 2)
+    await stack.assert_true(started, {0: 0, 1: 0, 2: 0})
+    problem(await http.post(path, json={"count": 1}, headers={"Idempotency-Key": "late"}), 409)
+
+
+async def test_a_log_is_followed_to_its_end_and_gone_on_with(
+    http: httpx.AsyncClient, stack: Site, address: tuple[str, str]
+) -> None:
+    started = await stack.control.start(RunRequest(crawler="talker"))
+    whole = "".join(f"line {number} é\n" for number in range(1, 6))
+
+    def followed() -> tuple[str, str, list[str]]:
+        headers = {"Authorization": f"Bearer {address[1]}"}
+        with httpx.Client(base_url=address[0], headers=headers, timeout=60, trust_env=False) as client:
+            path = f"/v1/runs/{started.run_uid}/logs/stream"
+            with stream(client, path) as events:
+                first = next(event for event in events if event.kind == "log")
+            with stream(client, path, first.id) as events:
+                rest = list(events)
+        return first.data["text"], "".join(event.data["text"] for event in rest), [event.kind for event in rest]
+
+    began, rest, kinds = await asyncio.to_thread(followed)
+    assert began + rest == whole
+    assert kinds[-1] == "end"
+    tail = (await http.get(f"/v1/runs/{started.run_id}/logs", params={"offset": -10})).json()
+    assert tail["text"] == "line 5 é\n"[-9:]
+    assert tail["ended"] is True
+
+
+async def test_tokens_are_made_and_taken_back_by_the_command_line(http: httpx.AsyncClient, stack: Site) -> None:
+    status, made = await ask(stack.state, "token", "create", "watcher", "--scope", "read")
+    assert (status, made["scopes"]) == (0, ["read"])
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    assert (await http.get("/v1/me", headers=headers)).json() == {"name": "watcher", "scopes": ["read"]}
+    problem(await http.post("/v1/runs", json={"crawler": "gated"}, headers=headers), 403)
+    status, said = await ask(stack.state, "token", "create", "watcher")
+    assert (status, "already" in said) == (2, True)
+    status, known = await ask(stack.state, "token", "list")
+    assert {each["name"] for each in known} >= {"embedded", "watcher"}
+    Tokens(stack.state / "api-tokens.json").revoke("watcher")
+    problem(await http.get("/v1/me", headers=headers), 401)
+
+
+async def test_no_log_knows_a_token(stack: Site, address: tuple[str, str]) -> None:
+    logs = [path.read_text(errors="replace") for path in (stack.state / "logs").iterdir()]
+    assert logs
+    assert not any(address[1] in log for log in logs)
+
+
+# The document
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert json.loads(DOCUMENT.read_text()) == openapi_document(), (
+        "run `python -m workers.api --openapi > docs/api-openapi.json`"
+    )
+
+
+def test_every_operation_has_an_example_and_tells_its_errors() -> None:
+    document: Any = openapi_document()
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if not path.startswith("/v1/"):
+                continue
+            responses = operation["responses"]
+            assert {"401", "403", "429", "503"} <= responses.keys(), path
+            good = [answer for status, answer in responses.items() if status < "300"]
+            assert all("example" in content for answer in good for content in answer["content"].values()), path
+            bad = [answer["content"] for status, answer in responses.items() if status >= "400"]
+            assert all(list(content) == ["application/problem+json"] for content in bad), path
+
+
+def test_the_examples_are_accepted() -> None:
+    for example in (STARTING.openapi_examples or {}).values():
+        StartRequest.model_validate(example["value"])
+    for example in (STOPPING.openapi_examples or {}).values():
+        StopBody.model_validate(example["value"])
+
+
+async def test_requests_made_from_the_document_find_no_server_error(tmp_path: Path, address: tuple[str, str]) -> None:
+    """Whatever schemathesis makes of the document: valid, nearly valid, and not at all. Streams have no end, so not
+    those."""
+    url, token = address
+    bounds = ["--max-examples", "10", "--max-time", "25", "--phases", "examples,coverage,fuzzing", "--seed", "1"]
+    options = ["--checks", "not_a_server_error", "--exclude-path-regex", "/stream$|/changes$", "--no-color"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "schemathesis.cli", "run", str(DOCUMENT), "--url", url, *bounds, *options,
+        "--header", f"Authorization:Bearer {token}", "--rate-limit", "auto",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=tmp_path,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    assert process.returncode == 0, said.decode()[-6000:]
+    assert b"Operations" in said or b"passed" in said

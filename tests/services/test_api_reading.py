@@ -1,0 +1,180 @@
+"""The API's reading doors over real HTTP and real databases: who gets in, what they read, page by page."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import Api, problem, served
+from tests.databases import MakeRun, ref_to
+
+MISSING = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """One kind is enough here: `tests/contracts` has both."""
+    path = tmp_path / "crawler.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    with served(tmp_path, database_url) as api:
+        yield api
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client() as client:
+        yield client
+
+
+def test_runs_come_in_pages_and_with_filters(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    made = [make_run(2).run_id for _ in range(5)]
+    SqlHistories(database).mark_started(ref_to(make_run(1)))
+    seen, cursor = list[int](), ""
+    while True:
+        given: dict[str, str] = {"cursor": cursor} if cursor else {}
+        page = http.get("/v1/runs", params={"limit": "2", "status": "INITIALIZING", **given})
+        seen += [run["run_id"] for run in page.json()["runs"]]
+        if not (cursor := page.json()["next"]):
+            break
+    assert seen == made[::-1]
+    assert [run["status"] for run in http.get("/v1/runs?status=PROCESSING").json()["runs"]] == ["PROCESSING"]
+    assert http.get("/v1/runs?crawler=another").json() == {"runs": [], "next": None}
+
+
+def test_a_cursor_from_elsewhere_is_refused(http: httpx.Client, make_run: MakeRun) -> None:
+    for _ in range(3):
+        make_run()
+    cursor = http.get("/v1/runs?limit=1").json()["next"]
+    assert http.get("/v1/runs", params={"limit": 2, "cursor": cursor}).status_code == 200
+    for params in ({"status": "FAILED"}, {"crawler": "books"}):
+        problem(http.get("/v1/runs", params={"cursor": cursor, **params}), 422, "cursor")
+    for wrong in ("", "x", cursor[:-1], cursor[::-1], "é", "0" * 129, "NDIuM2Y5YTFiN2M2ZDhl"):
+        problem(http.get("/v1/runs", params={"cursor": wrong}), 422, "cursor")
+
+
+def test_a_filter_that_cannot_be_is_named(http: httpx.Client) -> None:
+    for query in ("status=LATE", "limit=0", "limit=many", "limit=501", "crawler=", "crawler=%00"):
+        problem(http.get(f"/v1/runs?{query}"), 422, query.partition("=")[0])
+
+
+def test_a_run_is_told_without_its_tasks_and_those_by_the_page(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run(2500, requested_by="ann")
+    view = http.get(f"/v1/runs/{run.run_id}").json()
+    assert view["run"]["tasks"] == {"QUEUED": 2500}
+    assert (view["main_task"], view["log"][0]["actor"], view["exports"]) == ("QUEUED", "ann", [])
+    assert "tasks" not in view
+    assert http.get(f"/v1/runs/{run.run_uid}").json() == view
+    seen, first = list[int](), 0
+    while first is not None:
+        page = http.get(f"/v1/runs/{run.run_id}/tasks", params={"first": first, "limit": 1000}).json()
+        seen += [task["task"] for task in page["tasks"]]
+        first = page["next"]
+    assert (seen, page["total"]) == (list(range(2500)), 2500)
+    none = http.get(f"/v1/runs/{run.run_id}/tasks?status=FAILED").json()
+    assert none == {"tasks": [], "total": 0, "next": None}
+    task = http.get(f"/v1/runs/{run.run_id}/tasks/2499").json()
+    assert (task["task"], task["status"], task["events"]) == (2499, TaskStatus.QUEUED, [])
+    part = http.get(f"/v1/runs/{run.run_id}/logs", params={"task": 7, "offset": -10}).json()
+    assert part == {"attempt": 1, "text": "", "offset": 0, "ended": False}
+
+
+def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
+    for run in ("4711", MISSING, "x", "%00", "9" * 30, "١", "-1", "1.0"):
+        for path in ("", "/tasks", "/tasks/0", "/logs", "/logs/stream"):
+            problem(http.get(f"/v1/runs/{run}{path}"), 404)
+
+
+def test_tasks_that_are_not_there(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run(2).run_id
+    for number in ("2", "-1", "99999999999999999999"):
+        problem(http.get(f"/v1/runs/{run}/tasks/{number}"), 404)
+    problem(http.get(f"/v1/runs/{run}/tasks/main"), 422, "task")
+    problem(http.get(f"/v1/runs/{run}/logs?task=2"), 404)
+    problem(http.get(f"/v1/runs/{run}/logs?offset=end"), 422, "offset")
+
+
+def test_no_token_no_answer(api: Api) -> None:
+    with httpx.Client(base_url=api.url, trust_env=False, timeout=60) as nobody:
+        for path in ("/v1/runs", "/v1/changes", "/v1/runs/1/logs/stream", "/openapi.json", "/nowhere", "//v1/runs"):
+            for given in (None, "", "Bearer", "Bearer x", "Bearer x y", "Basic eDp4", "Bearer \xe9"):
+                headers = httpx.Headers({"Authorization": given} if given is not None else {}, encoding="latin-1")
+                refused = nobody.get(path, headers=headers)
+                problem(refused, 401)
+                assert refused.headers["www-authenticate"] == "Bearer"
+        assert nobody.get("/healthz").json() == {"status": "alive"}
+        assert nobody.get("/").status_code == 200
+
+
+def test_a_scope_opens_its_own_doors_only(api: Api, make_run: MakeRun) -> None:
+    run = make_run().run_id
+    with api.client(Scope.READ) as reader, api.client(Scope.OPERATE) as operator:
+        assert reader.get(f"/v1/runs/{run}").status_code == 200
+        for path in ("/v1/runs", f"/v1/runs/{run}/stop", f"/v1/runs/{run}/resume", f"/v1/runs/{run}/export"):
+            assert "operate" in problem(reader.post(path, json={"crawler": "books"}), 403).detail
+        for path in ("/v1/runs", f"/v1/runs/{run}", "/v1/changes", f"/v1/runs/{run}/logs"):
+            assert "read" in problem(operator.get(path), 403).detail
+        assert operator.get("/v1/me").json()["scopes"] == ["operate"]
+
+
+def test_a_token_that_is_taken_back_is_refused_at_once(api: Api) -> None:
+    token = api.tokens.make("guest", [Scope.READ])
+    with api.client(token=token) as guest:
+        assert guest.get("/v1/runs").status_code == 200
+        api.tokens.revoke("guest")
+        problem(guest.get("/v1/runs"), 401)
+        api.tokens.path.write_text("not json")
+        told = problem(guest.get("/v1/runs"), 503)
+    assert api.tokens.path.name in told.detail
+
+
+def test_the_file_of_tokens_holds_no_token(api: Api) -> None:
+    token = api.token(Scope.READ)
+    assert token not in api.tokens.path.read_text()
+    assert api.tokens.path.stat().st_mode & 0o077 == 0
+
+
+def test_too_much_is_too_much(database_url: str, tmp_path: Path) -> None:
+    limits = {"CRAWLER_API__REQUESTS_PER_SECOND": "0.5", "CRAWLER_API__LARGEST_BODY": "2000"}
+    with served(tmp_path, database_url, **limits) as api, api.client() as http, api.client() as other:
+        problem(http.post("/v1/runs", content=b"x" * 2001), 413)
+        problem(http.post("/v1/runs", content=iter([b'{"crawler": "', b"x" * 2000])), 413)
+        refused = problem(http.get("/v1/me"), 429) if http.get("/v1/me").status_code == 429 else None
+        while refused is None:
+            answer = http.get("/v1/me")
+            refused = problem(answer, 429) if answer.status_code == 429 else None
+        assert int(http.get("/v1/me").headers["retry-after"]) >= 1
+        assert other.get("/v1/me").status_code == 200
+
+
+def test_other_origins_are_welcome_only_if_they_are_set(api: Api, database_url: str, tmp_path: Path) -> None:
+    asks = {"Origin": "https://ui.example", "Access-Control-Request-Method": "GET"}
+    with api.client() as http:
+        assert "access-control-allow-origin" not in http.get("/v1/me", headers=asks).headers
+    with (
+        served(tmp_path / "other", database_url, CRAWLER_API__ORIGINS="https://ui.example") as open_to_one,
+        open_to_one.client() as http,
+    ):
+        assert http.options("/v1/me", headers=asks).headers["access-control-allow-origin"] == "https://ui.example"
+        stranger = asks | {"Origin": "https://elsewhere.example"}
+        assert "access-control-allow-origin" not in http.get("/v1/me", headers=stranger).headers
+
+
+def test_temporal_that_is_away_is_told(api: Api, make_run: MakeRun) -> None:
+    run = make_run().run_id
+    with api.client() as http:
+        told = problem(http.post(f"/v1/runs/{run}/resume"), 503)
+        assert "Temporal" in told.detail
+        assert "Temporal" in problem(http.get("/readyz"), 503).detail
+        assert http.post(f"/v1/runs/{run}/stop", json={"reason": "r"}).json()["intent"] == "STOP"
+        assert http.get(f"/v1/runs/{run}").json()["log"][-1]["door"] == "api"
