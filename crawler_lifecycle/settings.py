@@ -50,7 +50,7 @@ class ApiSettings(BaseModel):
     )
     requests_per_second: float = Field(default=50, gt=0, description="of one token; four times as many in a burst")
     streams: int = Field(default=200, ge=1, description="live streams that one process serves at once")
-    largest_body: int = Field(default=256 * 1024, ge=1024, description="bytes that a request may have")
+    largest_body: int = Field(default=256 * 1024, ge=1, description="bytes that a request may have")
 
 
 class ClusterSettings(BaseModel):

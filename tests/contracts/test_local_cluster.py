@@ -164,10 +164,11 @@ def test_a_job_whose_folder_was_removed_leaves_no_runner(local: LocalBench) -> N
 def test_everything_a_job_leaves_running_is_ended_with_it(local: LocalBench) -> None:
     request = local.request(
         "trap '' TERM HUP; sleep 1000 & (setsid sleep 1000 &) ; (setsid sh -c 'trap \"\" TERM; sleep 1000; :' &);"
-        " sleep 0.2; exit 4"
+        " until [ -e go ]; do sleep 0.05; done; exit 4"
     )
     local.cluster.deploy(request)
     assert until(lambda: len(local.processes(request)) >= 5, "grandchildren to run")
+    (local.files(request) / "go").touch()
     job = local.until_ended(request)
     assert (job.exit_code, job.gone) == (4, True)
     assert local.processes(request) == []
