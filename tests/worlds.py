@@ -14,9 +14,11 @@ from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import (
     LATER,
+    NAMESPACE,
     OURS,
     RUN,
     SCHEDULED,
@@ -41,6 +43,7 @@ DAYS_LATER = "2026-11-27T09:00:00Z"
 OVER = ("Succeeded", "Failed")
 STEPS_OF_A_LIFE = 12
 LOOKS_AT_A_LIFE = 12
+SAY_NOTHING = (None, "failed", "pod_failure_policy", "backoff_limit_exceeded")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class Moment:
     def says(self, kind: str) -> bool:
         conditions = self.job["status"]["conditions"] if self.job else []
         return any(each["type"] == kind for each in conditions)
+
+    @property
+    def remembers(self) -> bool:
+        """The Job itself tells what became of its pod."""
+        conditions = self.job["status"]["conditions"] if self.job else []
+        return any(each["type"] == "Failed" and each["reason"] == "PodFailurePolicy" for each in conditions)
 
     @property
     def phases(self) -> list[str]:
@@ -132,14 +141,35 @@ def _completes(random: Random) -> list[Moment]:
 
 def _fails(random: Random) -> list[Moment]:
     over = [_failed_pod(random)]
-    target = condition("FailureTarget", "BackoffLimitExceeded")
-    failed = condition("Failed", "BackoffLimitExceeded", at=LATER)
+    said = _said_of_a_failure(random)
+    target, failed = condition("FailureTarget", **said), condition("Failed", at=LATER, **said)
+    left = over if random.random() < 0.5 else []  # a pod that somebody deleted is gone once it is counted
     return [
         Moment(job(active=1), over),
         Moment(job(failed=1), over),
         Moment(job(0, 1, target, failed=1), over),
-        Moment(job(0, 1, target, failed, failed=1), over),
+        Moment(job(0, 1, target, failed=1), left),
+        Moment(job(0, 1, target, failed, failed=1), left),
     ]
+
+
+def _said_of_a_failure(random: Random) -> dict[str, str]:
+    """By the failure policy of the Job, or, where no rule of it fits, by its limit."""
+    name = f"{NAMESPACE}/{job_name(RUN, *KEY)}-x"
+    return random.choice(
+        [
+            {"reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit"},
+            {
+                "reason": "PodFailurePolicy",
+                "message": f"Pod {name} has condition DisruptionTarget matching FailJob rule at index 0",
+            },
+            {
+                "reason": "PodFailurePolicy",
+                "message": f"Container crawl for pod {name} failed with exit code {random.choice([1, 137, 143])}"
+                " matching FailJob rule at index 1",
+            },
+        ]
+    )
 
 
 def _failed_pod(random: Random) -> Json:
@@ -165,7 +195,7 @@ def _is_deleted(random: Random, last: Moment) -> list[Moment]:
     """By a stop of ours or by a person: in the foreground, first its pods, then itself."""
     leaving = deleted(pod("Running", running()))
     fallen = deleted(pod("Failed", ended(143)))
-    failed = condition("Failed", "BackoffLimitExceeded", at=LATER)
+    failed = condition("Failed", at=LATER, **_said_of_a_failure(random))
     moments = [
         Moment(deleted(job(active=1)), last.pods),
         Moment(deleted(job(terminating=1)), [leaving]),
@@ -360,6 +390,8 @@ def live(random: Random) -> tuple[int, TaskRow]:
         previous, current = current, after(current, look, intent=intent)
         check(life, last, look, previous, current)
     assert current.status in expected(life, before, intent), (life, before, current)
+    if not before.status.is_over and current.status is TaskStatus.FAILED and life.moments[last].remembers:
+        assert current.reason not in SAY_NOTHING, (life, current)
     return looks + 3, current
 
 

@@ -109,6 +109,10 @@ def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
     assert all(len(value) <= 63 for value in labels.values())
     assert (spec["backoffLimit"], spec["completions"], spec["parallelism"]) == (0, 1, 1)
     assert (spec["podReplacementPolicy"], template["spec"]["restartPolicy"]) == ("Failed", "Never")
+    disruption, exit_code = spec["podFailurePolicy"]["rules"]
+    assert [disruption["action"], exit_code["action"]] == ["FailJob", "FailJob"]
+    assert disruption["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert exit_code["onExitCodes"]["containerName"] == template["spec"]["containers"][0]["name"]
     assert (spec["activeDeadlineSeconds"], template["spec"]["terminationGracePeriodSeconds"]) == (60, 9)
     assert spec["ttlSecondsAfterFinished"] == 7 * 24 * 3600
     assert template["spec"]["automountServiceAccountToken"] is False
@@ -476,6 +480,16 @@ def test_evidence_says_what_container_pod_and_job_say(acting: Acting) -> None:
         "BackOff: the job warns (3 times)",
         "BackOff: the pod warns (3 times)",
     ]
+
+
+def test_when_the_pod_is_gone_its_job_and_the_events_are_evidence(acting: Acting) -> None:
+    job, sentence = acting.deploy(), "Pod crawls/x has condition DisruptionTarget matching FailJob rule at index 0"
+    acting.server.end(acting.name(), "Failed", reason="PodFailurePolicy", message=sentence)
+    warn(acting, job, "one", "the job warns")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert found.message == f"job PodFailurePolicy: {sentence}"
+    assert [event.split(" ", 1)[1] for event in found.events] == ["BackOff: the job warns (3 times)"]
+    assert (found.node, found.log_tail) == (None, "")
 
 
 def test_evidence_is_bounded(acting: Acting) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
+from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import NotReady
 from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
@@ -13,6 +14,7 @@ from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import condition
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.client import until
+from tests.kubernetes.jobs import UNPRIVILEGED
 from tests.kubernetes.proxy import Proxy
 
 MAIN = [(0, 1)]
@@ -78,17 +80,107 @@ def test_what_the_node_said_is_among_the_evidence(kubernetes: KubernetesBench) -
     until(told, "the event to be there")
 
 
-def test_a_drained_pod_says_so(kubernetes: KubernetesBench) -> None:
-    request = deployed(kubernetes, fates.RUNS)
+# A pod that was deleted: what is left to tell why
+
+
+def running_pod(kubernetes: KubernetesBench, *, held: bool = False) -> tuple[DeploymentRequest, str]:
+    """The path of its pod; one that is held is still there when it has ended."""
+    crawler = Crawler(name="small", image=fates.RUNS, resources=Resources(cpu="1"))
+    request = deployed(kubernetes, fates.RUNS, crawler=crawler)
     kubernetes.until_phase(request, JobPhase.RUNNING)
     (pod,) = pods(kubernetes, request)
-    name = pod["metadata"]["name"]
+    path = f"/api/v1/namespaces/{kubernetes.namespace}/pods/{pod['metadata']['name']}"
+    if held:
+        finalizers = [*pod["metadata"]["finalizers"], "example.org/held"]
+        kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": finalizers}})
+    return request, path
+
+
+def drain(kubernetes: KubernetesBench, path: str) -> None:
+    name = path.rpartition("/")[2]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    kubernetes.bed.admin.post(f"/api/v1/namespaces/{kubernetes.namespace}/pods/{name}/eviction", eviction)
+    kubernetes.bed.admin.post(f"{path}/eviction", eviction)
+
+
+def preempt(kubernetes: KubernetesBench, path: str) -> None:
+    """By a pod that matters more and needs the whole node."""
+    node = kubernetes.bed.admin.get(path)["spec"]["nodeName"]
+    container = {"name": "main", "image": fates.RUNS, "securityContext": UNPRIVILEGED}
+    spec = {
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container | {"resources": {"requests": {"cpu": "64"}}}],
+    }
+    kubernetes.bed.admin.post(path.rpartition("/")[0], {"metadata": {"name": "vip"}, "spec": spec})
+
+
+def taint(kubernetes: KubernetesBench, path: str) -> None:
+    node = f"/api/v1/nodes/{kubernetes.bed.admin.get(path)['spec']['nodeName']}"
+    taints = [{"key": "example.org/out", "effect": "NoExecute"}]
+    kubernetes.bed.admin.merge(node, {"spec": {"taints": taints}})
+    try:
+        until(lambda: is_leaving(kubernetes, path), "the pod to be sent away")
+    finally:
+        kubernetes.bed.admin.merge(node, {"spec": {"taints": None}})
+
+
+def is_leaving(kubernetes: KubernetesBench, path: str) -> bool:
+    listed = kubernetes.bed.admin.items(path.rpartition("/")[0])
+    found = [pod["metadata"] for pod in listed if pod["metadata"]["name"] == path.rpartition("/")[2]]
+    return not found or "deletionTimestamp" in found[0]
+
+
+def delete(kubernetes: KubernetesBench, path: str) -> None:
+    kubernetes.bed.admin.delete(path)
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted"), (delete, "sigterm")]
+)
+def test_a_deleted_pod_that_is_still_there_says_who_did_it(
+    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None], reason: str
+) -> None:
+    request, path = running_pod(kubernetes, held=True)
+    act(kubernetes, path)
     job = kubernetes.until_ended(request)
-    assert job.phase is JobPhase.FAILED
-    assert job.reason in ("drained", "BackoffLimitExceeded")  # the pod may be gone before anybody looks
-    assert not job.stop_asked
+    assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, 143)
+    kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.parametrize(
+    ("act", "reason", "code"),
+    [(drain, "disrupted", None), (preempt, "disrupted", None), (taint, "disrupted", None), (delete, "sigterm", 143)],
+)
+def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(
+    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None], reason: str, code: int | None
+) -> None:
+    request, path = running_pod(kubernetes)
+    act(kubernetes, path)
+    until(lambda: not kubernetes.bed.admin.exists(path), "the pod to be gone")
+    job = kubernetes.until_ended(request)
+    assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, code)
+    assert (job.gone, job.stop_asked) == (True, False)
+
+    def evidence() -> TaskEvidence | None:
+        (found,) = kubernetes.cluster.evidence(request.run_uid, MAIN)
+        return found if found.events else None
+
+    kept = until(evidence, "the event of the Job")
+    assert str(job.message) in str(kept.message)
+    assert any(path.rpartition("/")[2] in event for event in kept.events)
+
+
+def test_a_job_that_fails_while_it_is_stopped_is_stopped(kubernetes: KubernetesBench) -> None:
+    """Its failure policy may see the pod end before the Job is gone."""
+    request, path = running_pod(kubernetes, held=True)
+    kubernetes.cluster.stop(request.run_uid, MAIN)
+    until(lambda: kubernetes.bed.admin.get(path)["status"]["phase"] == "Failed", "the pod to end")
+    job = kubernetes.job(request)
+    assert job
+    assert job.stop_asked
+    assert job.phase in (JobPhase.ENDING, JobPhase.FAILED)
+    kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
+    kubernetes.until_stopped(request)
 
 
 # Why it waits

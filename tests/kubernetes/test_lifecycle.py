@@ -86,6 +86,22 @@ async def test_every_end_has_its_reason_and_its_evidence(service: Service) -> No
         assert task.node in shown
 
 
+async def test_a_drained_task_says_so_with_its_pod_or_without(service: Service) -> None:
+    run = await service.run("obeys")
+    await service.until(run, TaskStatus.RUNNING, 1)
+    (pod,) = service.objects("pods", run)
+    name = pod["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    service.bed.admin.post(f"/api/v1/namespaces/{service.namespace}/pods/{name}/eviction", eviction)
+    details = await service.until_over(run)
+    task = details.tasks[0]
+    assert (details.run.status, task.status) == (RunStatus.FAILED, TaskStatus.FAILED)
+    assert task.reason in ("drained", "disrupted")
+    shown = service.crawlctl("show", str(run.run_id))
+    assert task.reason in shown
+    assert "DisruptionTarget" in shown
+
+
 async def test_what_cannot_be_scheduled_says_so_until_it_is_stopped(service: Service) -> None:
     run = await service.run("huge")
     details = await service.until_waiting(run, "unschedulable")

@@ -392,6 +392,8 @@ R = [
     (pod("Failed", conditions=[condition("DisruptionTarget", "DeletionByPodGC")]), "node_deleted"),
     (pod("Failed", conditions=[condition("DisruptionTarget", "TerminationByKubelet")]), "evicted"),
     (pod("Failed", ended(3), conditions=[condition("DisruptionTarget", "X", "False")]), "exit_3"),
+    (pod("Failed", ended(143), conditions=[condition("DisruptionTarget", "BySomethingNew")]), "disrupted"),
+    (pod("Failed", reason="SomethingNew", conditions=[condition("DisruptionTarget")]), "disrupted"),
     (pod("Failed", ended(137, "ContainerStatusUnknown")), "node_lost"),
     (pod("Failed", ended(128, "StartError")), "cannot_start"),
     (pod("Failed", ended(127, "ContainerCannotRun")), "cannot_start"),
@@ -408,9 +410,9 @@ R = [
     (pod("Failed", ended(160)), "exit_160"),
     (pod("Failed", ended(1)), "exit_1"),
     (pod("Failed", ended(0, "Completed", "proxy"), ended(3)), "exit_3"),
-    (pod("Failed", container()), "BackoffLimitExceeded"),
-    (pod("Failed", containerStatuses=None), "BackoffLimitExceeded"),
-    (None, "BackoffLimitExceeded"),
+    (pod("Failed", container()), "backoff_limit_exceeded"),
+    (pod("Failed", containerStatuses=None), "backoff_limit_exceeded"),
+    (None, "backoff_limit_exceeded"),
 ]
 
 
@@ -419,9 +421,73 @@ def test_rule_r_why_a_job_failed(failed_pod: Json | None, reason: str) -> None:
     assert seen([job(0, 1, FAILED)], [failed_pod] if failed_pod else []).reason == reason
 
 
-@pytest.mark.parametrize("said", ["DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded"])
-def test_rule_r_what_the_job_says_goes_before_its_pod(said: str) -> None:
-    assert seen([job(0, 1, condition("Failed", said))], [pod("Failed", ended(137, "OOMKilled"))]).reason == said
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("DeadlineExceeded", "deadline_exceeded"),
+        ("FailedIndexes", "failed_indexes"),
+        ("MaxFailedIndexesExceeded", "max_failed_indexes_exceeded"),
+    ],
+)
+def test_rule_r_what_the_job_says_goes_before_its_pod(said: str, reason: str) -> None:
+    failed = condition("Failed", said, message=BY_EXIT_CODE.format(143))
+    assert seen([job(0, 1, failed)], [pod("Failed", ended(137, "OOMKilled"))]).reason == reason
+
+
+BY_DISRUPTION = "Pod crawls/crawl-1-x has condition DisruptionTarget matching FailJob rule at index 0"
+BY_EXIT_CODE = "Container crawl for pod crawls/crawl-1-x failed with exit code {} matching FailJob rule at index 1"
+
+
+def by_policy(message: str | None) -> Json:
+    return job(0, 1, condition("Failed", "PodFailurePolicy") | {"message": message})
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "code"),
+    [
+        (BY_DISRUPTION, "disrupted", None),
+        (BY_EXIT_CODE.format(143), "sigterm", 143),
+        (BY_EXIT_CODE.format(137), "sigkill_unknown", 137),
+        (BY_EXIT_CODE.format(3), "exit_3", 3),
+        (BY_EXIT_CODE.format(127), "command_not_found", 127),
+        (BY_EXIT_CODE.format(10**30), "pod_failure_policy", None),
+        (BY_EXIT_CODE.format(3).replace("crawl for", "proxy for"), "pod_failure_policy", None),
+        (BY_DISRUPTION.replace("DisruptionTarget", "Banana"), "pod_failure_policy", None),
+        ("Something new", "pod_failure_policy", None),
+        ("", "pod_failure_policy", None),
+        (None, "pod_failure_policy", None),
+    ],
+)
+def test_rule_r_a_pod_that_is_gone_is_remembered_by_its_job(message: str | None, reason: str, code: int | None) -> None:
+    truth = seen([by_policy(message)])
+    assert (truth.phase, truth.reason, truth.exit_code) == (JobPhase.FAILED, reason, code)
+    assert truth.message == message
+
+
+@pytest.mark.parametrize(
+    ("failed_pod", "reason"), [each for each in R if each[0] and each[1] != "backoff_limit_exceeded"]
+)
+def test_rule_r_a_pod_that_is_there_knows_more_than_what_its_job_remembers(failed_pod: Json, reason: str) -> None:
+    for message in (BY_DISRUPTION, BY_EXIT_CODE.format(42)):
+        assert seen([by_policy(message)], [failed_pod]).reason == reason
+
+
+def test_rule_r_a_pod_that_says_nothing_leaves_the_word_to_its_job() -> None:
+    silent = pod("Failed", containerStatuses=None)
+    assert seen([by_policy(BY_DISRUPTION)], [silent]).reason == "disrupted"
+
+
+def test_rule_4_a_stop_is_a_stop_whatever_the_job_remembers() -> None:
+    for message in (BY_DISRUPTION, BY_EXIT_CODE.format(143)):
+        for left in ([], [deleted(pod("Failed", ended(143)))]):
+            stopped = look([deleted(by_policy(message), at=WHEN)], left)
+            assert after(row(), stopped, intent=Intent.STOP).status is TaskStatus.STOPPED
+            assert after(row(), stopped).status is TaskStatus.FAILED
+
+
+def test_rule_r_a_reason_that_nobody_has_heard_of_is_written_as_ours() -> None:
+    assert seen([job(0, 1, condition("Failed", "ByTheMoon7"))]).reason == "by_the_moon7"
+    assert seen([job(0, 1, condition("Failed"))]).reason == "failed"
 
 
 def test_rule_r_a_sidecar_that_was_ended_with_its_pod_is_no_failed_init_container() -> None:

@@ -1,9 +1,21 @@
-"""R: why has a job failed? In one short word, the first of the rules that fits."""
+"""R: why has a job failed? In one short word, the first of the rules that fits.
+
+A pod that somebody deletes is gone as soon as the Job has counted it. What the Job keeps of it is the sentence of its
+failure policy (`job_spec`).
+"""
+
+import re
 
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
+from crawler_lifecycle.adapters.kubernetes.words import word
 
-AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "MaxFailedIndexesExceeded"})
+AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
+DISRUPTED = "disrupted"  # drained, preempted, sent off its node: which of them, only its pod knew
+POLICY_ON_DISRUPTION = re.compile(r"Pod \S+ has condition DisruptionTarget matching ")
+POLICY_ON_EXIT_CODE = re.compile(
+    rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
+)
 BY_POD_REASON = {
     "Evicted": "evicted",
     "Preempting": "preempted",
@@ -41,10 +53,17 @@ BY_EXIT_CODE = {
 
 def reason(failed: Condition | None, pod: Pod | None) -> str:
     """`failed` is the Job's condition, where there still is a Job."""
-    said = (failed.reason if failed else None) or "failed"
-    if said in AS_THE_JOB_SAYS or pod is None:
-        return said
-    return _of_pod(pod) or _of_exit(pod) or said
+    said = failed.reason if failed else None
+    found = None
+    if said not in AS_THE_JOB_SAYS:
+        found = (_of_pod(pod) or _of_exit(pod) if pod else None) or _of_policy(failed)
+    return found or word(said, "failed")
+
+
+def exit_code(failed: Condition) -> int | None:
+    """As the Job remembers it when its pod is gone."""
+    found = POLICY_ON_EXIT_CODE.match(failed.message or "")
+    return int(found[1]) if found else None
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
@@ -60,8 +79,9 @@ def _of_pod(pod: Pod) -> str | None:
     if said.startswith("OutOf"):
         return "node_rejected"
     disruption = pods.condition(pod, "DisruptionTarget")
-    disrupted = disruption.reason if disruption and disruption.is_true else None
-    return BY_POD_REASON.get(said) or BY_DISRUPTION.get(disrupted or "")
+    if said not in BY_POD_REASON and disruption and disruption.is_true:
+        return BY_DISRUPTION.get(disruption.reason or "", DISRUPTED)
+    return BY_POD_REASON.get(said)
 
 
 def _of_exit(pod: Pod) -> str | None:
@@ -75,6 +95,15 @@ def _of_exit(pod: Pod) -> str | None:
         if init and init.exit_code:
             return f"init_exit_{init.exit_code}"
     return None if end is None or end.exit_code is None else _of_code(end.exit_code)
+
+
+def _of_policy(failed: Condition | None) -> str | None:
+    if failed is None:
+        return None
+    if POLICY_ON_DISRUPTION.match(failed.message or ""):
+        return DISRUPTED
+    code = exit_code(failed)
+    return None if code is None else _of_code(code)
 
 
 def _of_code(code: int) -> str:

@@ -23,6 +23,12 @@ from crawler_lifecycle.errors import Refused
 CONTAINER = "crawl"
 FILES = "/crawl/files"
 HASH_LENGTH = 40  # a label's value ends at 63 characters
+# Any failure ends the Job anyway. One that a rule matches is also told in the Job's own condition, which is all there
+# is once the pod is deleted; `failure` reads it.
+FAILURES_TO_REMEMBER = [
+    {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": [0]}},
+]
 UID_OF_THE_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"
 
 
@@ -64,6 +70,7 @@ def job_of(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
             "parallelism": 1,
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": FAILURES_TO_REMEMBER},
             "activeDeadlineSeconds": request.deadline_seconds or int(pods.longest.total_seconds()),
             "ttlSecondsAfterFinished": int(pods.keep.total_seconds()),
             "template": {"metadata": {"labels": labels}, "spec": _pod(request, pods)},

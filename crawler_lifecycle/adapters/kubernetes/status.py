@@ -199,7 +199,9 @@ def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
 
 def _failed(key: Key, job: Job, failed: Condition) -> JobLook:
     look = _ended(key, job, JobPhase.FAILED, failed.last_transition_time)
-    return replace(look, reason=failure.reason(failed, None), message=failed.message)
+    return replace(
+        look, reason=failure.reason(failed, None), message=failed.message, exit_code=failure.exit_code(failed)
+    )
 
 
 def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:

@@ -1,12 +1,12 @@
 """Why does a job wait? One word that stays the same while the cause does, and the cluster's own message."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event, Pod, Waiting
+from crawler_lifecycle.adapters.kubernetes.words import word
 from crawler_lifecycle.domain.reasons import CONTAINER_CONFIG, IMAGE_PULL, NOT_CONSIDERED, POD_CREATE_REJECTED, QUOTA
 
 NOT_SYNCED = "not_synced"
@@ -15,7 +15,6 @@ SCHEDULED = "scheduled"
 CANNOT_START = "cannot_start"
 CRASH_LOOP = "crash_loop"
 CONTAINER_CREATING = "container_creating"
-LONGEST = 64
 BY_WAITING_REASON = {
     # the kubelet alternates between trying and pausing: "since when" must not begin anew each time
     "ErrImagePull": IMAGE_PULL,
@@ -60,7 +59,7 @@ def for_a_node(pod: Pod) -> Wait:
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled is None or not scheduled.reason:
         return Wait(NOT_CONSIDERED)
-    return Wait(_word(scheduled.reason), scheduled.message)
+    return Wait(word(scheduled.reason, NOT_CONSIDERED), scheduled.message)
 
 
 def for_containers(pod: Pod) -> Wait:
@@ -69,7 +68,7 @@ def for_containers(pod: Pod) -> Wait:
         waits = [(each, wait) for each in several if (wait := pods.state(each).waiting) and wait.reason]
         if waits:
             _, wait = min(waits, key=_rank)
-            return Wait(BY_WAITING_REASON.get(wait.reason or "") or _word(wait.reason or ""), wait.message)
+            return Wait(BY_WAITING_REASON.get(wait.reason or "") or word(wait.reason, NOT_CONSIDERED), wait.message)
     return Wait(SCHEDULED)
 
 
@@ -93,9 +92,3 @@ def _rank(found: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
 def _latest(events: Sequence[Event], reasons: tuple[str, ...]) -> Event | None:
     found = [event for event in events if event.reason in reasons]
     return max(found, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)
-
-
-def _word(reason: str) -> str:
-    """`PodInitializing` becomes `pod_initializing`, whatever else the cluster may say one day."""
-    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", reason)
-    return re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")[:LONGEST] or NOT_CONSIDERED

@@ -1,0 +1,11 @@
+"""How do we write the words of a cluster? In small letters, as our own."""
+
+import re
+
+LONGEST = 64
+
+
+def word(said: str | None, otherwise: str) -> str:
+    """`PodInitializing` becomes `pod_initializing`, whatever else the cluster may say one day."""
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", said or "")
+    return re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")[:LONGEST] or otherwise
