@@ -13,7 +13,9 @@ from tests.kubernetes.programs import Unbuildable
 SKIPPED = ("not measured",)
 
 
-def on_control_plane(columns: tuple[str, ...], rows: Callable[[Bed, Scale], list[tuple[object, ...]]], scale: Scale) -> Table:
+def on_control_plane(
+    columns: tuple[str, ...], rows: Callable[[Bed, Scale], list[tuple[object, ...]]], scale: Scale
+) -> Table:
     """Where it cannot be built the table says what is missing."""
     try:
         with running() as bed:

@@ -46,7 +46,7 @@ class Run:
             self.bytes += size
 
     def typed(self) -> BatchV1Api:
-        client: ApiClient = new_client_from_config(str(self.kubeconfig))
+        client: ApiClient = new_client_from_config(str(self.kubeconfig))  # type: ignore[no-untyped-call]
         answered = client.rest_client.request
 
         def request(*words: Any, **more: Any) -> Any:

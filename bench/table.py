@@ -14,9 +14,11 @@ class Scale:
     runs: int = 60  # lifecycles at once
     stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a run that is stopped
     repeats: int = 10
+    in_flight: tuple[int, ...] = (8, 32)  # deployments at once
+    deployed: int = 500
 
 
-QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), repeats=2)
+QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), repeats=2, in_flight=(1, 4), deployed=20)
 
 
 @dataclass(frozen=True, slots=True)

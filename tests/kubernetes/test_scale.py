@@ -51,7 +51,6 @@ async def test_many_tasks_from_start_to_finish(service: Service, tasks: int) -> 
     details = await service.until_over(run, PATIENCE)
     assert_completed(details, tasks)
     assert all(task.exit_code == 0 and task.node and task.started_at for task in details.tasks)
-    assert details.tasks[-1].log_tail == f"{tasks - 1} items\n"
     with zipfile.ZipFile(location(details)) as archive:
         assert archive.read(f"files/logs/{tasks - 1}-1.log") == f"{tasks - 1} items\n".encode()
     assert_all_agree(service, run, details, "finished")
