@@ -1,4 +1,4 @@
-"""Where are the benchmarks of Kubernetes made? On the control plane of `make test-cluster`, started for each of them."""
+"""Where is it measured what Kubernetes costs? On the control plane of `make test-cluster`, started each time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,6 +1,6 @@
 """How many jobs a second does the scheduler service make on a real control plane, and what is the limit?
 
-By the adapter alone the API server decides; through the service, its process does too; with the controllers at work they
+By the adapter alone the API server decides; through the service, its process does too; controllers that are at work
 compete for the same cores.
 """
 

@@ -1,6 +1,6 @@
 """What does it cost to learn where the jobs of a run stand: by ours, and by the ways that others go?
 
-`python -m bench.kubernetes_ways WAY RUN_UID JOBS NAMESPACE KUBECONFIG` does it once, in a process of its own so that its
+`python -m bench.kubernetes_ways WAY RUN_UID JOBS NAMESPACE KUBECONFIG` does it once, in a process of its own, whose
 memory is its own, and prints what it took as JSON.
 """
 

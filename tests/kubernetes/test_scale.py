@@ -3,11 +3,9 @@
 Ten thousand only when asked for: `make test-cluster-large`.
 """
 
-import json
 import zipfile
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any
 from uuid import UUID
 
 import pytest
