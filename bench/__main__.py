@@ -10,7 +10,20 @@ from pathlib import Path
 import click
 import psutil
 
-from bench import command, kubernetes_look, lifecycles, local_look, long_run, looks, stop_to_proof, worker_start
+from bench import (
+    command,
+    kubernetes_delay,
+    kubernetes_deployments,
+    kubernetes_look,
+    kubernetes_runs,
+    kubernetes_server,
+    lifecycles,
+    local_look,
+    long_run,
+    looks,
+    stop_to_proof,
+    worker_start,
+)
 from bench.measuring import like_a_fresh_shell
 from bench.table import QUICK, Scale, Table, written_into
 
@@ -19,6 +32,10 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "looks": looks.measure,
     "local-look": local_look.measure,
     "kubernetes-look": kubernetes_look.measure,
+    "kubernetes-server": kubernetes_server.measure,
+    "kubernetes-deployments": kubernetes_deployments.measure,
+    "kubernetes-delay": kubernetes_delay.measure,
+    "kubernetes-runs": kubernetes_runs.measure,
     "lifecycles": lifecycles.measure,
     "stop-to-proof": stop_to_proof.measure,
     "list": command.measure,

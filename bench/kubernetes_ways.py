@@ -46,8 +46,8 @@ class Run:
             self.bytes += size
 
     def typed(self) -> BatchV1Api:
-        client: ApiClient = new_client_from_config(str(self.kubeconfig))  # type: ignore[no-untyped-call]
-        answered = client.rest_client.request
+        client: ApiClient = new_client_from_config(str(self.kubeconfig))
+        answered: Any = client.rest_client.request
 
         def request(*words: Any, **more: Any) -> Any:
             answer = answered(*words, **more)

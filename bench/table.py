@@ -16,9 +16,23 @@ class Scale:
     repeats: int = 10
     in_flight: tuple[int, ...] = (8, 32)  # deployments at once
     deployed: int = 500
+    watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
+    changes: int = 20
+    supervised: tuple[int, ...] = (50, 200)  # runs at once
 
 
-QUICK = Scale(tasks=(10, 200), jobs=(10, 100), runs=4, stopped=(1, 8), repeats=2, in_flight=(1, 4), deployed=20)
+QUICK = Scale(
+    tasks=(10, 200),
+    jobs=(10, 100),
+    runs=4,
+    stopped=(1, 8),
+    repeats=2,
+    in_flight=(1, 4),
+    deployed=20,
+    watched=(2,),
+    changes=3,
+    supervised=(3,),
+)
 
 
 @dataclass(frozen=True, slots=True)
