@@ -9,10 +9,10 @@ LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --
 IMAGE  := deploy/image
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-all test-cluster test-cluster-large test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
 	@$(BIN)/crawlctl demo
@@ -28,7 +28,11 @@ test-all: $(VENV)/.installed-dev mariadb chromium ## the tests; nothing may be s
 
 test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
-	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m cluster -q
+	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' -q
+
+test-cluster-large: $(VENV)/.installed-dev ## runs of 10,000 tasks there (about half an hour on two quiet cores)
+	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
+	@CI=true $(BIN)/pytest tests/kubernetes -m 'cluster and large' -q
 
 test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
 	@$(BIN)/pytest -q tests/triggers/check_examples.py

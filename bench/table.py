@@ -17,6 +17,11 @@ class Scale:
     repeats: int = 10
     archive_mb: int = 2_000
     small_files: int = 200_000
+    in_flight: tuple[int, ...] = (8, 32)  # deployments at once
+    deployed: int = 500
+    watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
+    changes: int = 20
+    supervised: tuple[int, ...] = (50, 200)  # runs at once
 
 
 QUICK = Scale(
@@ -25,9 +30,14 @@ QUICK = Scale(
     runs=4,
     stopped=(1, 8),
     noticed=3,
-    repeats=2,
     archive_mb=20,
     small_files=200,
+    repeats=2,
+    in_flight=(1, 4),
+    deployed=20,
+    watched=(2,),
+    changes=3,
+    supervised=(3,),
 )
 
 

@@ -184,7 +184,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
         attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
         yield f"  {_task_line(task, now)}{exit_code}{attempt}"
-        if task.status in (TaskStatus.FAILED, TaskStatus.LOST):
+        if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task):
             yield from (f"      {line}" for line in _circumstances(task))
             yield from (f"      | {line}" for line in _last_words(task))
             yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"
@@ -204,6 +204,10 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     for line in details.log:
         who = f" ({', '.join(part for part in (line.actor, line.door) if part)})" if line.actor or line.door else ""
         yield f"  {rfc3339(line.at)}  {line.event}: {line.message}{who}"
+
+
+def _was_seen_to_stop(task: TaskRecord) -> bool:
+    return task.status is TaskStatus.STOPPED and bool(task.message or task.log_tail or task.events)
 
 
 def _circumstances(task: TaskRecord) -> Iterator[str]:

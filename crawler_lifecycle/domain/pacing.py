@@ -28,10 +28,9 @@ def next_look(anchor: datetime, number: int, now: datetime) -> int:
     return number
 
 
-def earliest_nudged_look(last_look_started: datetime, last_look_took: timedelta) -> datetime:
+def earliest_nudged_look(last_look_ended: datetime, last_look_took: timedelta) -> datetime:
     """A big run must not look all the time because its tasks keep ending."""
-    gap = max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took)
-    return last_look_started + last_look_took + min(gap, LONGEST_NUDGE_GAP)
+    return last_look_ended + min(max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took), LONGEST_NUDGE_GAP)
 
 
 def growing_pause(attempt: int, first: timedelta, longest: timedelta) -> timedelta:

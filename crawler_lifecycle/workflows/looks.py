@@ -1,7 +1,7 @@
 """A look: the database is made to agree with the cluster, once."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
@@ -33,6 +33,7 @@ class Looked:
     lingering: str
     saturated: str | None
     intent: Intent
+    took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
 
     @property
     def is_proof(self) -> bool:
@@ -41,12 +42,14 @@ class Looked:
 
 
 async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
+    began = workflow.now()
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
     )
     differences = await workflow.execute_activity_method(
         ReconciliationActivities.get_history_statuses_to_sync, LookAt(run=run, active=active), **READ
     )
+    took = workflow.now() - began
     if differences.changes:
         await _keep_evidence(run, differences.evidence)
         await workflow.execute_activity_method(
@@ -75,6 +78,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         lingering=differences.lingering,
         saturated=differences.saturated,
         intent=active.intent,
+        took=took,
     )
 
 

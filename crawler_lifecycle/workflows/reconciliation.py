@@ -36,7 +36,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
             number = next_look(anchor, number + 1, started)
         watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
         looked = await look(plan.run, look_time(anchor, number))
-        looks = watch.looked(started, looked.alive, more=looked.more)
+        looks = watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_saturation(plan, looked.saturated)
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)

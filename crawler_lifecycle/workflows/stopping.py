@@ -69,9 +69,8 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
         await _force(run)
-    started = workflow.now()
     looked = await look(run)
-    watch.looked(started, looked.alive, more=looked.more)
+    watch.looked(looked.took, looked.alive, more=looked.more)
     watch.know_intent(looked.intent)  # a force of which only the database knows
     if looked.lingering:
         await in_pages(StoppingActivities.k8_stop_pod, run, looked.lingering)

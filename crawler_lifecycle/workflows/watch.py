@@ -93,9 +93,10 @@ class Watch:
         nudged = self.nudged
         return lambda: bool(self.asked) or self.nudged is not nudged
 
-    def looked(self, started: datetime, alive: int, *, more: bool) -> int:
-        """A look is over; how many there were."""
-        self._nudged_look_from = earliest_nudged_look(started, workflow.now() - started)
+    def looked(self, took: timedelta, alive: int, *, more: bool) -> int:
+        """A look is over; how many there were. `more`: it could not carry all changes, and the next one goes on."""
+        now = workflow.now()
+        self._nudged_look_from = now if more else earliest_nudged_look(now, took)
         self.nudged = self.nudged or more
         self.owes_a_look = False
         self.state = self.state.model_copy(update={"looks": self.state.looks + 1, "alive": alive})

@@ -86,14 +86,18 @@ def _bounded(output: bytes, query: dict[str, str]) -> bytes:
     return output[: int(query["limitBytes"])] if "limitBytes" in query else output
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024  # the last lines of many jobs are asked for at once
+
+
 @contextmanager
 def serving(port: int, certificates: Certificates) -> Iterator[Kubelet]:
     kubelet = Kubelet()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificates.server, certificates.server_key)
     handler = type("Handler", (_Handler,), {"kubelet": kubelet})
-    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
-        server.daemon_threads = True
+    with _Server(("127.0.0.1", port), handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, name="kubelet", daemon=True)
         thread.start()

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 
 from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.records import RunDetails, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control, Started, is_handed_over
 from crawler_lifecycle.control.installation import Installation
 from tests.embedded import CRAWLCTL, eventually
@@ -122,18 +122,32 @@ class Service:
     def details(self, run: Started) -> RunDetails:
         return self.control.show(run.run_id)
 
+    def summary(self, run: Started) -> RunSummary:
+        return self.control.list(limit=1, before=run.run_id + 1)[0]
+
     def counts(self, run: Started) -> dict[TaskStatus, int]:
-        return self.details(run).run.tasks
+        return self.summary(run).tasks
 
     async def until(self, run: Started, status: TaskStatus, count: int, patience: float = PATIENCE) -> None:
         """That many of its tasks have this status."""
         await eventually(lambda: self._healthy() and self.counts(run).get(status, 0) >= count, patience)
 
+    async def until_in_cluster(self, run: Started, count: int, patience: float) -> None:
+        """That many of its tasks have a job, whatever is known of it."""
+
+        def there() -> bool:
+            self._healthy()
+            return sum(self.summary(run).tasks.get(status, 0) for status in IN_CLUSTER) >= count
+
+        await eventually(there, patience)
+
     async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
         def over() -> RunDetails | None:
             self._healthy()
+            if not self.summary(run).status.is_over:  # all the tasks of a large run are much to read
+                return None
             details = self.details(run)
-            return details if details.run.status.is_over and is_handed_over(details) else None
+            return details if is_handed_over(details) else None
 
         found: RunDetails = await eventually(over, patience)
         return found
@@ -177,10 +191,11 @@ class Service:
         )
         return told.stdout + told.stderr
 
-    def notices(self, run: Started) -> list[str]:
-        path = self.folder / "state" / "exports" / "notices.jsonl"
+    def told(self, what: str, run: Started) -> list[dict[str, Any]]:
+        """The notices or the events about this run, in their order."""
+        path = self.folder / "state" / "exports" / f"{what}.jsonl"
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [line["kind"] for line in lines if line["run_uid"] == run.run_uid]
+        return [line for line in lines if line["run_uid"] == run.run_uid]
 
     # What must hold at the end of every run
 
@@ -189,13 +204,17 @@ class Service:
         for run in self.asked:
             details = await self.until_over(run)
             assert all(task.status.is_over for task in details.tasks)
-            closing = [kind for kind in self.notices(run) if kind in ("finished", "stopped")]
+            closing = [each for each in self.told("notices", run) if each["kind"] in ("finished", "stopped")]
             assert len(closing) == 1, closing
-        for kind in ("pods", "jobs"):
-            await eventually(partial(self._are_gone, kind), 300)
+        for run in self.asked:
+            await self.until_gone(run)
 
-    def _are_gone(self, kind: str) -> bool:
-        return not any(self.objects(kind, run) for run in self.asked)
+    async def until_gone(self, run: Started, patience: float = 300) -> None:
+        for kind in ("pods", "jobs"):
+            await eventually(partial(self._are_gone, kind, run), patience)
+
+    def _are_gone(self, kind: str, run: Started) -> bool:
+        return not self.objects(kind, run)
 
 
 def assert_completed(details: RunDetails, tasks: int) -> None:

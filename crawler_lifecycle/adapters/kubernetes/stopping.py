@@ -13,6 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
+FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 OVER = ("Succeeded", "Failed")
@@ -37,8 +38,8 @@ class Stopping:
 
     def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
         """Those that are not there."""
-
-        listed = self.jobs.some(run_uid, keys) if keys else {}
+        # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
+        listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
 
         def delete(key: Key) -> Key | None:
             return None if self._delete_job(run_uid, key, listed.get(key)) else key

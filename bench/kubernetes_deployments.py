@@ -1,0 +1,149 @@
+"""How many jobs a second does the scheduler service make on a real control plane, and what is the limit?
+
+By the adapter alone the API server decides; through the service, its process does too; controllers that are at work
+compete for the same cores.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import psutil
+
+from bench.control_plane import Spent, on_control_plane, standing_still
+from bench.measuring import PATIENCE, cpu_seconds
+from bench.table import Scale, Table
+from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.errors import TemporaryError
+from tests.kubernetes import fates
+from tests.kubernetes.bed import Bed
+from tests.kubernetes.client import until
+
+COLUMNS = (
+    "by",
+    "controllers",
+    "in flight",
+    "jobs/s",
+    "service CPU ms a job",
+    "client CPU ms a job",
+    "server CPU ms a job",
+)
+CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
+ENTRY = Crawler(name="books", command=["crawl"], image=fates.RUNS)
+SETTLED_SECONDS = 600.0
+Deploy = Callable[[DeploymentRequest], Deployment]
+
+
+def measure(scale: Scale) -> Table:
+    return on_control_plane(COLUMNS, _rows, scale)
+
+
+def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
+    namespace = bed.namespace()
+    kubeconfig = bed.kubeconfig("actor", namespace)
+    rows: list[tuple[object, ...]] = []
+    with (
+        TemporaryDirectory(prefix="bench-deployments-") as folder,
+        _service(Path(folder), namespace, kubeconfig) as (
+            process,
+            client,
+        ),
+    ):
+        cluster = KubernetesCluster(Access(namespace, kubeconfig), None, Pods(), Keeping(Path(folder)))
+        ways = {"adapter": cluster.deploy, "service": client.deploy}
+        for still, in_flight, by in product((False, True), scale.in_flight, ways):
+            _until_settled(bed, namespace)
+            with standing_still(bed, *CONTROLLERS) if still else nullcontext():
+                row = _row(bed, process, ways[by], in_flight, scale.deployed)
+            _remove_all(bed, namespace)
+            rows.append((by, "stand still" if still else "at work", *row))
+    return rows
+
+
+def _remove_all(bed: Bed, namespace: str) -> None:
+    """What is left of one measurement is no burden to the next."""
+    for kind in ("apis/batch/v1/namespaces/{}/jobs", "api/v1/namespaces/{}/pods"):
+        options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
+        bed.admin.delete(f"/{kind.format(namespace)}", options)
+
+
+def _until_settled(bed: Bed, namespace: str) -> None:
+    def settled() -> bool:
+        return not bed.admin.items(f"/api/v1/namespaces/{namespace}/pods", limit=1)
+
+    until(settled, "the jobs of the last measurement to be gone", SETTLED_SECONDS)
+
+
+def _row(bed: Bed, service: psutil.Process, deploy: Deploy, in_flight: int, jobs: int) -> tuple[object, ...]:
+    requests = list(_requests(jobs))
+    with ThreadPoolExecutor(in_flight) as pool:
+        list(pool.map(deploy, _requests(in_flight)))  # connections are made once
+        spent, before, ours = Spent(bed), cpu_seconds(service), time.process_time()
+        began = time.perf_counter()
+        made = list(pool.map(deploy, requests))
+        seconds = time.perf_counter() - began
+    assert all(each.created for each in made)
+    by_program = spent.by_program()
+    server = by_program["kube-apiserver"] + by_program["etcd"]
+    mine, theirs = time.process_time() - ours, cpu_seconds(service) - before
+    return in_flight, jobs / seconds, *(1000 * cpu / jobs for cpu in (theirs, mine, server))
+
+
+def _requests(jobs: int) -> Iterator[DeploymentRequest]:
+    run_uid, installation = str(uuid4()), str(uuid4())
+    for task in range(jobs):
+        yield DeploymentRequest(
+            installation=installation, run_id=1, run_uid=run_uid, task=task, tasks=jobs, attempt=1, crawler=ENTRY
+        )
+
+
+@contextmanager
+def _service(folder: Path, namespace: str, kubeconfig: Path) -> Iterator[tuple[psutil.Process, SchedulerClient]]:
+    (folder / "catalogue.toml").write_text(f'[crawlers.books]\ncommand = ["crawl"]\nimage = "{fates.RUNS}"\n')
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    token = secrets.token_hex()
+    environment = os.environ | {
+        "CRAWLER_STATE": str(folder),
+        "CRAWLER_CLUSTER__KIND": "kubernetes",
+        "CRAWLER_KUBERNETES__NAMESPACE": namespace,
+        "CRAWLER_KUBERNETES__KUBECONFIG": str(kubeconfig),
+        "CRAWLER_SCHEDULER__URL": url,
+        "CRAWLER_SCHEDULER__TOKEN": token,
+        "CRAWLER_SCHEDULER__CATALOGUE": str(folder / "catalogue.toml"),
+    }
+    command = [sys.executable, "-m", "workers.scheduler"]
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, env=environment, stderr=log) as process:
+        client = SchedulerClient(url, token, timeout=PATIENCE)
+        try:
+            asyncio.run(_until_ready(client))
+            yield psutil.Process(process.pid), client
+        finally:
+            client.close()
+            process.terminate()
+
+
+async def _until_ready(client: SchedulerClient) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                client.check()
+            except TemporaryError:
+                await asyncio.sleep(0.1)
+            else:
+                return

@@ -1,0 +1,82 @@
+"""How many runs are looked at in a second when all of them change at once, and who pays for it?"""
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+
+import psutil
+
+from bench.control_plane import Spent, on_control_plane
+from bench.measuring import cpu_seconds
+from bench.table import Scale, Table
+from bench.whole_service import PATIENCE, Rows, on_service, until_all
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.control.control import Started
+from tests.kubernetes.service import Service
+
+PARTIES = ("worker", "Temporal", "API server", "database", "others")
+COLUMNS = ("runs", "s until all were looked at", "looks/s", *(f"{party} CPU ms a look" for party in PARTIES))
+STARTED_AT_ONCE = 20
+WAVES = 3
+
+
+def measure(scale: Scale) -> Table:
+    return on_control_plane(COLUMNS, on_service(_looks), scale)
+
+
+async def _looks(service: Service, scale: Scale) -> Rows:
+    runs: list[Started] = []
+    rows: Rows = []
+    parties = _parties(service)
+    for count in scale.supervised:
+        while len(runs) < count:
+            more = min(STARTED_AT_ONCE, count - len(runs))
+            runs += await asyncio.gather(*(service.run("obeys", tasks=1, grace_seconds=600) for _ in range(more)))
+        await until_all(partial(service.control.list, limit=count), lambda run: TaskStatus.RUNNING in run.tasks)
+        rows.append(await _waves(service, len(runs), parties))
+    await asyncio.gather(*(service.stop_run(run) for run in runs))
+    await asyncio.gather(*(service.until_over(run, PATIENCE) for run in runs))
+    return rows
+
+
+async def _waves(service: Service, runs: int, parties: dict[str, psutil.Process]) -> tuple[object, ...]:
+    """Every job changes, so every run is nudged: until each of them was looked at, as often as that is repeated."""
+    spent, before = Spent(service.bed), {name: cpu_seconds(process) for name, process in parties.items()}
+    began = time.monotonic()
+    for _ in range(WAVES):
+        since = datetime.now(UTC)
+        await asyncio.to_thread(_touch_all, service)
+        await until_all(partial(_records, service), partial(_was_looked_at, since))
+    seconds = (time.monotonic() - began) / WAVES
+    made = runs * WAVES
+    of = {name: 1000 * (cpu_seconds(process) - before[name]) / made for name, process in parties.items()}
+    server = 1000 * spent.by_program()["kube-apiserver"] / made
+    others = sum(of[name] for name in ("dispatcher", "watcher", "scheduler"))
+    return runs, seconds, runs / seconds, of["lifecycle"], of["temporal"], server, of["mariadbd"], others
+
+
+def _records(service: Service) -> list[RunRecord]:
+    return [service.control.show(run.run_id).run for run in service.asked]
+
+
+def _was_looked_at(since: datetime, run: RunRecord) -> bool:
+    return run.last_look_at is not None and run.last_look_at > since
+
+
+def _touch_all(service: Service) -> None:
+    change = {"metadata": {"annotations": {"touched": str(time.time_ns())}}}
+    jobs = f"/apis/batch/v1/namespaces/{service.namespace}/jobs"
+    with ThreadPoolExecutor(8) as pool:
+        names = [job["metadata"]["name"] for job in service.objects("jobs")]
+        list(pool.map(lambda name: service.bed.admin.merge(f"{jobs}/{name}", change), names))
+
+
+def _parties(service: Service) -> dict[str, psutil.Process]:
+    ours = {name: psutil.Process(process.pid) for name, process in service.running.items()}
+    children = psutil.Process().children(recursive=True)
+    return ours | {
+        name: next(child for child in children if child.name().startswith(name)) for name in ("temporal", "mariadbd")
+    }

@@ -1,0 +1,140 @@
+"""What does it cost to learn where the jobs of a run stand: by ours, and by the ways that others go?
+
+`python -m bench.kubernetes_ways WAY RUN_UID JOBS NAMESPACE KUBECONFIG` does it once, in a process of its own, whose
+memory is its own, and prints what it took as JSON.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from kubernetes.client import ApiClient, BatchV1Api
+from kubernetes.config import new_client_from_config
+
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.domain.naming import job_name
+
+THREADS = 16
+SAMPLE_SECONDS = 0.005
+PATIENCE = 60.0
+
+
+class Run:
+    """What is asked for, and a count of the answers."""
+
+    def __init__(self, run_uid: str, jobs: int, namespace: str, kubeconfig: Path) -> None:
+        self.run_uid, self.jobs, self.namespace, self.kubeconfig = run_uid, jobs, namespace, kubeconfig
+        self.calls = self.bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def names(self) -> list[str]:
+        return [job_name(self.run_uid, task, 1) for task in range(self.jobs)]
+
+    def count(self, size: int) -> None:
+        with self._lock:
+            self.calls += 1
+            self.bytes += size
+
+    def typed(self) -> BatchV1Api:
+        client: ApiClient = new_client_from_config(str(self.kubeconfig))
+        answered: Any = client.rest_client.request
+
+        def request(*words: Any, **more: Any) -> Any:
+            answer = answered(*words, **more)
+            self.count(len(answer.read()))
+            return answer
+
+        client.rest_client.request = request  # type: ignore[method-assign]
+        return BatchV1Api(client)
+
+
+class Counted(Api):
+    """Ours, with a count."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(Access(run.namespace, run.kubeconfig))
+        self._run = run
+
+    def _whole(self, *words: Any) -> bytes:
+        body = super()._whole(*words)
+        self._run.count(len(body))
+        return body
+
+
+def ours(run: Run) -> int:
+    look = Looking(Counted(run), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
+    assert look.complete, look.problem
+    return len(look.jobs)
+
+
+def typed_list(run: Run) -> int:
+    selector = f"crawler-lifecycle/run-uid={run.run_uid}"
+    found = run.typed().list_namespaced_job(run.namespace, label_selector=selector, _request_timeout=PATIENCE)
+    return sum(bool(job.status) for job in found.items)
+
+
+def one_by_one(run: Run) -> int:
+    api = run.typed()
+    return sum(bool(_status(api, run, name)) for name in run.names)
+
+
+def on_threads(run: Run) -> int:
+    api = run.typed()
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(pool.map(lambda name: bool(_status(api, run, name)), run.names))
+
+
+def _status(api: BatchV1Api, run: Run, name: str) -> Any:
+    return api.read_namespaced_job(name, run.namespace, _request_timeout=PATIENCE).status
+
+
+WAYS: dict[str, Callable[[Run], int]] = {
+    "ours": ours,
+    "one typed list": typed_list,
+    "a GET per job": one_by_one,
+    f"a GET per job, {THREADS} threads": on_threads,
+}
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """MB above what there was before: the most that was seen, looked for all the time."""
+    process, over, peak = psutil.Process(), threading.Event(), [0.0]
+    before = process.memory_info().rss
+
+    def watch() -> None:
+        while not over.wait(SAMPLE_SECONDS):
+            peak[0] = max(peak[0], (process.memory_info().rss - before) / 1e6)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        over.set()
+        thread.join()
+
+
+def main(way: str, run_uid: str, jobs: str, namespace: str, kubeconfig: str) -> None:
+    run = Run(run_uid, int(jobs), namespace, Path(kubeconfig))
+    with peak_memory() as peak:
+        began, spent = time.perf_counter(), time.process_time()
+        seen = WAYS[way](run)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - spent
+    assert seen == run.jobs, f"{way} saw {seen} of {run.jobs} jobs"
+    figures = {"calls": run.calls, "bytes": run.bytes, "seconds": seconds, "cpu": cpu, "peak": peak[0]}
+    sys.stdout.write(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
