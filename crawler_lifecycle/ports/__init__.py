@@ -1,0 +1,42 @@
+"""What does the inside need of the outside? Small protocols; `adapters/` fulfils them, `tests/contracts/` holds
+every adapter to them.
+
+Whatever fails raises TemporaryError (try again, nothing is known to have changed) or PermanentError. Every
+method may be called twice. Every write to a run compares the epoch in its RunRef and raises Fenced when
+another supervisor has taken over.
+"""
+
+from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
+from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
+from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Exporter, Progress, Pusher, Supervisors
+from crawler_lifecycle.ports.records import Changes, Exports, Nudge, Nudges, Records
+from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
+
+__all__ = [
+    "Addition",
+    "Additions",
+    "Announcer",
+    "Archive",
+    "Archiver",
+    "Backlog",
+    "Changes",
+    "Claim",
+    "Claims",
+    "Cluster",
+    "Deployer",
+    "Execution",
+    "Exporter",
+    "Exports",
+    "Histories",
+    "LogChunk",
+    "NewRun",
+    "Nudge",
+    "Nudges",
+    "Progress",
+    "Pusher",
+    "Records",
+    "Stops",
+    "Supervision",
+    "Supervisors",
+    "Tasks",
+]

@@ -1,0 +1,67 @@
+"""Who makes jobs, shows them and ends them?"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.looks import Look
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    text: str
+    offset: int
+    ended: bool
+
+
+class Cluster(Protocol):
+    """Jobs. Only those with this installation's label are read, adopted or ended."""
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        """One job per key for ever; Conflict if the key was used for something else."""
+
+    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
+
+        `watched`: (task, attempt) of those that are believed alive, where details and absence matter."""
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        """Of these (task, attempt); a job without evidence is left out."""
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        """Ask these jobs to end. A job that is gone is success."""
+
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        """End these jobs without asking. A job that is gone is success."""
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.
+
+        Answers how many have to stay for now: a late copy of their request could make them anew. One that has not
+        ended is left alone and does not count."""
+
+    def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
+        """What the task printed from this byte on (negative: that many bytes from the end)."""
+
+    def changes(self) -> Iterator[set[str]]:
+        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any."""
+
+    def check(self) -> str:
+        """One line about the cluster, or an error that says what to mend."""
+
+
+class Deployer(Protocol):
+    """The scheduler service, ours or the company's."""
+
+    def crawler(self, name: str) -> Crawler:
+        """The catalogue's entry; BadInput for `crawler` if there is none."""
+
+    def crawler_names(self) -> list[str]:
+        """The names of the catalogue."""
+
+    def deploy(self, request: DeploymentRequest) -> Deployment:
+        """Refused if it never will be, TemporaryError if it is not known whether it was."""
+
+    def check(self) -> str: ...

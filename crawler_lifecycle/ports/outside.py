@@ -1,0 +1,55 @@
+"""Whom else does a run speak to?"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from crawler_lifecycle.contract.notices import ExportEvent, Notice
+from crawler_lifecycle.contract.requests import RunRequest
+
+
+class Supervisors(Protocol):
+    """The workflows of runs, as the engine has them."""
+
+    async def go_on(self, workflow_id: str, request: RunRequest) -> None:
+        """Have this workflow run with this request; if it is open already, leave it to it."""
+
+
+class Pusher(Protocol):
+    def send(self, notice: Notice) -> None:
+        """TemporaryError: may be sent again, under its id; PermanentError: this one will never be taken."""
+
+    def check(self) -> str:
+        """One line about where notices go, or an error that says what to mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    location: str | None
+    files: int
+    bytes: int
+
+
+class Progress(Protocol):
+    def __call__(self, files: int, bytes_done: int) -> None: ...
+
+
+class Announcer(Protocol):
+    def announce(self, event: ExportEvent) -> None: ...
+
+    def check_events(self) -> str:
+        """One line about where events go, or an error that says what to mend."""
+
+
+class Archiver(Protocol):
+    def destination(self, run_uid: str, end: int) -> str:
+        """Where the archive of the run's end of this number (from 1) will be, before it is there."""
+
+    def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
+        """Stream what the run left behind to its destination; None if it left nothing."""
+
+    def check_archives(self) -> str:
+        """One line about where archives go, or an error that says what to mend."""
+
+
+class Exporter(Announcer, Archiver, Protocol):
+    """Both."""

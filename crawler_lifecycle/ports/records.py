@@ -1,0 +1,85 @@
+"""What is read of runs, told to their workflows and kept of their exports?"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.contract.records import (
+    Changed,
+    ExportRecord,
+    RunDetails,
+    RunOverview,
+    RunRecord,
+    RunSummary,
+    TaskRecord,
+)
+from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import RunRef
+
+
+class Records(Protocol):
+    """Reading for people and doors."""
+
+    def installation(self) -> str:
+        """The installation's UUID; NotReady if the schema is missing or of another version."""
+
+    def page(
+        self, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
+    ) -> list[RunSummary]:
+        """Newest first; `before` is the RunID a page ended with."""
+
+    def details(self, run_id: int) -> RunDetails: ...
+
+    def overview(self, run_id: int) -> RunOverview: ...
+
+    def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
+        """By number, from `first` on."""
+
+    def latest_of(self, workflow_id: str) -> RunRecord | None:
+        """The last run that was made under this workflow id."""
+
+    def run_id(self, run_uid: str) -> int:
+        """NotFound if there is none."""
+
+    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
+
+
+class Changes(Protocol):
+    """What was written of runs, for live views."""
+
+    def latest(self) -> datetime | None: ...
+
+    def since(self, moment: datetime | None, limit: int) -> list[Changed]:
+        """The runs of which something was written then or later, the last ones first."""
+
+    def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
+        """As they are now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    run_id: int
+    run_uid: str
+    workflow_id: str
+    number: int
+
+
+class Nudges(Protocol):
+    def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
+        """Of these runs, those that are not over and acknowledged their last nudge, each with its next number."""
+
+    def open_among(self, run_uids: Iterable[str]) -> set[str]:
+        """Which of these runs are not over."""
+
+
+class Exports(Protocol):
+    """The `exports` table, read also by pipelines."""
+
+    def open(self, run: RunRef, event: ExportEvent) -> ExportRecord:
+        """The row of this event id, made (pending) unless it is there already."""
+
+    def settle(
+        self, run: RunRef, event_id: str, state: ExportState, location: str | None, problem: str | None
+    ) -> None: ...
