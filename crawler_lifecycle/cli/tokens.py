@@ -65,10 +65,14 @@ def list_tokens(state: Path | None, as_json: bool) -> None:
 @token.command("revoke")
 @click.argument("name")
 @state_option
-def revoke(name: str, state: Path | None) -> None:
+@json_option
+def revoke(name: str, state: Path | None, as_json: bool) -> None:
     """Takes a token back: its next request is refused."""
     _tokens(state).revoke(name)
-    click.echo(f"{name} is revoked")
+    if as_json:
+        print_json({"name": name, "revoked": True})
+    else:
+        click.echo(f"{name} is revoked")
 
 
 def _tokens(state: Path | None) -> "Tokens":
