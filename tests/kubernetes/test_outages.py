@@ -20,6 +20,8 @@ from tests.kubernetes.service import Service, assert_completed, served
 pytestmark = pytest.mark.timeout(900)
 
 OUTAGE_SECONDS = 60.0
+# as by default: whoever asks the scheduler service waits longer than the service for the API server
+SETTINGS = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20", "CRAWLER_DISPATCHER__CLAIM_SECONDS": "25"}
 SETTLED = 240.0  # the longest pause of a deployment that failed, and the look after it
 
 
@@ -31,7 +33,7 @@ async def service(
     namespace = bed.namespace()
     address = real_time.client.service_client.config.target_host
     url = create_database(mariadb_server, "outages")
-    service = Service(bed, namespace, tmp_path_factory.mktemp("outages"), address, url)
+    service = Service(bed, namespace, tmp_path_factory.mktemp("outages"), address, url, more=SETTINGS)
     service.crawlers({"books": fates.after(fates.SUCCEEDS, "1s"), "obeys": fates.RUNS})
     async with served(service):
         yield service

@@ -23,7 +23,12 @@ from tests.kubernetes.service import Service, assert_completed, served
 PATIENCE = 2 * 3600.0
 MANY = 1_000
 MOST = pytest.param(10_000, marks=pytest.mark.large)
-SETTINGS = {"CRAWLER_DISPATCHER__MOST_IN_CLUSTER": "10000", "CRAWLER_DISPATCHER__THREADS": "32"}
+SETTINGS = {
+    "CRAWLER_DISPATCHER__MOST_IN_CLUSTER": "10000",
+    "CRAWLER_DISPATCHER__THREADS": "32",
+    "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20",
+    "CRAWLER_DISPATCHER__CLAIM_SECONDS": "25",
+}
 
 pytestmark = [pytest.mark.timeout(3 * PATIENCE), pytest.mark.parametrize("tasks", [MANY, MOST])]
 

@@ -34,12 +34,19 @@ class Missing(NotFound):
 
 
 class ApiFailed(TemporaryError):
-    """Anything else that went wrong; `status` is None if there was no answer."""
+    """Anything else that went wrong; `status` is None if there was no answer, `timed_out` if it was waited for."""
 
     def __init__(
-        self, message: str, status: int | None = None, reason: str = "", retry_after: float | None = None
+        self,
+        message: str,
+        status: int | None = None,
+        reason: str = "",
+        retry_after: float | None = None,
+        *,
+        timed_out: bool = False,
     ) -> None:
         super().__init__(message)
+        self.timed_out = timed_out
         self.status = status
         self.reason = reason
         self.retry_after = retry_after
@@ -207,7 +214,8 @@ class Api:
 
     def _unreached(self, method: str, path: str, error: Exception) -> ApiFailed:
         what = str(error) or type(error).__name__
-        return ApiFailed(f"no answer of the Kubernetes API at {self.host} to {method} {path}: {what}")
+        message = f"no answer of the Kubernetes API at {self.host} to {method} {path}: {what}"
+        return ApiFailed(message, timed_out=isinstance(error, urllib3.exceptions.TimeoutError))
 
 
 def _path(*names: str) -> str:

@@ -1,7 +1,7 @@
 """How does a request become a Job, once per key, whatever becomes of the answers?
 
 The name is made of the key, so the API server itself refuses a second one. Whenever an answer leaves open whether the
-Job is there, it is asked for by name.
+Job is there, it is asked for by name, or by the next try.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,8 @@ class Deploying:
         except ApiFailed as error:
             if not _leaves_open(error):
                 raise _refusal(error) from error
-            if known := self._known(request):
+            # whoever was silent is not asked again: our client would not wait for that, and know of no cause at all
+            if not error.timed_out and (known := self._known(request)):
                 return known
             raise TemporaryError(error.message, cause=CLUSTER_UNAVAILABLE) from error
         return _deployment(request, made, created=True)
