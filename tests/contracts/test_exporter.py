@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
-from tests.stores import FolderStore, S3Store, Store
+from tests.stores import FolderStore, Store
 
 
 class Bench:
@@ -115,23 +115,20 @@ def test_a_second_archive_is_the_same(bench: Bench) -> None:
     assert bench.content() == content
 
 
+@pytest.mark.parametrize("store", ["folder", "moto"], indirect=True)
 def test_two_at_once_do_no_harm(bench: Bench) -> None:
+    """Not with rclone: once in some fifty times its object is gone when completions of one key meet."""
     for number in range(50):
         bench.write(f"{number}", os.urandom(20_000))
     barrier = threading.Barrier(4)
 
     def archive(_: int) -> object:
         barrier.wait(60)
-        try:
-            return bench.exporter.archive(bench.run_uid, 1, lambda *_: None)
-        except TemporaryError:
-            return None
+        return bench.exporter.archive(bench.run_uid, 1, lambda *_: None)
 
     with ThreadPoolExecutor(4) as pool:
         archives = list(pool.map(archive, range(4)))
-    assert len({each for each in archives if each}) == 1
-    # in a bucket the one that is done takes the others for left over: they would try again
-    assert all(archives) or isinstance(bench.store, S3Store)
+    assert len(set(archives)) == 1
     assert len(bench.archived()[0]) == 50
     assert bench.store.unfinished() == []
 

@@ -10,6 +10,7 @@ import threading
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -49,6 +50,12 @@ def small(tmp_path: Path) -> Path:
 def proxy(s3: S3Store) -> Iterator[Proxy]:
     with proxy_to(s3.url) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the next try came when the one before has been missed."""
+    monkeypatch.setattr(uploading, "APART", timedelta())
 
 
 def silent(files: int, bytes_done: int) -> None:
@@ -120,7 +127,9 @@ def test_the_object_is_encrypted_and_named_as_the_settings_say(moto: str, creden
         assert head["ContentType"] == "application/zip"
 
 
-def test_what_a_try_that_crashed_has_left_goes_with_the_next_that_succeeds(s3: S3Store, small: Path) -> None:
+def test_what_a_try_that_crashed_has_left_goes_with_the_next_that_succeeds(
+    s3: S3Store, small: Path, later: None
+) -> None:
     begin_upload(s3, f"{s3.prefix}{RUN}.zip")
     begin_upload(s3, f"{s3.prefix}{RUN}.zip")
     begin_upload(s3, f"{s3.prefix}{RUN}.zip.other")
@@ -145,7 +154,16 @@ S3Archiver(Path(sys.argv[1]), "archives", settings).archive(sys.argv[2], 1, prog
 """
 
 
-def test_a_process_that_dies_leaves_no_object(s3: S3Store, files: Path) -> None:
+def test_one_that_was_begun_at_the_same_moment_is_left_alone(s3: S3Store, small: Path) -> None:
+    with Upload(s3.client, {"Bucket": BUCKET, "Key": f"{s3.prefix}{RUN}.zip"}, {}, 5 * MIB, lambda: None) as other:
+        other.write(b"x" * 5 * MIB)
+        assert s3.archiver(small).archive(RUN, 1, silent)
+        other.write(b"y" * 10)
+        other.complete()
+    assert s3.content(RUN) == b"x" * 5 * MIB + b"y" * 10
+
+
+def test_a_process_that_dies_leaves_no_object(s3: S3Store, files: Path, later: None) -> None:
     command = [sys.executable, "-c", CRASH, str(files), RUN, s3.settings().model_dump_json()]
     assert subprocess.run(command, timeout=60).returncode == 9
     assert s3.content(RUN) is None
@@ -160,7 +178,7 @@ def test_a_connection_that_breaks_once_costs_nothing(s3: S3Store, proxy: Proxy, 
 
 
 def test_a_server_that_goes_away_is_a_temporary_error_and_the_next_try_cleans_up(
-    s3: S3Store, proxy: Proxy, files: Path
+    s3: S3Store, proxy: Proxy, files: Path, later: None
 ) -> None:
     archiver = behind(proxy, s3, files)
     proxy.drop_after(8 * MIB, for_good=True)
@@ -210,14 +228,16 @@ def test_who_waits_for_the_server_says_so(
     assert seen == sorted(seen)
 
 
+@pytest.mark.parametrize("cancelled_at", [1, 9 * MIB])
 def test_who_is_cancelled_while_it_waits_leaves_nothing(
-    s3: S3Store, proxy: Proxy, files: Path, monkeypatch: pytest.MonkeyPatch
+    s3: S3Store, proxy: Proxy, files: Path, monkeypatch: pytest.MonkeyPatch, cancelled_at: int
 ) -> None:
+    """Also while the upload is only being begun."""
     monkeypatch.setattr(uploading, "BEAT", 0.05)
     seen: list[int] = []
 
     def progress(files: int, bytes_done: int) -> None:
-        if bytes_done > 6 * MIB:
+        if bytes_done >= cancelled_at:
             proxy.hold()
         seen.append(bytes_done)
         if len(seen) > 3 and seen[-1] == seen[-3]:

@@ -5,7 +5,9 @@ The object is there when `complete` has returned, and not before. An upload that
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +18,7 @@ from crawler_lifecycle.errors import LifecycleError, PermanentError
 logger = logging.getLogger(__name__)
 
 BEAT = 5.0
+APART = timedelta(seconds=5)
 MEND = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
     "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
@@ -35,6 +38,7 @@ class Upload:
         self._beat = beat
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="upload")
         self._buffer = bytearray()
+        self._creation: Future[Any] | None = None
         self._upload: dict[str, str] | None = None
         self._parts: list[dict[str, Any]] = []
         self._broken = False
@@ -61,7 +65,7 @@ class Upload:
             self._send(bytes(self._buffer))
         mine, earlier = self._begun(), self._earlier()
         self._ask("complete_multipart_upload", **self._target, **mine, MultipartUpload={"Parts": self._parts})
-        self._upload = None
+        self._upload = self._creation = None
         for orphan in earlier:
             self._abort(orphan)
 
@@ -72,14 +76,15 @@ class Upload:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._thread:  # waits for what is under way: a part that comes after the abort would stay for ever
-            if self._upload is not None:
-                self._beat = _nothing  # it may be what has ended the upload
-                self._abort(self._upload)
+            self._beat = _nothing  # it may be what has ended the upload
+            if self._creation is not None:
+                with suppress(LifecycleError):  # then there is none
+                    self._abort({"UploadId": self._answer(self._creation)["UploadId"]})
 
     def _begun(self) -> dict[str, str]:
         if self._upload is None:
-            answer = self._ask("create_multipart_upload", **self._target, **self._options)
-            self._upload = {"UploadId": answer["UploadId"]}
+            self._creation = self._thread.submit(self._client.create_multipart_upload, **self._target, **self._options)
+            self._upload = {"UploadId": self._answer(self._creation)["UploadId"]}
         return self._upload
 
     def _send(self, part: bytes) -> None:
@@ -95,7 +100,9 @@ class Upload:
         self._broken = False
 
     def _earlier(self) -> list[dict[str, str]]:
-        """Uploads of the same key that were not begun after this one: a try that crashed, a lost answer."""
+        """Uploads of the same key that a try has left which crashed.
+
+        That is told by missing heartbeats, so the next never begins in the same moment; others that do are alive."""
         bucket, key = self._target["Bucket"], self._target["Key"]
         try:
             answer = self._ask("list_multipart_uploads", Bucket=bucket, Prefix=key)
@@ -104,7 +111,7 @@ class Upload:
             return []
         begun = {each["UploadId"]: each["Initiated"] for each in answer.get("Uploads", []) if each["Key"] == key}
         mine = begun.pop(self._begun()["UploadId"], None)
-        return [{"UploadId": other} for other, at in begun.items() if mine and at <= mine]
+        return [{"UploadId": other} for other, at in begun.items() if mine and at <= mine - APART]
 
     def _abort(self, upload: dict[str, str]) -> None:
         """What cannot be aborted now is seen by the next try; no object comes of it."""
@@ -114,8 +121,10 @@ class Upload:
             logger.warning("an upload of %s is not aborted: %s", self._target["Key"], error.message)
 
     def _ask(self, operation: str, **arguments: Any) -> Any:
+        return self._answer(self._thread.submit(getattr(self._client, operation), **arguments))
+
+    def _answer(self, asked: "Future[Any]") -> Any:
         """In the other thread, so that this one can tell that it lives however long the answer takes."""
-        asked = self._thread.submit(getattr(self._client, operation), **arguments)
         while not wait([asked], BEAT).done:
             self._beat()
         with calling(f"bucket {self._target['Bucket']}", MEND):
