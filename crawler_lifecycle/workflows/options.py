@@ -25,6 +25,7 @@ def _step(seconds: int) -> ActivityConfig:
 
 
 READ = _step(60)
+LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server that is short of CPU gives in minutes
 WRITE = _step(60)
 DEPLOY = _step(90)
 STOP = _step(120)
