@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.steps import (
     StatusWrite,
     ToRun,
 )
-from crawler_lifecycle.workflows.options import OPTIONAL, READ, WRITE
+from crawler_lifecycle.workflows.options import LOOK, OPTIONAL, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove
 
 
@@ -47,7 +47,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
     )
     differences = await workflow.execute_activity_method(
-        ReconciliationActivities.get_history_statuses_to_sync, LookAt(run=run, active=active), **READ
+        ReconciliationActivities.get_history_statuses_to_sync, LookAt(run=run, active=active), **LOOK
     )
     took = workflow.now() - began
     if differences.changes:

@@ -25,6 +25,7 @@ def _step(seconds: int) -> ActivityConfig:
 
 
 READ = _step(60)
+LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server that is short of CPU gives in minutes
 WRITE = _step(60)
 DEPLOY = _step(90)
 STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look says what is wrong
