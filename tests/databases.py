@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.adapters.sql.schema import histories, installation, metadata
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.records import RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.ports import NewRun
@@ -109,6 +109,12 @@ def make_run(database: Database) -> MakeRun:
         return SqlHistories(database).create(new)
 
     return make
+
+
+def in_substance(record: RunRecord | RunDetails) -> dict[str, Any]:
+    """All but when it was last written: also a write that changes nothing is one."""
+    exclude: Any = {"changed_at"} if isinstance(record, RunRecord) else {"run": {"changed_at"}}
+    return record.model_dump(exclude=exclude)
 
 
 def give_away(url: str) -> str:

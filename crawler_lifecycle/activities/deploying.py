@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import DeploymentOutcome
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, SCHEDULER_UNAVAILABLE
-from crawler_lifecycle.errors import BadInput, Conflict, Refused, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer
 
 
@@ -21,18 +22,24 @@ class Deploying:
         except TemporaryError as error:
             return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
         except (Refused, BadInput, Conflict) as error:
-            cause = error.cause or DEPLOYMENT_REFUSED
-            return self._not_deployed(claim, cause, error.message, refused=self._is_absent(claim))
+            return self._refused(claim, error)
+        return self._deployed(claim, deployment)
+
+    def _refused(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
+        """An earlier try may have made the job although its answer was lost: then it is taken as it is."""
+        request = claim.request
+        key = (claim.task, request.attempt)
+        look = self.cluster.look(request.run_uid, [key])
+        if job := look.jobs.get(key):
+            made = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
+            return self._deployed(claim, made)
+        return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=look.complete)
+
+    def _deployed(self, claim: Claim, deployment: Deployment) -> DeploymentOutcome:
         intent = self.claims.deployed(claim, deployment)
         if intent is not Intent.RUN:  # the stop may have listed the jobs before this one was there
             self.cluster.stop(claim.request.run_uid, [(claim.task, claim.request.attempt)])
         return DeploymentOutcome(job_id=deployment.job_uid, intent=intent)
-
-    def _is_absent(self, claim: Claim) -> bool:
-        """An earlier try may have made the job although its answer was lost: then a refusal does not end the task."""
-        job = (claim.task, claim.request.attempt)
-        look = self.cluster.look(claim.request.run_uid, [job])
-        return look.complete and job not in look.jobs
 
     def _not_deployed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:
         self.claims.failed(claim, cause, message, refused=refused)

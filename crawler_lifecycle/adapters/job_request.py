@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
@@ -15,14 +15,15 @@ GRACE_SECONDS = 30
 
 
 def request_hash(request: DeploymentRequest) -> str:
-    """The same for the same request on every try, also after new fields with defaults were added."""
-    values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after"})
+    """The same on every try, also after new fields with defaults were added, or tasks to the run."""
+    values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after", "tasks"})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def refuse_if_late(request: DeploymentRequest) -> None:
-    """Whoever asked may have been stopped for long, and the run proved over since."""
-    if request.not_after is not None and request.not_after <= datetime.now(UTC):
+def refuse_if_late(request: DeploymentRequest, takes: timedelta = timedelta()) -> None:
+    """Whoever asked may have been stopped for long, and the run proved over since, or be before it is done: it takes
+    up to so long to make the job."""
+    if request.not_after is not None and request.not_after <= datetime.now(UTC) + takes:
         raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
 
 

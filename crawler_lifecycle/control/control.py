@@ -210,13 +210,17 @@ class Control:
         stop = stop.model_copy(update={"asked_at": now})
         record = await asyncio.to_thread(self.parts.stops.ask, run_id, stop, now)
         try:
-            told = await self.engine.stop(record.workflow_id, stop)
-        except NotFound:
-            await self._go_on(record)
-            told = "resume"
+            told = await self._tell(record, stop)
         except TemporaryError as error:
             told = f"later: {error.message}"  # its next look reads the wish from the database
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=told)
+
+    async def _tell(self, record: RunRecord, stop: StopRequest) -> str:
+        try:
+            return await self.engine.stop(record.workflow_id, stop)
+        except NotFound:
+            await self._go_on(record)
+            return "resume"
 
     def add_tasks(self, run: int | str, count: int, key: str, *, actor: str | None, door: str) -> range:
         """The numbers of the new tasks of a run that is under way; the same key is the same tasks."""
@@ -232,6 +236,8 @@ class Control:
         _refuse_what_is_over(record, reopen=reopen)
         if not await self.engine.is_open(record.workflow_id):
             await self._go_on(record, reopen=reopen)
+            if record.status.is_over and not reopen:
+                return Resumed(run=record, started=True)  # only its export is left to do, under the same epoch
             return Resumed(run=await self._resumed(record), started=True)
         if reopen:
             raise Conflict(f"workflow {record.workflow_id} still hands over run {record.run_id}: reopen it after that")
@@ -246,7 +252,7 @@ class Control:
         handle = (await self.engine.client()).get_workflow_handle(before.workflow_id)
 
         async def taken_over() -> RunRecord | None:
-            run = (await asyncio.to_thread(self.show, before.run_id)).run
+            run = await asyncio.to_thread(self.parts.supervision.get, before.run_id)
             return run if run.epoch > before.epoch else None
 
         return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")

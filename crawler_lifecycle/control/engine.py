@@ -39,7 +39,9 @@ LIFECYCLE = "CrawlerLifecycleWorkflow"
 ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
-TEMPORARY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.RESOURCE_EXHAUSTED)
+# said of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
+PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
+FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 class Engine:
@@ -201,7 +203,9 @@ async def _translated(address: str) -> AsyncIterator[None]:
 def _family(status: RPCStatusCode) -> type[LifecycleError]:
     if status is RPCStatusCode.NOT_FOUND:
         return NotFound
-    return TemporaryError if status in TEMPORARY else PermanentError
+    if status in FORBIDDEN:
+        return NotReady
+    return PermanentError if status in PERMANENT else TemporaryError
 
 
 def _as_ours(error: WorkflowFailureError) -> LifecycleError:

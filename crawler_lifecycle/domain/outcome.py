@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.reasons import STOPPED, STOPPED_FORCED
+from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, STOPPED, STOPPED_FORCED
 
 
 def outcome(
@@ -11,12 +11,12 @@ def outcome(
 ) -> tuple[RunStatus, str]:
     """The run's last status and its one reason. `reason` is set where the run itself gave up.
 
-    A stop that reached no task, as all had ended by themselves, did not end the run: that is the truth."""
+    A stop or a limit that reached no task, as all had ended by themselves, did not end the run: that is the truth."""
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     if succeeded == total:
         return RunStatus.COMPLETED, "all_succeeded"
-    if reason:
+    if reason and (reason == DEPLOYMENT_REFUSED or tasks.get(TaskStatus.STOPPED)):
         return RunStatus.FAILED, reason
     if intent is not Intent.RUN and tasks.get(TaskStatus.STOPPED):
         return RunStatus.FAILED, STOPPED_FORCED if intent is Intent.FORCE else STOPPED

@@ -27,7 +27,7 @@ async def deploy(watch: Watch, plan: RunPlan) -> str | None:
     if watch.stopping is not None or (deployed and watch.know_intent(deployed.intent)):
         return None
     if deployed is None:
-        return NEVER_STARTED
+        return None if await _runs_all_the_same(plan) else NEVER_STARTED
     if deployed.refused:
         await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
         return DEPLOYMENT_REFUSED
@@ -48,6 +48,14 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
         if not await _pause(watch, plan, attempt):
             break
     return None
+
+
+async def _runs_all_the_same(plan: RunPlan) -> bool:
+    """The service may have made the job, and only its answers were lost."""
+    status = await workflow.execute_activity_method(
+        DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
+    )
+    return status.started
 
 
 async def _started(watch: Watch, plan: RunPlan) -> str | None:

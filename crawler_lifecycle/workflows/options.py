@@ -6,6 +6,7 @@ may fail without harm has a bound, and whoever calls it goes on without it.
 A worker that dies is missed after the heartbeat time-out (see `activities.boundary`), long before the step's own.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 
 from temporalio.common import RetryPolicy
@@ -15,12 +16,18 @@ PATIENT = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=15)
 )
 
+
+def _tries(most: int) -> RetryPolicy:
+    """With pauses of 15 seconds. Tries are counted, not time: an outage of our own workers uses none of them up."""
+    return replace(PATIENT, maximum_attempts=most)
+
+
 WORKER_LOST = timedelta(seconds=10)
 
 
-def _step(seconds: int) -> ActivityConfig:
+def _step(seconds: int, policy: RetryPolicy = PATIENT) -> ActivityConfig:
     return ActivityConfig(
-        start_to_close_timeout=timedelta(seconds=seconds), heartbeat_timeout=WORKER_LOST, retry_policy=PATIENT
+        start_to_close_timeout=timedelta(seconds=seconds), heartbeat_timeout=WORKER_LOST, retry_policy=policy
     )
 
 
@@ -29,12 +36,11 @@ LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server that is s
 WRITE = _step(60)
 DEPLOY = _step(90)
 STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look says what is wrong
-REMOVE = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=5))
-OPTIONAL = ActivityConfig(**_step(30), schedule_to_close_timeout=timedelta(minutes=2))
-ANNOUNCE = ActivityConfig(**_step(60), schedule_to_close_timeout=timedelta(hours=1))
+REMOVE = _step(120, _tries(20))
+OPTIONAL = _step(30, _tries(10))  # two minutes
+ANNOUNCE = _step(60, _tries(240))  # an hour
 LONG = ActivityConfig(
     start_to_close_timeout=timedelta(hours=12),
-    schedule_to_close_timeout=timedelta(hours=24),
     heartbeat_timeout=timedelta(seconds=30),
-    retry_policy=PATIENT,
+    retry_policy=_tries(5760),  # a day
 )

@@ -65,14 +65,18 @@ def test_a_refusal_of_a_job_that_is_not_there_is_final(house: House) -> None:
     assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "deployment_refused", "no such image")
 
 
-def test_a_refusal_of_a_job_that_may_be_there_is_not(house: House) -> None:
+def test_a_job_that_is_there_is_taken_as_it_is_whatever_is_refused_now(house: House) -> None:
     plan = house.begin("sleepy")
     house.deployer.loses_answers = True
     house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
     house.deployer.trouble = Refused("the crawler was taken out of the catalogue")
     outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
-    assert (outcome.refused, outcome.cause) == (False, "deployment_refused")
-    assert house.details(plan).tasks[0].status is TaskStatus.DEPLOYING
+    main = house.details(plan).tasks[0]
+    assert (outcome.refused, outcome.job_id) == (False, main.job_uid)
+    assert (main.status, main.job_uid) == (
+        TaskStatus.PENDING,
+        house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].uid,
+    )
 
 
 def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:

@@ -405,7 +405,7 @@ def test_a_job_on_record_leaves_with_its_earlier_attempts_and_keeps_its_log(acti
 
 
 def test_a_job_whose_request_may_still_be_on_its_way_has_to_stay(acting: Acting) -> None:
-    acting.deploy(not_after=datetime.now(UTC) + timedelta(seconds=30))
+    acting.deploy(not_after=datetime.now(UTC) + timedelta(seconds=90))
     acting.server.end(acting.name())
     assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
     long_ago = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()

@@ -67,7 +67,7 @@ class Service:
             "CRAWLER_SCHEDULER__TOKEN": TOKEN,
             "CRAWLER_SCHEDULER__CATALOGUE": str(self.catalogue),
             "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "8",
-            "CRAWLER_DISPATCHER__CLAIM_SECONDS": "10",
+            "CRAWLER_DISPATCHER__CLAIM_SECONDS": "40",
             "CRAWLER_WORKER__TASK_QUEUE": f"queue-{self.namespace}-{self.folder.name}",
             "TEMPORAL_ADDRESS": self.temporal,
             "TEMPORAL_CONFIG_FILE": os.devnull,

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 OUTAGE_SECONDS = 60.0
 # as by default: whoever asks the scheduler service waits longer than the service for the API server
-SETTINGS = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20", "CRAWLER_DISPATCHER__CLAIM_SECONDS": "25"}
+SETTINGS = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20", "CRAWLER_DISPATCHER__CLAIM_SECONDS": "40"}
 SETTLED = 240.0  # the longest pause of a deployment that failed, and the look after it
 
 

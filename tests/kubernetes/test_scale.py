@@ -27,7 +27,7 @@ SETTINGS = {
     "CRAWLER_DISPATCHER__MOST_IN_CLUSTER": "10000",
     "CRAWLER_DISPATCHER__THREADS": "32",
     "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20",
-    "CRAWLER_DISPATCHER__CLAIM_SECONDS": "25",
+    "CRAWLER_DISPATCHER__CLAIM_SECONDS": "40",
 }
 
 pytestmark = [pytest.mark.timeout(3 * PATIENCE), pytest.mark.parametrize("tasks", [MANY, MOST])]

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -91,6 +92,12 @@ class Api:
         """The path of pods, their logs, and events in our namespace."""
         return _path("api", "v1", "namespaces", self.namespace, *names)
 
+    @property
+    def longest_request(self) -> timedelta:
+        """From when one is sent until the API server has given it up."""
+        access = self._access
+        return timedelta(seconds=access.connect_seconds + access.read_seconds + LONGEST_RETRY_AFTER)
+
     def get(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> bytes:
         return self._whole("GET", path, query, accept)
 
@@ -102,13 +109,17 @@ class Api:
         return self._whole("DELETE", path, query, JSON, body)
 
     def pages(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> Iterator[bytes]:
-        """Every page of a list, as of now. One that became too old between two pages ends in ApiFailed, 410."""
+        """Every page of a list, as of now. One that became too old between two pages ends in ApiFailed, 410.
+
+        So does a 404: there is always a list, even of nothing, so it says that this is not our API server."""
         asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         while True:
             if not self._lists.acquire(timeout=LONGEST_ANSWER_SECONDS):
                 raise ApiFailed("the other lists of this process do not end: try again")
             try:
                 page = self._whole("GET", path, asked, accept)
+            except Missing as error:
+                raise ApiFailed(error.message, 404) from error
             finally:
                 self._lists.release()
             yield page

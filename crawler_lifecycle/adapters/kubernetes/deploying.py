@@ -28,7 +28,7 @@ class Deploying:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         job = job_of(request, self.pods)
         try:
-            refuse_if_late(request)
+            refuse_if_late(request, self.api.longest_request)
         except TemporaryError:
             if known := self._known(request):
                 return known
