@@ -18,7 +18,7 @@ class Scale:
     deployed: int = 500
     watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
     changes: int = 20
-    supervised: tuple[int, ...] = (50, 200)  # runs at once
+    supervised: tuple[int, ...] = (25, 100)  # runs at once
 
 
 QUICK = Scale(
