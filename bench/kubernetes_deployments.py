@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,27 +66,25 @@ def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
     ):
         cluster = KubernetesCluster(Access(namespace, kubeconfig), None, Pods(), Keeping(Path(folder)))
         ways = {"adapter": cluster.deploy, "service": client.deploy}
-        for still, in_flight, by in product((False, True), scale.in_flight, ways):
+        for in_flight, by in product(scale.in_flight, ways):
+            row = _row(bed, process, ways[by], in_flight, scale.deployed)
             _until_settled(bed, namespace)
-            with standing_still(bed, *CONTROLLERS) if still else nullcontext():
+            rows.append((by, "at work", *row))
+        with standing_still(bed, *CONTROLLERS):
+            for in_flight, by in product(scale.in_flight, ways):
                 row = _row(bed, process, ways[by], in_flight, scale.deployed)
-            _remove_all(bed, namespace)
-            rows.append((by, "stand still" if still else "at work", *row))
+                rows.append((by, "stand still", *row))
     return rows
 
 
-def _remove_all(bed: Bed, namespace: str) -> None:
-    """What is left of one measurement is no burden to the next."""
-    for kind in ("apis/batch/v1/namespaces/{}/jobs", "api/v1/namespaces/{}/pods"):
-        options = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
-        bed.admin.delete(f"/{kind.format(namespace)}", options)
-
-
 def _until_settled(bed: Bed, namespace: str) -> None:
-    def settled() -> bool:
-        return not bed.admin.items(f"/api/v1/namespaces/{namespace}/pods", limit=1)
+    """All pods run: what is left of one measurement is no burden to the next."""
 
-    until(settled, "the jobs of the last measurement to be gone", SETTLED_SECONDS)
+    def settled() -> bool:
+        jobs = bed.admin.items(f"/apis/batch/v1/namespaces/{namespace}/jobs")
+        return all(job["status"].get("ready") for job in jobs)
+
+    until(settled, "the pods of all jobs to run", SETTLED_SECONDS)
 
 
 def _row(bed: Bed, service: psutil.Process, deploy: Deploy, in_flight: int, jobs: int) -> tuple[object, ...]:

@@ -20,8 +20,8 @@ class Scale:
     in_flight: tuple[int, ...] = (8, 32)  # deployments at once
     deployed: int = 500
     watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
-    changes: int = 20
-    supervised: tuple[int, ...] = (50, 200)  # runs at once
+    changes: int = 10
+    supervised: tuple[int, ...] = (25, 100)  # runs at once
 
 
 QUICK = Scale(

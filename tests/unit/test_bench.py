@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bench import kubernetes_server
 from bench.__main__ import BENCHMARKS, main
-from bench.table import Table, written_into
+from bench.table import QUICK, Table, written_into
+from tests.kubernetes.programs import Unbuildable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
@@ -51,3 +53,11 @@ def test_an_unknown_name_is_an_error_that_lists_the_known() -> None:
     result = CliRunner().invoke(main, ["speed"])
     assert result.exit_code == 2
     assert "long-run" in result.output
+
+
+def test_without_a_control_plane_the_table_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unbuildable() -> None:
+        raise Unbuildable("Go is needed")
+
+    monkeypatch.setattr("tests.kubernetes.bed.programs.built", unbuildable)
+    assert "| Go is needed |" in kubernetes_server.measure(QUICK).markdown
