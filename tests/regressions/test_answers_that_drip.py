@@ -1,4 +1,4 @@
-"""A time-out for each read never ended while bytes came one by one: whoever dripped its headers held a thread for ever."""
+"""A time-out for each read never ended while bytes came one by one: who dripped its headers held a thread for ever."""
 
 import base64
 import socket
