@@ -1,7 +1,7 @@
 """What has a task printed, and what does it print now?"""
 
-import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.errors import LifecycleError
@@ -23,7 +23,7 @@ async def follow(desk: Desk, run_uid: str, task: int, attempt: int, offset: int)
     silent = 0
     while True:
         try:
-            read = await asyncio.to_thread(part, desk, run_uid, task, attempt, offset)
+            read = await desk.read(partial(part, desk, run_uid, task, attempt, offset))
         except LifecycleError as error:
             yield event("problem", Problem(title="Service Unavailable", status=503, detail=error.message))
             if await closing(desk):
