@@ -24,7 +24,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
         over.wait(100)
         raise ValueError("over")
 
-    monkeypatch.setattr(following, "part", read)
+    monkeypatch.setattr(following, "_read", read)
     monkeypatch.setattr(changes.View, "news", read)
     yield reading
     over.set()
