@@ -1,11 +1,13 @@
 """Handing over what a run has left: the event that it is over, and the archive of its files."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from temporalio import activity
+from temporalio.exceptions import CancelledError
 
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.states import ExportState
@@ -13,6 +15,8 @@ from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Archive, Exporter, Exports, Histories
+
+logger = logging.getLogger(__name__)
 
 MADE = "archive"
 NOTHING = Archive(location=None, files=0, bytes=0)
@@ -61,6 +65,13 @@ class ExportActivities:
             yield
         except LifecycleError as error:
             self.exports.settle(run, event.event_id, ExportState.FAILED, None, error.message)
+            raise
+        except CancelledError:  # the next try says what comes of it
+            raise
+        except Exception as error:
+            logger.exception("export %s of run %s failed unexpectedly", event.event_id, run.run_id)
+            problem = f"unexpected: {type(error).__name__}: {error}"
+            self.exports.settle(run, event.event_id, ExportState.FAILED, None, problem)
             raise
 
     def _event(self, step: ToEnd, kind: ExportKind, archive: Archive | None) -> ExportEvent:

@@ -1,8 +1,9 @@
 """How does a folder become a zip, streaming, whatever lies in it?
 
 The files are put under `files/`. `manifest.json` beside it lists each with its size and SHA-256, and what was left
-out: links and special files are not followed. The same folder gives the same bytes. Memory grows neither with the
-size of the files nor with their number, but for the names of one folder at a time.
+out: links and special files are not followed, and what cannot be read or named is no obstacle. The same folder gives
+the same bytes. Memory grows neither with the size of the files nor with their number, but for the names of one folder
+at a time.
 """
 
 import errno
@@ -26,8 +27,11 @@ CHUNK = 1024 * 1024
 NEEDS_ZIP64 = 1024**3
 FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
+LONGEST_NAME = 0xFFFF  # bytes
+DEEPEST = 300  # each folder on the way down is an open file and a call
 NOT_READABLE = {
     errno.ENOENT: "vanished",
+    errno.ENOTDIR: "vanished",  # there is something else now
     errno.ELOOP: "link",
     errno.EMLINK: "link",
     errno.EACCES: "not readable",
@@ -70,18 +74,39 @@ class ArchiveWriter:
 
     def add_folder(self, folder: Path) -> None:
         """Sorted, so that the same folder gives the same archive."""
-        for within, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=_unless_vanished):
+        for within, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=_unless_not_readable):
             folders.sort()
             inside = Path(within).relative_to(folder)
             # fwalk lists links to folders as folders, and does not follow them
-            links = [name for name in folders if stat.S_ISLNK(_mode(name, descriptor))]
-            for name in sorted(names + links):
+            links = {name for name in folders if stat.S_ISLNK(_mode(name, descriptor))}
+            for name in sorted([*names, *links]):
                 self._add(str(inside / name), name, descriptor)
+            folders[:] = [
+                name for name in folders if name not in links and self._may_enter(inside / name, name, descriptor)
+            ]
+
+    def _may_enter(self, path: Path, name: str, folder: int) -> bool:
+        """Asked before, because of a folder it could not open `fwalk` tells no more than its name."""
+        shown = _shown(str(path))
+        if len(path.parts) > DEEPEST:
+            self._manifest.skipped(shown, "too deep")
+            return False
+        try:
+            os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
+        except OSError as error:
+            if error.errno not in NOT_READABLE:
+                raise
+            self._manifest.skipped(shown, NOT_READABLE[error.errno])
+            return False
+        return True
 
     def _add(self, path: str, name: str, folder: int) -> None:
-        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        shown = _shown(path)
         if _could_leave(shown):
             self._manifest.skipped(shown, "the name could lead out of the folder")
+            return
+        if len(_within(shown).encode()) > LONGEST_NAME:
+            self._manifest.skipped(shown, "the name is too long for a zip")
             return
         try:
             descriptor = open_regular(name, folder=folder)
@@ -97,7 +122,7 @@ class ArchiveWriter:
         before = os.fstat(source.fileno())
         digest = hashlib.sha256()
         copied = 0
-        with self._zip.open(_entry(f"files/{shown}", before), "w", force_zip64=before.st_size > NEEDS_ZIP64) as target:
+        with self._zip.open(_entry(_within(shown), before), "w", force_zip64=before.st_size > NEEDS_ZIP64) as target:
             # not beyond the size it had: a file that grows all the time has an end, too
             while copied < before.st_size and (chunk := source.read(min(CHUNK, before.st_size - copied))):
                 target.write(chunk)
@@ -152,6 +177,15 @@ def _content(items: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _within(shown: str) -> str:
+    """The name in the zip."""
+    return f"files/{shown}"
+
+
 def _entry(name: str, status: os.stat_result) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, _zip_time(status.st_mtime))
     entry.compress_type = zipfile.ZIP_DEFLATED
@@ -160,7 +194,10 @@ def _entry(name: str, status: os.stat_result) -> zipfile.ZipInfo:
 
 
 def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
-    at = datetime.fromtimestamp(seconds, UTC)
+    try:
+        at = datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond what a date can be
+        return FIRST_ZIP_TIME
     if not FIRST_ZIP_TIME[0] <= at.year <= LAST_ZIP_YEAR:
         return FIRST_ZIP_TIME
     return at.year, at.month, at.day, at.hour, at.minute, at.second
@@ -175,10 +212,10 @@ def _could_leave(name: str) -> bool:
 def _mode(name: str, folder: int) -> int:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return 0
 
 
-def _unless_vanished(error: OSError) -> None:
-    if error.errno != errno.ENOENT:
+def _unless_not_readable(error: OSError) -> None:
+    if error.errno not in NOT_READABLE:
         raise error

@@ -5,7 +5,6 @@ proxy's page, a wrong token, a wrong address) says nothing about the request: it
 has mended what is wrong, and no run ends because of it.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
+from crawler_lifecycle.adapters.http_deadline import end_requests_after
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, Problem, checked_token
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
@@ -58,6 +58,7 @@ class SchedulerClient:
                 timeout=_shares(timeout),
                 mounts={f"all://{host}": None for host in LOOPBACK},  # never through a proxy
             )
+            end_requests_after(self._http, timeout)
         except httpx.InvalidURL as error:
             raise NotReady(f"CRAWLER_SCHEDULER__URL: {url!r} is not an address: {error}") from error
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
@@ -109,21 +110,19 @@ class SchedulerClient:
         return f"{line}, an older state of it: {names.problem}" if names.problem else line
 
     def _ask(self, method: str, path: str, **content: Any) -> Answer:
-        deadline = time.monotonic() + self._timeout
         try:
             with self._http.stream(method, path, **content) as response:
-                return Answer(response.status_code, b"".join(self._chunks(response, deadline)))
+                return Answer(response.status_code, b"".join(self._chunks(response)))
         except httpx.TimeoutException as error:
             raise TemporaryError(self._silent(f"no answer in {self._timeout:g} s")) from error
         except httpx.HTTPError as error:
             raise TemporaryError(self._silent(str(error) or type(error).__name__)) from error
 
-    def _chunks(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
-        """The time-outs of httpx are for each piece of an answer; nothing else bounds them all together."""
+    def _chunks(self, response: httpx.Response) -> Iterator[bytes]:
         received = 0
         for chunk in response.iter_bytes():
             received += len(chunk)
-            if received > LARGEST_ANSWER or time.monotonic() > deadline:
+            if received > LARGEST_ANSWER:
                 raise TemporaryError(self._silent("its answer does not end"))
             yield chunk
 

@@ -107,21 +107,24 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
       crawlctl logs 7 --task 2 -f
     """
     from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.domain.pacing import log_pause
 
     control = Control.open(state)
     details = control.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
     offsets = dict.fromkeys(tasks, 0)
     while offsets:
+        fetched = 0
         for number, offset in list(offsets.items()):
             chunk = control.log(details, number, offset)
             _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
             offsets[number] = chunk.offset
+            fetched += chunk.read
             at_end = not chunk.text
             if at_end and (chunk.ended or not follow or details.run.status.is_over):
                 del offsets[number]
         if offsets and follow:
-            time.sleep(FOLLOW_PAUSE)
+            time.sleep(log_pause(fetched, FOLLOW_PAUSE))
             details = control.show(run)
 
 

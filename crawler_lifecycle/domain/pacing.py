@@ -10,6 +10,8 @@ FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
 STEADY_MINUTES = 15
 SHORTEST_NUDGE_GAP = timedelta(seconds=1)
 NUDGE_GAP_IN_LOOKS = 10
+LOG_BYTES_PER_SECOND = 4 << 20
+LONGEST_LOG_PAUSE = 15.0
 LONGEST_NUDGE_GAP = timedelta(
     minutes=2
 )  # no look is that slow: it waited out an outage, which says nothing of the next
@@ -31,6 +33,11 @@ def next_look(anchor: datetime, number: int, now: datetime) -> int:
 def earliest_nudged_look(last_look_ended: datetime, last_look_took: timedelta) -> datetime:
     """A big run must not look all the time because its tasks keep ending."""
     return last_look_ended + min(max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took), LONGEST_NUDGE_GAP)
+
+
+def log_pause(fetched: int, shortest: float) -> float:
+    """Seconds until a log is asked for again: where it is fetched from its beginning each time, that has its price."""
+    return min(max(shortest, fetched / LOG_BYTES_PER_SECOND), LONGEST_LOG_PAUSE)
 
 
 def growing_pause(attempt: int, first: timedelta, longest: timedelta) -> timedelta:

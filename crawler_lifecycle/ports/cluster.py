@@ -14,6 +14,7 @@ class LogChunk:
     text: str
     offset: int
     ended: bool
+    read: int = 0  # bytes that had to be fetched for it, where that is more than the text
 
 
 class Cluster(Protocol):

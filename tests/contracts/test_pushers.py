@@ -147,7 +147,7 @@ def test_it_is_left_alone_for_as_long_as_it_says(receiver: Receiver, status: int
     assert len(receiver.received) == 2
 
 
-@pytest.mark.parametrize("said", ["soon", "-5", "999999999", "Fri, 20 Nov 1985 11:00:00 GMT"])
+@pytest.mark.parametrize("said", ["soon", "-5", "²", "999999999", "Fri, 20 Nov 1985 11:00:00 GMT"])
 def test_a_strange_pause_does_not_last(receiver: Receiver, said: str) -> None:
     moment = [1_800_000_000.0]
     receiver.next = [Answer(429, {"Retry-After": said})]

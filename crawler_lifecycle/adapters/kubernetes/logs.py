@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
@@ -50,7 +50,7 @@ class Logs:
                 if not is_gone(error):
                     raise
             file.flush()
-            return read_from(Path(file.name), offset, ended=ended)
+            return replace(read_from(Path(file.name), offset, ended=ended), read=file.tell())
 
     def keep(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
         """All of it, up to a limit, to the run's files; what is there already is left as it is."""

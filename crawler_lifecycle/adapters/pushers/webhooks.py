@@ -140,9 +140,9 @@ class Webhook:
 def _retry_after(answer: httpx.Response, now: float) -> float:
     """Seconds, said as such or as a date."""
     said = answer.headers.get("Retry-After", "0")
-    if said.isdigit():
-        return float(said)
     try:
+        if said.isascii() and said.isdigit():
+            return float(said)
         return parsedate_to_datetime(said).timestamp() - now
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0

@@ -5,7 +5,6 @@ later, and clocks of several machines differ: so each pass looks back further th
 differs from what it sent. An id is the time of the last change that was sent.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -39,7 +38,7 @@ async def follow(desk: Desk, last: datetime | None, run: int | None) -> AsyncIte
     view, silent = View(desk, last, run), 0
     while True:
         try:
-            events = await asyncio.to_thread(view.news)
+            events = await desk.read(view.news)
         except LifecycleError as error:  # an outage is told, and the stream goes on after it
             told = Problem(title="Service Unavailable", status=503, detail=error.message)
             events = [event("problem", told)] if view.works else []

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
@@ -14,6 +15,13 @@ from crawler_lifecycle.ports import Changes
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.settings import ApiSettings
 
+T = TypeVar("T")
+READERS = 16  # fewer than the connections to the database that a process may have
+
+
+def _readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(READERS, thread_name_prefix="stream")
+
 
 @dataclass
 class Desk:
@@ -21,10 +29,15 @@ class Desk:
     settings: ApiSettings
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
     streams: int = 0
+    readers: ThreadPoolExecutor = field(default_factory=_readers)
 
     @property
     def changes(self) -> Changes:
         return self.control.parts.changes
+
+    async def read(self, reading: Callable[[], T]) -> T:
+        """For streams: however many of them read slowly, commands have threads of their own."""
+        return await asyncio.get_running_loop().run_in_executor(self.readers, reading)
 
 
 def _desk(request: Request) -> Desk:

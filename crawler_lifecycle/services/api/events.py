@@ -19,10 +19,10 @@ def event(kind: str, data: BaseModel | None = None, place: str | None = None) ->
     return ("\n".join(lines) + "\n\n").encode()
 
 
-async def closing(desk: Desk) -> bool:
+async def closing(desk: Desk, seconds: float = PAUSE.total_seconds()) -> bool:
     """Waits a moment; whether the process is about to end."""
     try:
-        async with asyncio.timeout(PAUSE.total_seconds()):
+        async with asyncio.timeout(seconds):
             return await desk.closing.wait()
     except TimeoutError:
         return False

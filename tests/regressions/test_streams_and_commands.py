@@ -1,0 +1,53 @@
+"""Streams read in the threads that commands wait for: a hundred followers of slow logs held up a stop."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.services.api import changes, following
+from crawler_lifecycle.services.api.desk import READERS, Desk
+from crawler_lifecycle.settings import ApiSettings
+
+FOLLOWERS = 100  # more than the threads asyncio has by itself
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
+    """Every read waits until the test ends; the semaphore counts those that do."""
+    reading, over = threading.Semaphore(0), threading.Event()
+
+    def read(*_: object) -> Any:
+        reading.release()
+        over.wait(100)
+        raise ValueError("over")
+
+    monkeypatch.setattr(following, "_read", read)
+    monkeypatch.setattr(changes.View, "news", read)
+    yield reading
+    over.set()
+
+
+def streams(desk: Desk, kind: str) -> list[AsyncIterator[bytes]]:
+    if kind == "logs":
+        return [following.follow(desk, "uid", number, 1, 0) for number in range(FOLLOWERS)]
+    return [changes.follow(desk, None, None) for _ in range(FOLLOWERS)]
+
+
+@pytest.mark.parametrize("kind", ["logs", "changes"])
+async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str) -> None:
+    control: Any = None  # nothing asks it
+    desk = Desk(control, ApiSettings())
+    followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, kind)]
+    async with asyncio.timeout(60):
+        while desk.readers._work_queue.qsize() < FOLLOWERS - READERS:
+            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(lambda: "stopped") == "stopped"
+    assert slow.acquire(timeout=60)
+    assert not any(each.done() for each in followers)
+    for each in followers:
+        each.cancel()
+    await asyncio.gather(*followers, return_exceptions=True)
+    desk.readers.shutdown(wait=False, cancel_futures=True)
