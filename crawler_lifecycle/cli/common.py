@@ -2,7 +2,7 @@
 
 import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ Exit status:
 """
 F = TypeVar("F", bound=Callable[..., Any])
 RARELY = 100_000  # new objects
+UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -109,6 +110,19 @@ def print_json(value: Any) -> None:
     from pydantic_core import to_json
 
     click.echo(to_json(value).decode())
+
+
+def plain(value: Any) -> Any:
+    """A text, or all texts of a model, as a terminal may get them: what a crawl printed must not steer it."""
+    if type(value) is str:
+        return value.replace("\r\n", "\n").translate(UNPRINTABLE)
+    if isinstance(value, Mapping):
+        return {plain(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain(each) for each in value)
+    if hasattr(value, "model_copy"):
+        return value.model_copy(update={name: plain(each) for name, each in value})
+    return value
 
 
 def say(line: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
 
 FOLLOW_PAUSE = 0.3
 
@@ -87,7 +87,7 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
     details = Control.open(state).show(run)
     if as_json:
         return print_json(details)
-    for line in details_lines(details, datetime.now(UTC)):
+    for line in details_lines(plain(details), datetime.now(UTC)):
         click.echo(line)
     return None
 
@@ -133,4 +133,5 @@ def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:
         if as_json:
             print_json({"task": task, "line": line})
         else:
-            click.echo(f"{click.style(str(task), fg='cyan')} | {line}" if prefixed else line)
+            shown = plain(line)
+            click.echo(f"{click.style(str(task), fg='cyan')} | {shown}" if prefixed else shown)

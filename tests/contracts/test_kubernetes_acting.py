@@ -527,5 +527,6 @@ def test_a_log_is_read_from_a_byte_on(acting: Acting) -> None:
     assert (pieces, offset) == (text, len(text.encode()))
     last = acting.logs.chunk(read, -7, ended=True)
     assert (last.ended, last.offset, text.endswith(last.text)) == (True, offset, True)
+    assert last.read == offset  # all of it, for seven bytes
     acting.server.logs.clear()
     assert acting.logs.chunk(read, 0, ended=False).text == ""

@@ -1,0 +1,59 @@
+"""A crawl's output went to the terminal as it was: it could clear the screen, set the title, or type an answer."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from crawler_lifecycle.cli import main
+from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.contract.records import RunDetails, RunRecord
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.ports import LogChunk
+
+STEERING = "a\x1b]0;title\x07b\x9b2J\x7f\x00\x08c\té"
+SHOWN = (
+    "a\N{REPLACEMENT CHARACTER}]0;title\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}2J"
+    + 3 * "\N{REPLACEMENT CHARACTER}"
+    + "c\té"
+)
+
+
+def output(state: Path, *words: str) -> str:
+    """With colours, as on a terminal."""
+    result = CliRunner().invoke(main, [*words, "--state", str(state)], color=True)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_only_tabs_and_ends_of_lines_are_left() -> None:
+    everything = "".join(map(chr, range(256)))
+    kept = plain(everything).replace("\N{REPLACEMENT CHARACTER}", "")
+    assert kept == "\t\n" + "".join(map(chr, (*range(32, 127), *range(160, 256))))
+    assert plain("one\r\ntwo") == "one\ntwo"
+
+
+def test_logs(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks = {0: LogChunk(f"{STEERING}\n", 30, ended=True)}
+    monkeypatch.setattr(Control, "log", lambda *asked: chunks.get(asked[3], LogChunk("", 30, ended=True)))
+    assert output(state, "logs", str(run.run_id), "--task", "0") == f"{SHOWN}\n"
+    assert json.loads(output(state, "logs", str(run.run_id), "--task", "0", "--json"))["line"] == STEERING
+    assert f" | {SHOWN}\n" in output(state, "logs", str(run.run_id))
+
+
+def test_show(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    show = Control.show
+
+    def failed(control: Control, asked: int | str) -> RunDetails:
+        details = show(control, asked)
+        said = {"status": TaskStatus.FAILED, "log_tail": STEERING, "message": STEERING, "events": [STEERING]}
+        return details.model_copy(update={"tasks": [details.tasks[0].model_copy(update=said)]})
+
+    monkeypatch.setattr(Control, "show", failed)
+    told = output(state, "show", str(run.run_id))
+    assert told.count(SHOWN) == 3
+    assert not any(steering in told for steering in ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08"))
+    assert "\x1b[" in told  # our own colours
+    assert json.loads(output(state, "show", str(run.run_id), "--json"))["tasks"][0]["log_tail"] == STEERING
