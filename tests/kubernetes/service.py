@@ -218,7 +218,8 @@ class Service:
 
 
 def assert_completed(details: RunDetails, tasks: int) -> None:
-    assert (details.run.status, details.run.reason) == (RunStatus.COMPLETED, "all_succeeded")
+    ends = [(task.task, task.status, task.reason, task.message) for task in details.tasks]
+    assert (details.run.status, details.run.reason) == (RunStatus.COMPLETED, "all_succeeded"), ends
     assert details.run.tasks == {TaskStatus.SUCCEEDED: tasks}
 
 
