@@ -77,6 +77,11 @@ class TakenOver(Message):
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 
+class OwnExecution(Message):
+    workflow_id: str
+    temporal_run_id: str
+
+
 class RegisterWorkflow(Message):
     run: RunRef
     workflow_id: str
