@@ -66,7 +66,7 @@ class ReconciliationActivities:
         # meanwhile, must not count as absent because this look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
         look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if _may_have_a_job(row)])
-        changes, doubt = verdicts(rows, look, run.intent, began)
+        changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
         page = changes[:CHANGES_IN_A_LOOK]
         return Differences(
             known=look.complete,

@@ -133,6 +133,7 @@ class ActiveTasks(Message):
 class LookAt(Message):
     run: RunRef
     active: ActiveTasks
+    stopped_at: datetime | None = Field(default=None, description="since when the run is being stopped")
 
 
 class TaskChange(Message):

@@ -161,7 +161,9 @@ async def test_force_does_not_wait(play: Play) -> None:
         handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"force": True}])
         await handle.result()
     assert script.looks == 1
-    assert len(script.inputs("add_cancellation_log_to_db")) == 1
+    (logged,) = script.inputs("add_cancellation_log_to_db")
+    (looked,) = script.inputs("get_history_statuses_to_sync")
+    assert looked.stopped_at == logged.asked_at
 
 
 async def test_force_after_a_stop_escalates(play: Play, skipping: WorkflowEnvironment) -> None:
