@@ -78,12 +78,16 @@ class DirectDeployer:
 
 @dataclass
 class NotedSupervisors:
-    """The workflows that would be started."""
+    """The workflows that would be started, and those that would be cancelled."""
 
     started: list[tuple[str, RunRequest]] = field(default_factory=list)
+    cancelled: list[tuple[str, str]] = field(default_factory=list)
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         self.started.append((workflow_id, request))
+
+    async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
+        self.cancelled.append((workflow_id, temporal_run_id))
 
 
 @dataclass

@@ -65,7 +65,9 @@ class SmallCluster:
         if self.placing_trouble:
             raise self.placing_trouble
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         return Look(complete=False)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:

@@ -118,6 +118,11 @@ class Engine:
         """A run's own workflow, with this request; if it is open already, it is left to it."""
         await self.start(LIFECYCLE, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
+    async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
+        client = await self.client()
+        async with _translated(self.address):
+            await client.get_workflow_handle(workflow_id, run_id=temporal_run_id).cancel(rpc_timeout=RPC_TIMEOUT)
+
     async def result(self, handle: WorkflowHandle[Any, Any]) -> Any:
         """How the workflow ended; what it failed with is raised as ours."""
         async with _translated(self.address):

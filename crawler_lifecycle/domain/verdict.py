@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
@@ -20,6 +20,7 @@ from crawler_lifecycle.domain.reasons import (
 
 LOOKS_TO_CONFIRM_ABSENCE = 2
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
+TWO_CLOCKS = timedelta(minutes=1)  # how far the cluster's may be behind
 FEWEST_TO_DOUBT = 5
 SHARE_TO_DOUBT = 0.2
 
@@ -35,7 +36,10 @@ ONGOING = {
 }
 
 
-def verdict(row: TaskRow, look: Look, intent: Intent, now: datetime) -> TaskChange | None:
+def verdict(
+    row: TaskRow, look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
+) -> TaskChange | None:
+    """`stopped_at`: since when the run is being stopped, where that is known."""
     if row.status.is_over and row.status is not TaskStatus.LOST:
         return None
     job = look.jobs.get((row.task, row.attempt))
@@ -43,16 +47,18 @@ def verdict(row: TaskRow, look: Look, intent: Intent, now: datetime) -> TaskChan
         # how it ended nobody can tell any more; a stop only has to know that nothing of it runs
         return _absent(row, intent, now) if job.gone and intent is not Intent.RUN else None
     if job is not None and _is_its_own(row, job):
-        return _present(row, job, intent)
+        return _present(row, job, intent, stopped_at)
     if job is None and not look.complete:
         return None
     return _absent(row, intent, now)
 
 
-def verdicts(rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime) -> tuple[list[TaskChange], str | None]:
+def verdicts(
+    rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
+) -> tuple[list[TaskChange], str | None]:
     """The changes of a whole look, and a problem if the look is too strange to be believed."""
     rows = list(rows)
-    changes = [change for row in rows if (change := verdict(row, look, intent, now))]
+    changes = [change for row in rows if (change := verdict(row, look, intent, now, stopped_at))]
     in_cluster = sum(row.status.is_in_cluster for row in rows)
     vanishing = sum(change.absent_count == 1 for change in changes)
     if intent is Intent.RUN and vanishing > max(FEWEST_TO_DOUBT, SHARE_TO_DOUBT * in_cluster):
@@ -66,11 +72,11 @@ def _is_its_own(row: TaskRow, job: JobLook) -> bool:
     return row.job_uid == job.uid or (row.job_uid is None and not job.left_behind)
 
 
-def _present(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange | None:
+def _present(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | None) -> TaskChange | None:
     if job.phase.has_ended:
         if row.status is TaskStatus.LOST and job.phase is JobPhase.VANISHED:
             return None
-        return _ended(row, job, intent)
+        return _ended(row, job, intent, stopped_at)
     if row.status is TaskStatus.LOST:
         return None  # a job that ran on after it was given up ends as evidence, not as life
     status, cause = ONGOING[job.phase], _cause(job, intent)
@@ -92,12 +98,21 @@ def _cause(job: JobLook, intent: Intent) -> str | None:
     return job.cause
 
 
-def _ended(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange:
+def _ended(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | None) -> TaskChange:
     status = ENDED[job.phase]
-    was_stopped = intent is not Intent.RUN and job.stop_asked and row.status is not TaskStatus.LOST
-    if was_stopped and status is not TaskStatus.SUCCEEDED:
+    stops = intent is not Intent.RUN and row.status is not TaskStatus.LOST
+    if stops and status is not TaskStatus.SUCCEEDED and _was_told(row, job, stopped_at):
         return _change(row, job, TaskStatus.STOPPED, reason=_stopped(intent))
     return _change(row, job, status, reason=job.reason)
+
+
+def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
+    """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop."""
+    if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == POD_TERMINATING):
+        return True
+    if not job.pods_deleted or job.ended_at is None or stopped_at is None:
+        return False
+    return job.ended_at >= stopped_at - TWO_CLOCKS
 
 
 def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:

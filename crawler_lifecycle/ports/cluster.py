@@ -23,10 +23,13 @@ class Cluster(Protocol):
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """One job per key for ever; Conflict if the key was used for something else."""
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
 
-        `watched`: (task, attempt) of those that are believed alive, where details and absence matter."""
+        `watched`: (task, attempt) of those that are believed alive, where details and absence matter.
+        `tasks`: only their jobs, each attempt of them."""
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         """Of these (task, attempt); a job without evidence is left out."""

@@ -13,6 +13,9 @@ class Supervisors(Protocol):
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """Have this workflow run with this request; if it is open already, leave it to it."""
 
+    async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
+        """Ask this one execution to close as cancelled. NotFound if it is not open."""
+
 
 class Pusher(Protocol):
     def send(self, notice: Notice) -> None:

@@ -69,7 +69,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
         await _force(run)
-    looked = await look(run)
+    looked = await look(run, stopped_at=watch.stopping.at if watch.stopping else None)
     watch.looked(looked.took, looked.alive, more=looked.more)
     watch.know_intent(looked.intent)  # a force of which only the database knows
     if looked.lingering:
@@ -120,17 +120,17 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
 
 
 async def in_pages(
-    activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef, tasks: str = ""
+    activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef, lingering: str = ""
 ) -> int | None:
     """How many were asked. None: the cluster does not answer; a look says so, and the next round asks again."""
-    asked, step = 0, StopTasks(run=run, tasks=tasks)
+    asked, step = 0, StopTasks(run=run, tasks=lingering, lingering=bool(lingering))
     try:
         while True:
             report = await workflow.execute_activity_method(activity, step, **STOP)
             asked += report.asked
             if not report.rest:
                 return asked
-            step = StopTasks(run=run, tasks=report.rest)
+            step = step.model_copy(update={"tasks": report.rest})
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise

@@ -117,8 +117,10 @@ class Removing:
         self.inner, self.stay = house.bench.cluster, stay
         self.removed: list[tuple[int, int]] = []
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
-        look = self.inner.look(run_uid, watched)
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
+        look = self.inner.look(run_uid, watched, tasks)
         jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
         return replace(look, jobs=jobs)
 
@@ -170,7 +172,9 @@ class Showing:
         self.shown = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
         self.watched: Collection[tuple[int, int]] = ()
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         self.watched = watched
         return self.shown
 

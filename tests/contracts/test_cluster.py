@@ -121,6 +121,20 @@ def test_attempts_and_tasks_are_jobs_of_their_own(bench: Bench) -> None:
     assert len({job.uid for job in jobs.values()}) == len({job.name for job in jobs.values()}) == 3
 
 
+def test_a_look_at_some_tasks_shows_every_attempt_of_them(bench: Bench) -> None:
+    first = bench.request(SILENT)
+    again = bench.request(SILENT, run_uid=first.run_uid, attempt=2)
+    another = bench.request(SILENT, run_uid=first.run_uid, task=1)
+    for request in (first, again, another):
+        bench.cluster.deploy(request)
+    look = bench.cluster.look(first.run_uid, tasks=[0, 7])
+    assert (look.complete, set(look.jobs)) == (True, {(0, 1), (0, 2)})
+    assert set(bench.cluster.look(first.run_uid, tasks=[]).jobs) == set()
+    assert set(bench.cluster.look(first.run_uid).jobs) == {(0, 1), (0, 2), (1, 1)}
+    for request in (first, again, another):
+        bench.until_ended(request)
+
+
 def test_a_key_that_was_used_for_something_else_is_a_conflict(bench: Bench) -> None:
     request = bench.request(SILENT)
     bench.cluster.deploy(request)

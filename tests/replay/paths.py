@@ -112,6 +112,7 @@ PATHS = {
         lambda: Script(deployments=in_turn(*[UNAVAILABLE] * 14, DEPLOYED)), continues=True
     ),
     "continued_in_a_stop": Path(lambda: _deaf(7), stop={"force": True, "actor": "ann"}, continues=True),
+    "cancelled_and_continued": Path(lambda: _deaf(7), cancelled=True, continues=True),
     "nothing_delivered": Path(
         lambda: Script(
             failing=["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished",

@@ -485,6 +485,61 @@ def test_rule_4_a_stop_is_a_stop_whatever_the_job_remembers() -> None:
             assert after(row(), stopped).status is TaskStatus.FAILED
 
 
+@pytest.mark.parametrize(
+    ("failed", "left"),
+    [
+        (by_policy(BY_EXIT_CODE.format(137)), []),  # a pod that is deleted is gone once its Job has counted it
+        (by_policy(BY_EXIT_CODE.format(143)), []),
+        ({**job(0, 1, FAILED), "spec": {"podFailurePolicy": {"rules": []}}}, []),  # deleted before it ran
+        (job(0, 1, FAILED), [deleted(pod("Failed", ended(1)))]),
+        (by_policy(BY_EXIT_CODE.format(1)), [deleted(pod("Failed", ended(1)))]),
+    ],
+)
+def test_rule_4_a_job_of_which_only_the_pods_could_be_ended_was_stopped(failed: Json, left: list[Json]) -> None:
+    """In a stop by force the API server refused to delete the Job, and not its pods."""
+    ended_at = datetime.fromisoformat(failed["status"]["conditions"][0]["lastTransitionTime"])
+    stopped = look([failed], left)
+
+    def since(stopped_at: datetime) -> TaskStatus:
+        return after(row(), stopped, intent=Intent.FORCE, stopped_at=stopped_at).status
+
+    assert since(ended_at + timedelta(seconds=30)) is TaskStatus.STOPPED, "by another clock"
+    assert since(ended_at + timedelta(minutes=5)) is TaskStatus.FAILED, "it failed long before the stop"
+    assert after(row(), stopped).status is TaskStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("failed", "left", "reason"),
+    [
+        (by_policy(BY_EXIT_CODE.format(143)), [pod("Failed", ended(143))], "sigterm"),
+        (by_policy(BY_EXIT_CODE.format(3)), [], "exit_3"),
+        (job(0, 1, FAILED), [], "backoff_limit_exceeded"),  # it never told us more
+        (by_policy(BY_DISRUPTION), [], "disrupted"),
+        (
+            by_policy(BY_DISRUPTION),
+            [deleted(pod("Failed", ended(143), conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI")]))],
+            "drained",
+        ),
+        (job(0, 1, condition("Failed", "DeadlineExceeded")), [], "deadline_exceeded"),
+        (job(0, 1, condition("Failed", "DeadlineExceeded")), [deleted(pod("Failed", ended(143)))], "deadline_exceeded"),
+    ],
+)
+def test_rule_4_a_job_that_ended_by_itself_or_by_others_was_not_stopped(
+    failed: Json, left: list[Json], reason: str
+) -> None:
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    truth = after(row(), look([failed], left), intent=Intent.FORCE, stopped_at=long_ago)
+    assert (truth.status, truth.reason) == (TaskStatus.FAILED, reason)
+
+
+def test_rule_11_what_was_seen_ending_in_a_stop_was_stopped_however_it_ended() -> None:
+    ending = look([job(terminating=1)])
+    truth = look([by_policy(BY_EXIT_CODE.format(1))])
+    assert after(row(), ending, truth, intent=Intent.STOP).status is TaskStatus.STOPPED
+    assert after(row(), ending, truth).status is TaskStatus.FAILED
+    assert after(row(), ending, look([job(0, 1, COMPLETE)]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
+
+
 def test_rule_r_a_reason_that_nobody_has_heard_of_is_written_as_ours() -> None:
     assert seen([job(0, 1, condition("Failed", "ByTheMoon7"))]).reason == "by_the_moon7"
     assert seen([job(0, 1, condition("Failed"))]).reason == "failed"

@@ -1,5 +1,6 @@
 """A run as its workflow sees it: every activity by its name, answering as the test has written."""
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ from crawler_lifecycle.contract.steps import (
     MainJobStatus,
     NotePhase,
     Notify,
+    OwnExecution,
     RegisterWorkflow,
     Removal,
     RemoveJobs,
@@ -49,6 +51,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
+from crawler_lifecycle.control.engine import Engine
 
 DEPLOYED = DeploymentOutcome(job_id="job-1")
 STARTED = MainJobStatus(started=True)
@@ -226,6 +229,14 @@ class Script:
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:
         await self._noted("hand_over_run", step)
+        return Counted(count=1)
+
+    @activity.defn
+    async def cancel_execution(self, step: OwnExecution) -> Counted:
+        await self._noted("cancel_execution", step)
+        address = activity.client().service_client.config.target_host
+        engine = Engine({"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": os.devnull}, "any")
+        await engine.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
 
     @activity.defn

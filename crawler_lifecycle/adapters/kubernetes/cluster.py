@@ -56,8 +56,10 @@ class KubernetesCluster:
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
         return self._deploying.deploy(request)
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
-        return self._looking.look(run_uid, watched)
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
+        return self._looking.look(run_uid, watched, tasks)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         return self._collecting.evidence(run_uid, jobs)

@@ -27,10 +27,10 @@ class Looking:
         self._patience = patience
         self._absence = Absence(api)
 
-    def look(self, run_uid: str, watched: Collection[Key] = ()) -> Look:
+    def look(self, run_uid: str, watched: Collection[Key] = (), tasks: Collection[int] | None = None) -> Look:
         survey = Survey(run_uid, self._installation, frozenset(watched))
         try:
-            self._list_jobs(survey)
+            self._list_jobs(survey, tasks)
         except NOT_SEEN as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
@@ -45,15 +45,17 @@ class Looking:
         problem = survey.problems[0] if survey.problems else None
         return Look(complete=problem is None, jobs=survey.jobs, problem=problem)
 
-    def _list_jobs(self, survey: Survey) -> None:
-        selector = naming.selector(survey.installation, naming.checked(survey.run_uid))
-        for body in self._api.pages(self._api.batch("jobs"), {"labelSelector": selector}):
-            page = JOBS.page(body)
-            for job in page.whole:
-                survey.add(job)
-            for broken in page.broken:
-                problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
-                survey.add_unclear(key_of(broken.labels), broken.name, problem)
+    def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
+        naming.checked(survey.run_uid)
+        whole_run = [naming.selector(survey.installation, survey.run_uid)]
+        for selector in whole_run if tasks is None else _selectors_of(survey, tasks):
+            for body in self._api.pages(self._api.batch("jobs"), {"labelSelector": selector}):
+                page = JOBS.page(body)
+                for job in page.whole:
+                    survey.add(job)
+                for broken in page.broken:
+                    problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
+                    survey.add_unclear(key_of(broken.labels), broken.name, problem)
 
     def _absent(self, survey: Survey, missing: Sequence[Key]) -> list[Key]:
         """Of these, those that are provably not there."""
@@ -108,9 +110,7 @@ class Looking:
         if len(tasks) > max(TASKS_IN_A_SELECTOR, len(survey.jobs)):
             yield naming.selector(survey.installation, survey.run_uid)
             return
-        for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
-            some = tasks[start : start + TASKS_IN_A_SELECTOR]
-            yield naming.selector(survey.installation, survey.run_uid, some)
+        yield from _selectors_of(survey, tasks)
 
     def _ask_events(self, survey: Survey, asking: Iterable[tuple[Key, str]]) -> None:
         """Of the first few: they say more about why a job waits, and change nothing else."""
@@ -123,6 +123,13 @@ class Looking:
                 survey.jobs[key] = replace(look, message=look.message or f"its events cannot be read: {error.message}")
             else:
                 survey.jobs[key] = status.with_events(look, events)
+
+
+def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:
+    numbers = sorted(tasks)
+    for start in range(0, len(numbers), TASKS_IN_A_SELECTOR):
+        some = numbers[start : start + TASKS_IN_A_SELECTOR]
+        yield naming.selector(survey.installation, survey.run_uid, some)
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:

@@ -69,8 +69,13 @@ class Condition(Object, frozen=True):
         return self.status == "True"
 
 
+class PodFailurePolicy(Object, frozen=True):
+    """Only whether there is one."""
+
+
 class JobSpec(Object, frozen=True):
     suspend: bool | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
 
 
 class JobStatus(Object, frozen=True):

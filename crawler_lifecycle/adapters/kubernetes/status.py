@@ -62,7 +62,7 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience:
     """The same once its pods are known."""
     pod, known = pods.the_one_that_counts(found), of_job(key, job)
     if known is not None:
-        return _failed_because(known, job, pod, found) if pod and known.phase is JobPhase.FAILED else known
+        return _failed_because(known, job, pod, found) if known.phase is JobPhase.FAILED else known
     if pod is None:
         return _without_pod(key, job)
     phase = pods.phase(pod)
@@ -80,9 +80,12 @@ def _without_pod(key: Key, job: Job) -> JobLook:
     return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
 
 
-def _failed_because(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> JobLook:
-    """That it failed, the Job says; why, its pod."""
+def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
+    """That it failed, the Job says; why, its pod; and if somebody told it to end, either."""
     failed = _true_conditions(job.status or NO_STATUS).get("Failed")
+    look = replace(look, pods_deleted=_is_by_deletion(job, failed, found))
+    if pod is None:
+        return look
     gone = look.gone and all(pods.has_ended(each) for each in found)
     return replace(
         look,
@@ -93,6 +96,11 @@ def _failed_because(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> 
         gone=gone,
         removable=look.removable and gone,
     )
+
+
+def _is_by_deletion(job: Job, failed: Condition | None, found: Sequence[Pod]) -> bool:
+    remembers = job.spec is not None and job.spec.pod_failure_policy is not None
+    return failure.is_by_deletion(failed, found, remembers=remembers)
 
 
 def _true_conditions(status: JobStatus) -> dict[str, Condition]:

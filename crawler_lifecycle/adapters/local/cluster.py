@@ -49,8 +49,13 @@ class LocalCluster:
             with self._placing.exclusive():
                 self._placing.place()
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:  # noqa: ARG002 (all are cheap)
-        return self._looking.look(run_uid)
+    def look(
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),  # noqa: ARG002 (all are cheap)
+        tasks: Collection[int] | None = None,
+    ) -> Look:
+        return self._looking.look(run_uid, tasks)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         with _wrapped("collect evidence"):
