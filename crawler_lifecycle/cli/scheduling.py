@@ -50,6 +50,7 @@ def schedule() -> None:
     help="How late it may still start; default: 1h, or 1d with --overlap queue or replace.",
 )
 @click.option("--paused", is_flag=True, help="Make it, but do not let it go yet.")
+@click.option("--replace", is_flag=True, help="Change SCHEDULE, which is there already; paused or not, it stays so.")
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; may be repeated.")
 @click.option("--tasks", type=int, help="Number of tasks; default: what the catalogue says.")
 @click.option("--max-parallel", type=int, help="Tasks in the cluster at once.")
@@ -71,10 +72,12 @@ def create(schedule_id: str, crawler: str, arguments: tuple[tuple[str, str], ...
       crawlctl schedule create nightly bookshop --cron "0 3 * * *" --time-zone Europe/Berlin
       crawlctl schedule create news newsroom --every 15m --jitter 1m --overlap queue --arg section=world
       crawlctl schedule create weekly bookshop --cron "30 4 * * mon" --overlap replace --paused
+      crawlctl schedule create weekly bookshop --cron "30 5 * * mon" --replace
     """
-    request = make_schedule(schedule_id, crawler, arguments, options)
-    details = asyncio.run(_schedules(state).create(request, actor=getpass.getuser()))
-    _print(details, as_json=as_json)
+    replace = options.pop("replace")
+    request, schedules = make_schedule(schedule_id, crawler, arguments, options), _schedules(state)
+    made = schedules.replace(request) if replace else schedules.create(request, actor=getpass.getuser())
+    _print(asyncio.run(made), as_json=as_json)
 
 
 RULES = ("paused", "overlap", "time_zone")

@@ -11,7 +11,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.ports import Changes
+from crawler_lifecycle.ports import Changes, Notices
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.settings import ApiSettings
 
@@ -34,6 +34,10 @@ class Desk:
     @property
     def changes(self) -> Changes:
         return self.control.parts.changes
+
+    @property
+    def notices(self) -> Notices:
+        return self.control.parts.notices
 
     async def read(self, reading: Callable[[], T]) -> T:
         """For streams: however many of them read slowly, commands have threads of their own."""

@@ -1,4 +1,5 @@
-// Starting a run: asked once however often it has to be asked again, watched until it has started or never will.
+// Starting a run: asked once however often it has to be asked again, watched until the notice comes that it has started,
+// or never will.
 
 import { get, post } from "/api.js";
 import { h, setText, toast } from "/dom.js";
@@ -112,28 +113,38 @@ function open(starting) {
     toRun.hidden = false;
     const look = async () => {
       try {
-        tell((await get(`/v1/runs/${starting.run}`, closed.signal)).run);
+        const { run, notices } = await get(`/v1/runs/${starting.run}`, closed.signal);
+        if (!notices.some(announce)) tell(run);
       } catch (error) {
         if (!closed.signal.aborted && error.status === 404) tellNever(error.message);
       }
     };
-    listen(({ kind, run }) => {
+    listen(({ kind, run, notice }) => {
+      if (kind === "notice" && notice.run_id === starting.run) announce(notice);
       if (kind === "run" && run.run_id === starting.run) tell(run);
       if (kind === "ready") look();
     }, closed.signal);
     look();
   }
 
+  // The start is what its notice says; whether that closes the dialog.
+  function announce({ kind, run_id: run }) {
+    if (kind !== "started" || closed.signal.aborted) return false;
+    dialog.close();
+    toast(`Run ${run} has started.`);
+    location.hash = `#/runs/${run}`;
+    return true;
+  }
+
   function tell(run) {
     if (closed.signal.aborted) return;
-    if (run.started_at && run.status !== "STOPPING") {
-      dialog.close();
-      toast(`Run ${run.run_id} has started.`);
-      location.hash = `#/runs/${run.run_id}`;
-    } else if (isOver(run)) {
-      tellNever(`It never started: ${inWords(run.reason)}.`);
+    if (isOver(run)) {
+      tellNever(`${run.started_at ? "It is over" : "It never started"}: ${inWords(run.reason)}.`);
     } else if (run.intent !== "RUN") {
-      tellNever("It will not start: it is being stopped.");
+      tellNever(`${run.started_at ? "It" : "It will not start: it"} is being stopped.`);
+    } else if (run.started_at) {
+      setText(waits, "It runs. Waits for the notice of its start");
+      since.replaceChildren("for ", lasting(run.started_at));
     } else {
       setText(waits, `Waits for ${waitsFor(run)}`);
       since.replaceChildren("for ", lasting(run.waiting_since ?? run.created_at));
