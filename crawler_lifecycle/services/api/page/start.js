@@ -19,6 +19,7 @@ export function goOnStarting() {
 function open(starting) {
   if (document.querySelector("dialog.start")) return;
   const closed = new AbortController();
+  let told = ""; // as of when
   const field = (name, label, properties = {}) => {
     const input = h("input", { id: `start-${name}`, name, autocomplete: "off", ...properties });
     return { input, element: h("div", { class: "field" }, h("label", { for: `start-${name}` }, label), input) };
@@ -137,7 +138,8 @@ function open(starting) {
   }
 
   function tell(run) {
-    if (closed.signal.aborted) return;
+    if (closed.signal.aborted || run.changed_at < told) return; // an answer that an event has overtaken
+    told = run.changed_at;
     if (isOver(run)) {
       tellNever(`${run.started_at ? "It is over" : "It never started"}: ${inWords(run.reason)}.`);
     } else if (run.intent !== "RUN") {
