@@ -1,7 +1,7 @@
 // Starting a run: asked once however often it has to be asked again, watched until the notice comes that it has started,
 // or never will.
 
-import { get, post } from "/api.js";
+import { Problem, get, post } from "/api.js";
 import { h, setText, toast } from "/dom.js";
 import { listen } from "/live.js";
 import { inWords, isOver, lasting, waitsFor } from "/words.js";
@@ -29,7 +29,7 @@ function open(starting) {
   const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
   const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
   const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
-  const args = h("textarea", { id: "start-arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
+  const args = h("textarea", { id: "start-arguments", name: "arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
   const names = h("datalist", { id: "crawlers" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const send = h("button", { class: "primary", type: "submit" }, "Start");
@@ -58,7 +58,7 @@ function open(starting) {
     try {
       starting = { key: crypto.randomUUID(), request: request() };
     } catch (error) {
-      return refuse(error.message);
+      return refuse(error);
     }
     keep();
     wait();
@@ -68,18 +68,19 @@ function open(starting) {
     const wanted = { crawler: crawler.input.value.trim(), trigger: "manual", arguments: {} };
     for (const line of args.value.split("\n").filter((each) => each.trim())) {
       const equals = line.indexOf("=");
-      if (equals < 1) throw new Error(`arguments: expected name=value, not ${line.trim()}`);
+      if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, "arguments");
       wanted.arguments[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
     }
     for (const { input } of [tasks, parallel, longest, limit]) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
   }
 
-  function refuse(text) {
+  function refuse({ message, field }) {
     waiting.hidden = true;
     form.hidden = false;
     problem.hidden = false;
-    setText(problem, text);
+    setText(problem, message);
+    (form.elements.namedItem(field?.split(".")[0] ?? "") ?? crawler.input).focus();
   }
 
   const keep = () => sessionStorage.setItem(KEPT, JSON.stringify(starting));
@@ -99,7 +100,7 @@ function open(starting) {
       } catch (error) {
         if (![0, 429, 503].includes(error.status)) {
           sessionStorage.removeItem(KEPT);
-          return refuse(error.message);
+          return refuse(error);
         }
         setText(waits, `Waits: ${error.message}. Asking again ...`);
         await new Promise((resume) => setTimeout(resume, Math.max(AGAIN, error.pause * 1000)));
