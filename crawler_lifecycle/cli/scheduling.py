@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, print_json, state_option
+from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import ScheduleDetails, ScheduleRequest, Triggered
@@ -121,7 +121,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
     found = asyncio.run(_schedules(state).list())
     if as_json:
         return print_json(found)
-    for line in list_lines(found):
+    for line in list_lines(plain(found)):
         click.echo(line)
     if not found:
         click.echo("No schedules.")
@@ -259,6 +259,6 @@ def _print(details: "ScheduleDetails", *, as_json: bool) -> None:
 
     if as_json:
         return print_json(details)
-    for line in details_lines(details):
+    for line in details_lines(plain(details)):
         click.echo(line)
     return None

@@ -3,16 +3,18 @@
 import asyncio
 from functools import partial
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.middleware.cors import CORSMiddleware
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api import commands, runs, schedules, streams
-from crawler_lifecycle.services.api.desk import Desk, Here
+from crawler_lifecycle.services.api.desk import READING, Desk, Here
 from crawler_lifecycle.services.api.document import DESCRIPTION
 from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
 from crawler_lifecycle.services.api.messages import Health
+from crawler_lifecycle.services.api.metrics import Counting
 from crawler_lifecycle.services.api.page_files import files, page_router
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.gate import Gate
@@ -44,9 +46,15 @@ async def readyz(desk: Here) -> Health:
     return Health(status="ready")
 
 
+@health.get("/metrics", include_in_schema=False, dependencies=READING)
+async def metrics(desk: Here) -> Response:
+    desk.metrics.streams.set(desk.streams)
+    return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
 def make_app(control: Control, settings: Settings) -> FastAPI:
     app = _routes()
-    app.state.desk = Desk(control, settings.api)
+    desk = app.state.desk = Desk(control, settings.api)
     app.include_router(page_router())
     admit = Doorkeeper(Tokens(settings.tokens_file), settings.api.requests_per_second)
     open_paths = {*HEALTH, *files()}
@@ -58,6 +66,7 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
             allow_methods=["GET", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
         )
+    app.add_middleware(Counting, metrics=desk.metrics)
     return app
 
 

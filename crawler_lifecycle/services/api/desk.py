@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Changes, Notices
+from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.settings import ApiSettings
 
@@ -29,6 +30,7 @@ class Desk:
     settings: ApiSettings
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
     streams: int = 0
+    metrics: Metrics = field(default_factory=Metrics)
     readers: ThreadPoolExecutor = field(default_factory=_readers)
 
     @property
