@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "list": command.measure,
     "worker-start": worker_start.measure,
     "archives": archives.measure,
+    "huge-archive": archives.measure_huge,
 }
 
 

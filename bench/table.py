@@ -16,6 +16,7 @@ class Scale:
     noticed: int = 20  # tasks that end one by one
     repeats: int = 10
     archive_mb: int = 2_000
+    huge_gb: int = 20
     small_files: int = 200_000
     in_flight: tuple[int, ...] = (8, 32)  # deployments at once
     deployed: int = 500
@@ -31,6 +32,7 @@ QUICK = Scale(
     stopped=(1, 8),
     noticed=3,
     archive_mb=20,
+    huge_gb=1,
     small_files=200,
     repeats=2,
     in_flight=(1, 4),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Exporter,
         Exports,
         Histories,
+        Notices,
         Nudges,
         Pusher,
         Records,
@@ -108,6 +109,12 @@ class Parts:
         from crawler_lifecycle.adapters.sql.changes import SqlChanges
 
         return SqlChanges(self.database)
+
+    @cached_property
+    def notices(self) -> "Notices":
+        from crawler_lifecycle.adapters.sql.notices import SqlNotices
+
+        return SqlNotices(self.database)
 
     @cached_property
     def exports(self) -> "Exports":
@@ -252,7 +259,7 @@ class Parts:
             DeploymentActivities(histories, tasks, self.claims, cluster, self.deploying, self.claim_for),
             ReconciliationActivities(histories, tasks, cluster),
             StoppingActivities(histories, self.stops, tasks, cluster),
-            NoticeActivities(histories, self.pusher),
+            NoticeActivities(histories, self.notices, self.pusher),
             ExportActivities(histories, self.exports, self.exporter),
         )
 

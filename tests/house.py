@@ -24,6 +24,7 @@ from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
@@ -116,7 +117,8 @@ class House:
             SqlSupervision(self.database), tasks, cluster, self.supervisors, RunLimits(most_tasks=50)
         )
         self.stopping = StoppingActivities(store, SqlStops(self.database), tasks, cluster)
-        self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))
+        kept = SqlNotices(self.database)
+        self.notices = NoticeActivities(store, kept, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(store, SqlExports(self.database), exporter)
 
     def do(self, activity: Callable[[A], R], step: A) -> R:

@@ -9,12 +9,13 @@ from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
-from crawler_lifecycle.ports import Histories, Pusher
+from crawler_lifecycle.ports import Histories, Notices, Pusher
 
 
 @dataclass(frozen=True)
 class NoticeActivities:
     histories: Histories
+    notices: Notices
     pusher: Pusher
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -38,25 +39,27 @@ class NoticeActivities:
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
-        """What is not delivered stands in the run's log, once a kind and end of the run.
+        """Kept first, so that the live streams of the API tell it whoever else is away.
+
+        What is not delivered stands in the run's log, once a kind and end of the run.
 
         It is tried again only if that can help: not one that nobody will ever take, and not one of progress, which the
         next one tells better."""
         run = self.histories.current(step.run)
+        notice = Notice(
+            notice_id=event_id(run.run_uid, kind, _number(kind, step)),
+            kind=kind,
+            run_id=run.run_id,
+            run_uid=run.run_uid,
+            crawler=run.crawler,
+            status=run.status,
+            reason=run.reason,
+            tasks=run.tasks,
+            at=datetime.now(UTC),
+        )
+        self.notices.keep(step.run, notice)
         try:
-            self.pusher.send(
-                Notice(
-                    notice_id=event_id(run.run_uid, kind, _number(kind, step)),
-                    kind=kind,
-                    run_id=run.run_id,
-                    run_uid=run.run_uid,
-                    crawler=run.crawler,
-                    status=run.status,
-                    reason=run.reason,
-                    tasks=run.tasks,
-                    at=datetime.now(UTC),
-                )
-            )
+            self.pusher.send(notice)
         except LifecycleError as error:
             self._log(kind, step, "undelivered", f"notice {kind}: {error.message}")
             if kind is NoticeKind.PROGRESS or isinstance(error, PermanentError):

@@ -37,7 +37,7 @@ class Commands(click.Group):
             with _rare_collections():
                 return super().invoke(ctx)
         except LifecycleError as error:
-            click.echo(click.style("Error: ", fg="red") + error.message, err=True)
+            click.echo(click.style("Error: ", fg="red") + plain(error.message), err=True)
             raise click.exceptions.Exit(_exit_code(error)) from error
         except KeyboardInterrupt as interrupt:
             click.echo(err=True)

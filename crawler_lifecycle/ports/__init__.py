@@ -9,7 +9,7 @@ another supervisor has taken over.
 from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
 from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Exporter, Progress, Pusher, Supervisors
-from crawler_lifecycle.ports.records import Changes, Exports, Nudge, Nudges, Records
+from crawler_lifecycle.ports.records import Changes, Exports, Notices, Nudge, Nudges, Records
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Histories",
     "LogChunk",
     "NewRun",
+    "Notices",
     "Nudge",
     "Nudges",
     "Progress",

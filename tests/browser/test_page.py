@@ -13,16 +13,20 @@ from sqlalchemy import insert, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.ports import NewRun
 from tests.apis import LINK
 from tests.browser.chromium import Page, chromium, program
-from tests.databases import missing
+from tests.databases import missing, ref_to
 from tests.embedded import eventually, processes_of
+from tests.messages import a_notice
 from tests.process.crawls import Site, end_all_of, site
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
@@ -148,6 +152,26 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
     assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}, "one run, however often asked"
     await finish(stack, run_id, 1)
     await page.until_text("Completed: all succeeded")
+
+
+async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, stack: Site) -> None:
+    """A run that nobody supervises but this test."""
+    database = Database(f"sqlite:///{stack.state / 'crawler.db'}")
+    new = NewRun(RunRequest(crawler="gated"), Crawler(name="gated"), 1, f"crawl-{uuid4()}", str(uuid4()))
+    run = SqlHistories(database).create(new)
+    starting = {"key": str(uuid4()), "request": {"crawler": "gated"}, "run": run.run_id}
+    await page.evaluate(f"sessionStorage.setItem('starting', {json.dumps(json.dumps(starting))})")
+    await page.reload()
+    await page.until(f"{DIALOG} && {IS_LIVE}")
+    await page.until_text("Waits for the main job to be deployed")
+    SqlHistories(database).mark_started(ref_to(run))
+    await page.until_text("It runs. Waits for the notice of its start")
+    told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": NoticeKind.STARTED}
+    SqlNotices(database).keep(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
+    assert await until_started(page) == run.run_id
+    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+    database.close()
 
 
 async def test_the_dialog_says_why_a_run_never_starts(page: Page, stack: Site) -> None:

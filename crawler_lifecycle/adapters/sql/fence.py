@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.schema import histories, history_logs
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.naming import event_id
@@ -53,3 +53,11 @@ def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -
     logged = select(history_logs.c.id).where(history_logs.c.history_id == run.run_id, history_logs.c.entry_uid == uid)
     if connection.scalar(logged) is None:
         connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))
+
+
+def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
+    """In place of what it was. The run's row is locked already."""
+    key = {"history_id": run.run_id, "name": name}
+    known = update(history_properties).filter_by(**key).values(value=value)
+    if not connection.execute(known).rowcount:
+        connection.execute(insert(history_properties).values(**key, value=value))
