@@ -59,7 +59,7 @@ class _Mirror:
     def _fill(self, stream: Open) -> None:
         """Until it ends, says nothing for long, or nobody reads it."""
         try:
-            with self._file, suppress(Missing, ApiFailed), closing(stream()) as pieces:
+            with self._file, suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
                 for piece in pieces:
                     self._file.write(piece)
                     if time.monotonic() - self._asked_at > IDLE_SECONDS:
