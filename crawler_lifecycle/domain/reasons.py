@@ -31,4 +31,5 @@ MAX_DURATION = "max_duration"
 STOPPED = "stopped"
 STOPPED_FORCED = "stopped_forced"
 JOB_DISAPPEARED = "job_disappeared"
+RESULT_UNKNOWN = "result_unknown"  # its job is gone, and what is left of it is over and does not say how
 BY_A_STOP = (STOPPED, STOPPED_FORCED)

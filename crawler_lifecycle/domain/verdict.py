@@ -13,6 +13,7 @@ from crawler_lifecycle.domain.reasons import (
     DELETED_EXTERNALLY,
     JOB_DISAPPEARED,
     POD_TERMINATING,
+    RESULT_UNKNOWN,
     STOPPED,
     STOPPED_FORCED,
     SUSPENDED,
@@ -44,8 +45,9 @@ def verdict(
         return None
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        # how it ended nobody can tell any more; a stop only has to know that nothing of it runs
-        return _absent(row, intent, now) if job.gone and intent is not Intent.RUN else None
+        # a stop only has to know that nothing of it runs. Else it may be read yet, unless the job itself is gone
+        nobody_can_tell = job.gone and (job.left_behind or intent is not Intent.RUN)
+        return _absent(row, intent, now, RESULT_UNKNOWN) if nobody_can_tell else None
     if job is not None and _is_its_own(row, job):
         return _present(row, job, intent, stopped_at)
     if job is None and not look.complete:
@@ -115,7 +117,7 @@ def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
     return job.ended_at >= stopped_at - TWO_CLOCKS
 
 
-def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
+def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str = JOB_DISAPPEARED) -> TaskChange | None:
     if row.status is TaskStatus.LOST:
         return None
     if row.job_uid is None:
@@ -128,7 +130,7 @@ def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
         return _change(row, None, row.status, cause=row.cause, absent_count=count)
     if intent is not Intent.RUN:
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
-    reason = DELETED_EXTERNALLY if row.cause == DELETED_EXTERNALLY else JOB_DISAPPEARED
+    reason = DELETED_EXTERNALLY if row.cause == DELETED_EXTERNALLY else lost_by
     return _change(row, None, TaskStatus.LOST, reason=reason)
 
 

@@ -347,8 +347,26 @@ def test_rule_26_a_pod_that_succeeded_speaks_for_its_job() -> None:
     left = look(pods=[pod("Succeeded", ended(0))])
     assert after(row(), left).status is TaskStatus.SUCCEEDED
     assert left.jobs[KEY].gone
-    doubtful = look(pods=[pod("Succeeded", running())])
-    assert after(row(), doubtful, doubtful).status is TaskStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [pod("Succeeded", running())],
+        [pod("Succeeded", containerStatuses=None)],
+        [pod("Succeeded", ended(0)), pod("Failed", ended(3), uid="another")],
+    ],
+)
+def test_rule_28_what_is_over_and_does_not_say_how_is_lost_like_what_left_no_trace(pods: list[Json]) -> None:
+    """Such a run never ended: nobody could tell any more, and it waited."""
+    doubtful = look(pods=pods)
+    assert after(row(), doubtful).status is TaskStatus.RUNNING
+    lost = after(row(), doubtful, doubtful)
+    assert (lost.status, lost.reason) == (TaskStatus.LOST, "result_unknown")
+    assert after(row(), doubtful, intent=Intent.STOP).status is TaskStatus.STOPPED
+    assert after(lost, look([job(0, 1, COMPLETE)])).status is TaskStatus.SUCCEEDED
+    never_known = row(TaskStatus.DEPLOYING, None)
+    assert after(never_known, doubtful, doubtful) == never_known
 
 
 def test_rule_27_a_pod_that_failed_speaks_for_its_job() -> None:

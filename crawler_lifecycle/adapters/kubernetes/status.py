@@ -172,7 +172,7 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
     uid = pods.controller_uid(pod)
     if not uid or len(uids) > 1:
         problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
-        return replace(unclear(key, name, problem), gone=pods.has_ended(pod))
+        return replace(unclear(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
     asked = pod.metadata.deletion_timestamp is not None
     look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
     if not pods.has_ended(pod):
