@@ -20,6 +20,7 @@ UNSCHEDULABLE = "unschedulable"
 IMAGE_PULL = "image_pull"
 CONTAINER_CONFIG = "container_config"
 POD_TERMINATING = "pod_terminating"
+POD_OVERDUE = "pod_overdue"  # it was told to end, and for long after its grace it has not
 ORPHAN_PODS = "orphan_pods"
 DELETED_EXTERNALLY = "deleted_externally"
 

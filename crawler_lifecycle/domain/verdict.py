@@ -12,6 +12,7 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import (
     DELETED_EXTERNALLY,
     JOB_DISAPPEARED,
+    POD_OVERDUE,
     POD_TERMINATING,
     RESULT_UNKNOWN,
     STOPPED,
@@ -81,20 +82,22 @@ def _present(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | 
         return _ended(row, job, intent, stopped_at)
     if row.status is TaskStatus.LOST:
         return None  # a job that ran on after it was given up ends as evidence, not as life
-    status, cause = ONGOING[job.phase], _cause(job, intent)
+    status, cause = ONGOING[job.phase], _cause(row, job, intent)
     if status is TaskStatus.PENDING and row.status is TaskStatus.RUNNING:
         if cause != SUSPENDED:
             return None  # an older observation
         status = TaskStatus.RUNNING
     ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
-    if row.status is TaskStatus.STOPPING or ends_by_a_stop:
+    if row.status is TaskStatus.STOPPING or ends_by_a_stop or job.overdue:
         status = TaskStatus.STOPPING
     if (status, cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
         return None
     return _change(row, job, status, cause=cause)
 
 
-def _cause(job: JobLook, intent: Intent) -> str | None:
+def _cause(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
+    if row.cause == POD_OVERDUE and intent is Intent.RUN:
+        return POD_OVERDUE  # it was we who then deleted it
     if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
         return job.cause or DELETED_EXTERNALLY
     return job.cause
@@ -130,7 +133,7 @@ def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str = JOB_DISA
         return _change(row, None, row.status, cause=row.cause, absent_count=count)
     if intent is not Intent.RUN:
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
-    reason = DELETED_EXTERNALLY if row.cause == DELETED_EXTERNALLY else lost_by
+    reason = row.cause if row.cause in (DELETED_EXTERNALLY, POD_OVERDUE) else lost_by
     return _change(row, None, TaskStatus.LOST, reason=reason)
 
 
