@@ -6,6 +6,7 @@ DISPATCHER = "dispatcher"  # it has not come by yet
 RUN_LIMIT = "run_limit"
 INSTALLATION_LIMIT = "installation_limit"
 SCHEDULER_UNAVAILABLE = "scheduler_unavailable"
+CLAIM_LOST = "claim_lost"
 CLUSTER_UNKNOWN = "cluster_unknown"
 CLUSTER_UNAVAILABLE = "cluster_unavailable"
 CLUSTER_FORBIDS = "cluster_forbids"
