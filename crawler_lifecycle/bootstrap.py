@@ -140,6 +140,7 @@ class Parts:
         from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
         from crawler_lifecycle.adapters.kubernetes.connection import Access
         from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+        from crawler_lifecycle.adapters.kubernetes.looking import Patience
 
         chosen = self.settings.kubernetes
         access = Access(
@@ -159,7 +160,7 @@ class Parts:
             keep=timedelta(days=chosen.keep_days),
         )
         keeping = Keeping(self.settings.files_folder, chosen.log_mebibytes << 20)
-        patience = timedelta(seconds=chosen.give_up_seconds)
+        patience = Patience(timedelta(seconds=chosen.give_up_seconds), timedelta(seconds=chosen.overdue_seconds))
         return KubernetesCluster(access, installation, pods, keeping, patience)
 
     @cached_property

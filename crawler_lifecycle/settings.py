@@ -90,6 +90,11 @@ class KubernetesSettings(BaseModel):
         ge=1,
         description="of no progress for want of an image or a configuration, until the task has failed",
     )
+    overdue_seconds: int = Field(
+        default=1800,
+        ge=1,
+        description="after its grace until what does not end, as its node is dead, is deleted by force",
+    )
     log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
 
 

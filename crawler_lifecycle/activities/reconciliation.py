@@ -25,7 +25,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
-from crawler_lifecycle.domain.lingering import lingering
+from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
@@ -74,6 +74,7 @@ class ReconciliationActivities:
             evidence=to_ranges(_with_evidence(page)),
             more=len(changes) > len(page),
             lingering=to_ranges({task for task, _ in lingering(look, _not_ended(rows, changes), run.intent)}),
+            overdue=to_ranges({task for task, _ in overdue(look)}),
             removable=to_ranges(_removable(look, rows)),
             saturated=noted(saturation(rows, look, began), run.cluster),
             problem=look.problem or doubt,

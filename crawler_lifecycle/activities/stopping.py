@@ -6,7 +6,7 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, StopReport, StopTasks
-from crawler_lifecycle.domain.lingering import lingering
+from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks
 
@@ -80,10 +80,13 @@ class StoppingActivities:
         rows = self.tasks.rows(step.run.run_id, some)
         present, forced = [(row.task, row.attempt) for row in rows], run.intent is Intent.FORCE
         # a run that goes on has nothing else to end: neither do workflows of an earlier version, which do not say it
-        if not step.lingering and (run.intent is not Intent.RUN or not step.tasks):
+        if not (step.lingering or step.overdue) and (run.intent is not Intent.RUN or not step.tasks):
             return _Page(present, [], rest, forced)
         watched = [(row.task, row.attempt) for row in rows if row.job_uid]
-        living = lingering(self.cluster.look(run.run_uid, watched, some), rows, run.intent)
+        look = self.cluster.look(run.run_uid, watched, some)
+        if step.overdue:
+            return _Page(overdue(look), [], rest, forced)
+        living = lingering(look, rows, run.intent)
         present_ones = [key for key in living if key in set(present)]
         return _Page(present_ones, [key for key in living if key not in set(present)], rest, forced)
 

@@ -17,6 +17,11 @@ def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[tuple
     return sorted(key for key, job in living if key not in wanted or _nobody_asked(job, intent))
 
 
+def overdue(look: Look) -> list[tuple[int, int]]:
+    """By task and attempt: what was told to end and never does by itself."""
+    return sorted(key for key, job in look.jobs.items() if job.overdue and not job.gone)
+
+
 def _nobody_asked(job: JobLook, intent: Intent) -> bool:
     """Its job is gone and what it ran is not; in a stop it is asked to end anyway."""
     return intent is Intent.RUN and job.cause == ORPHAN_PODS

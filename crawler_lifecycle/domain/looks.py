@@ -39,6 +39,8 @@ class JobLook:
     message: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    due_at: datetime | None = None  # when it should have ended, as it or what it ran was told to
+    overdue: bool = False  # that is long ago: nothing but force ends it
     stop_asked: bool = False  # it was told to end before it did
     pods_deleted: bool = False  # it was not told, but somebody ended what it ran
     gone: bool = False  # nothing of it runs any more

@@ -12,7 +12,9 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import (
     DELETED_EXTERNALLY,
     JOB_DISAPPEARED,
+    POD_OVERDUE,
     POD_TERMINATING,
+    RESULT_UNKNOWN,
     STOPPED,
     STOPPED_FORCED,
     SUSPENDED,
@@ -44,8 +46,9 @@ def verdict(
         return None
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        # how it ended nobody can tell any more; a stop only has to know that nothing of it runs
-        return _absent(row, intent, now) if job.gone and intent is not Intent.RUN else None
+        # a stop only has to know that nothing of it runs. Else it may be read yet, unless the job itself is gone
+        nobody_can_tell = job.gone and (job.left_behind or intent is not Intent.RUN)
+        return _absent(row, intent, now, RESULT_UNKNOWN) if nobody_can_tell else None
     if job is not None and _is_its_own(row, job):
         return _present(row, job, intent, stopped_at)
     if job is None and not look.complete:
@@ -79,20 +82,22 @@ def _present(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | 
         return _ended(row, job, intent, stopped_at)
     if row.status is TaskStatus.LOST:
         return None  # a job that ran on after it was given up ends as evidence, not as life
-    status, cause = ONGOING[job.phase], _cause(job, intent)
+    status, cause = ONGOING[job.phase], _cause(row, job, intent)
     if status is TaskStatus.PENDING and row.status is TaskStatus.RUNNING:
         if cause != SUSPENDED:
             return None  # an older observation
         status = TaskStatus.RUNNING
     ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
-    if row.status is TaskStatus.STOPPING or ends_by_a_stop:
+    if row.status is TaskStatus.STOPPING or ends_by_a_stop or job.overdue:
         status = TaskStatus.STOPPING
     if (status, cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
         return None
     return _change(row, job, status, cause=cause)
 
 
-def _cause(job: JobLook, intent: Intent) -> str | None:
+def _cause(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
+    if row.cause == POD_OVERDUE and intent is Intent.RUN:
+        return POD_OVERDUE  # it was we who then deleted it
     if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
         return job.cause or DELETED_EXTERNALLY
     return job.cause
@@ -115,7 +120,7 @@ def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
     return job.ended_at >= stopped_at - TWO_CLOCKS
 
 
-def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
+def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str = JOB_DISAPPEARED) -> TaskChange | None:
     if row.status is TaskStatus.LOST:
         return None
     if row.job_uid is None:
@@ -128,7 +133,7 @@ def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
         return _change(row, None, row.status, cause=row.cause, absent_count=count)
     if intent is not Intent.RUN:
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
-    reason = DELETED_EXTERNALLY if row.cause == DELETED_EXTERNALLY else JOB_DISAPPEARED
+    reason = row.cause if row.cause in (DELETED_EXTERNALLY, POD_OVERDUE) else lost_by
     return _change(row, None, TaskStatus.LOST, reason=reason)
 
 

@@ -31,6 +31,7 @@ class Looked:
     more: bool
     known: bool
     lingering: str
+    overdue: str
     saturated: str | None
     intent: Intent
     took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
@@ -78,6 +79,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
         more=differences.more,
         known=differences.known,
         lingering=differences.lingering,
+        overdue=differences.overdue,
         saturated=differences.saturated,
         intent=active.intent,
         took=took,

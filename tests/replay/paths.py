@@ -97,6 +97,9 @@ PATHS = {
     ),
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
+    "overdue": Path(
+        lambda: Script(alive=lambda look: 1 if look < 3 else 0, overdue=lambda look: "0" if look == 1 else "")
+    ),
     "cancelled": Path(_obedient, cancelled=True),
     "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),
     "resumed_before_start": Path(lambda: _resumed(RunStatus.INITIALIZING), RESUME),

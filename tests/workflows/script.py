@@ -76,6 +76,7 @@ class Script:
     more: Callable[[int], bool] = lambda look: False
     failing: Sequence[str] = ()
     lingering: Callable[[int], str] = lambda look: ""
+    overdue: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
     removable: Callable[[int], str] = lambda look: ""
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
@@ -166,6 +167,7 @@ class Script:
             known=self.known(self.looks),
             more=self.more(self.looks),
             lingering=self.lingering(self.looks),
+            overdue=self.overdue(self.looks),
             removable=self.removable(self.looks),
             saturated=self.saturated(self.looks),
             changes=changes,

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.access import missing_rights
@@ -14,7 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.looking import PATIENCE, Looking
+from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import METADATA
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
@@ -39,7 +38,7 @@ class KubernetesCluster:
     """`installation`: whose jobs are ours; None: everybody's in the namespace."""
 
     def __init__(
-        self, access: Access, installation: str | None, pods: Pods, keeping: Keeping, patience: timedelta = PATIENCE
+        self, access: Access, installation: str | None, pods: Pods, keeping: Keeping, patience: Patience = PATIENT
     ) -> None:
         self._api = Api(access)
         self._installation = installation

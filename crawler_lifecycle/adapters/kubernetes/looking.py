@@ -1,7 +1,7 @@
 """What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import naming, pods, status
@@ -16,12 +16,22 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
-PATIENCE = timedelta(minutes=30)  # with what the cluster tries for ever, such as an image that is not there
 NOT_SEEN = (TemporaryError, PermanentError)
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """With what the cluster tries for ever, such as an image that is not there; and with what does not end."""
+
+    no_progress: timedelta = timedelta(minutes=30)
+    overdue: timedelta = timedelta(minutes=30)
+
+
+PATIENT = Patience()
+
+
 class Looking:
-    def __init__(self, api: Api, installation: str | None, patience: timedelta = PATIENCE) -> None:
+    def __init__(self, api: Api, installation: str | None, patience: Patience = PATIENT) -> None:
         self._api = api
         self._installation = installation
         self._patience = patience
@@ -42,6 +52,9 @@ class Looking:
             survey.problems.append(error.message)
         if absent or survey.closer:
             self._ask_pods(survey, absent)
+        now = datetime.now(UTC)
+        told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
+        survey.jobs.update((key, status.if_overdue(job, now, self._patience.overdue)) for key, job in told)
         problem = survey.problems[0] if survey.problems else None
         return Look(complete=problem is None, jobs=survey.jobs, problem=problem)
 
@@ -82,7 +95,7 @@ class Looking:
         asking: list[tuple[Key, str]] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = status.with_pods(key, job, own, now, self._patience)
+            look = survey.jobs[key] = status.with_pods(key, job, own, now, self._patience.no_progress)
             if uid := status.asks_events_of(look, job, pods.the_one_that_counts(own)):
                 asking.append((key, uid))
         self._ask_events(survey, asking)
