@@ -2,9 +2,11 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = [
+    "tests.browser.pages",
     "tests.clusters",
     "tests.commands",
     "tests.databases",
@@ -25,3 +27,9 @@ def pytest_configure() -> None:
     """A shell starts what it puts into the background with SIGINT ignored, and what we start would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest, because it waits for processes, begins first."""
+    items.sort(key=lambda item: "process" not in item.keywords)

@@ -21,7 +21,7 @@ from tests.embedded import eventually, processes_of, stack_processes
 from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, held, site
 from tests.process.stops import assert_stopped, command
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 LONG = timedelta(seconds=100)  # the second look comes two minutes after the first
 Overlooked = tuple[Started, datetime]
 DRAIN_SECONDS = 20.0

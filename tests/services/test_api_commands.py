@@ -21,7 +21,7 @@ from tests.apis import LINK, problem, stream
 from tests.embedded import ask, eventually, processes_of
 from tests.process.crawls import Site, end_all_of, eventually_async, site
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "api-openapi.json"
 TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
 
