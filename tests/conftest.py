@@ -6,7 +6,6 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = [
-    "tests.browser.pages",
     "tests.clusters",
     "tests.commands",
     "tests.databases",
@@ -15,6 +14,7 @@ pytest_plugins = [
     "tests.plays",
     "tests.servers",
     "tests.stores",
+    "tests.browser.pages",
 ]
 
 # Hypothesis fails an example that takes more than 0.2 s of the clock. On a busy machine that is no fault of ours, and
