@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.control.control import Started
-from tests.apis import LINK
 from tests.browser.chromium import Page, chromium, program
 from tests.databases import missing
+from tests.embedded import LINK
 from tests.process.crawls import Site
 
 IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"

@@ -1,6 +1,5 @@
 """What the Dockerfile installs works outside the checkout, for every command, and writes where it may only."""
 
-
 import pytest
 
 from crawler_lifecycle import __version__
