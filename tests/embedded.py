@@ -16,6 +16,7 @@ import psutil
 
 CRAWLCTL = [sys.executable, "-P", "-m", "crawler_lifecycle.cli"]
 START_PATIENCE = 100.0
+LINK = r"(http://127\.0\.0\.1:\d+)/#token=(\S+)"  # as `crawlctl up` prints it: URL and token
 
 
 def environment(folder: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """The API's commands against a whole running stack: start once, watch, stop, force, resume, reopen, export, follow."""
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -13,16 +12,12 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.services.api.app import openapi_document
-from crawler_lifecycle.services.api.document import STARTING, STOPPING
-from crawler_lifecycle.services.api.messages import StartRequest, StopBody
 from crawler_lifecycle.services.api.tokens import Tokens
-from tests.apis import LINK, problem, stream
-from tests.embedded import ask, eventually, processes_of
+from tests.apis import DOCUMENT, problem, stream
+from tests.embedded import LINK, ask, eventually, processes_of
 from tests.process.crawls import Site, end_all_of, eventually_async, site
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-DOCUMENT = Path(__file__).parents[2] / "docs" / "api-openapi.json"
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
 
 
@@ -199,36 +194,6 @@ async def test_no_log_knows_a_token(stack: Site, address: tuple[str, str]) -> No
     logs = [path.read_text(errors="replace") for path in (stack.state / "logs").iterdir()]
     assert logs
     assert not any(address[1] in log for log in logs)
-
-
-# The document
-
-
-def test_the_document_is_up_to_date() -> None:
-    assert json.loads(DOCUMENT.read_text()) == openapi_document(), (
-        "run `python -m workers.api --openapi > docs/api-openapi.json`"
-    )
-
-
-def test_every_operation_has_an_example_and_tells_its_errors() -> None:
-    document: Any = openapi_document()
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            if not path.startswith("/v1/"):
-                continue
-            responses = operation["responses"]
-            assert {"401", "403", "429", "503"} <= responses.keys(), path
-            good = [answer for status, answer in responses.items() if status < "300"]
-            assert all("example" in content for answer in good for content in answer["content"].values()), path
-            bad = [answer["content"] for status, answer in responses.items() if status >= "400"]
-            assert all(list(content) == ["application/problem+json"] for content in bad), path
-
-
-def test_the_examples_are_accepted() -> None:
-    for example in (STARTING.openapi_examples or {}).values():
-        StartRequest.model_validate(example["value"])
-    for example in (STOPPING.openapi_examples or {}).values():
-        StopBody.model_validate(example["value"])
 
 
 async def test_requests_made_from_the_document_find_no_server_error(tmp_path: Path, address: tuple[str, str]) -> None:
