@@ -51,7 +51,8 @@ SCRIPT = (
 )
 SLEEPS = "exec sleep 60"
 # an audit that takes nothing for a moment's delay
-AT_ONCE = Patience(*[timedelta()] * 5, stuck=timedelta(minutes=1))
+NONE = timedelta()
+AT_ONCE = Patience(NONE, NONE, NONE, NONE, NONE, stuck=timedelta(minutes=1))
 
 
 @dataclass
