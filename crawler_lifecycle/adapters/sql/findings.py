@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
-from sqlalchemy import Connection, Row, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Update, case, delete, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.pages import pages, rows_of
 from crawler_lifecycle.adapters.sql.schema import audit_findings, audits
 from crawler_lifecycle.contract.audits import (
     AuditOverview,
@@ -29,6 +29,8 @@ found = audit_findings.c
 FORGOTTEN_AT_ONCE = 1000
 NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")
 Subject = tuple[FindingKind, str]
+TOLD = ("message", "problem", "evidence", "action")
+SEEN = [found.open_key, *(found[name] for name in TOLD)]
 
 
 class SqlFindings:
@@ -63,12 +65,13 @@ class SqlFindings:
                 self._db.transact(write)
 
     def _report(self, audit: AuditRef, findings: Sequence[Finding], connection: Connection) -> None:
-        now, seen = self._db.clock(), {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
+        now = self._db.clock()
+        by = {"last_seen_at": now, "last_seen_by": audit.audit_uid}
         keys = {_key(each.kind, each.subject): each for each in findings}
         known = set(connection.scalars(select(found.open_key).where(found.open_key.in_(sorted(keys)))))
-        for key in sorted(known):
-            connection.execute(update(audit_findings).where(found.open_key == key).values(seen | _seen(keys[key], now)))
-        if new := [seen | _opened(key, each, now) for key, each in sorted(keys.items()) if key not in known]:
+        if again := [(key, each) for key, each in sorted(keys.items()) if key in known]:
+            connection.execute(_seen_again(connection, again, now).values(by))
+        if new := [by | _opened(key, each, now) for key, each in sorted(keys.items()) if key not in known]:
             connection.execute(insert(audit_findings), new)
 
     def keep(self, audit: AuditRef, subjects: Collection[Subject]) -> None:
@@ -144,13 +147,22 @@ def _opened(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
     }
 
 
-def _seen(finding: Finding, now: datetime) -> dict[str, Any]:
-    seen: dict[str, Any] = {"message": finding.message, "problem": finding.problem}
-    if finding.evidence:
-        seen["evidence"] = finding.evidence
-    if finding.action:
-        seen |= {"action": finding.action, "acted_at": now, "acts": found.acts + 1}
-    return seen
+def _seen_again(connection: Connection, findings: Sequence[tuple[str, Finding]], now: datetime) -> Update:
+    """In one statement. What was done, and what was printed, stays until there is something newer."""
+    page = rows_of(connection, SEEN, [(key, *(getattr(each, name) for name in TOLD)) for key, each in findings])
+    new, nothing_done = page.c, page.c.action.is_(None)
+    return (
+        update(audit_findings)
+        .where(found.open_key == new.open_key)
+        .values(
+            message=new.message,
+            problem=new.problem,
+            evidence=func.coalesce(new.evidence, found.evidence),
+            action=func.coalesce(new.action, found.action),
+            acted_at=case((nothing_done, found.acted_at), else_=now),
+            acts=found.acts + case((nothing_done, 0), else_=1),
+        )
+    )
 
 
 def _audits(connection: Connection, limit: int) -> list[AuditRecord]:
