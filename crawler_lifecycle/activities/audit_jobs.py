@@ -123,7 +123,10 @@ class JobAudit:
     def _evidence(self, finding: Finding, needed: Mapping[Key, Step]) -> str | None:
         """What they printed last, of those that are ended by us: nobody asks for it afterwards."""
         keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
-        seen = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
+        try:
+            seen = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
+        except LifecycleError as error:  # what runs on must end all the same
+            return f"no evidence: {error.message}"
         told = [f"task {each.task}: {each.message or ''}\n{each.log_tail}".strip() for each in seen]
         return "\n".join(told) or None
 

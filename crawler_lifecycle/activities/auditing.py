@@ -61,9 +61,12 @@ async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[
         async with turns:
             return await ask(item)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(in_turn(item)) for item in items]
-    return [task.result() for task in tasks]
+    tasks = [asyncio.create_task(in_turn(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def not_open(supervisors: Supervisors, runs: Sequence[AuditedRun]) -> dict[int, Described]:

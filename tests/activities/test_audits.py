@@ -135,6 +135,21 @@ def test_an_outage_of_temporal_says_nothing_about_runs(house: House, monkeypatch
     assert (findings(house), house.supervisors.started) == ([], [])
 
 
+def test_one_that_cannot_be_described_fails_the_page_as_what_it_is(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        house.begin()
+
+    async def away(*_: object) -> Described:
+        raise TemporaryError("Temporal does not answer")
+
+    monkeypatch.setattr(house.supervisors, "describe", away)
+    with pytest.raises(TemporaryError, match="does not answer"):
+        audit(house, AuditPart.RUNS)
+    assert findings(house) == []
+
+
 def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
