@@ -32,10 +32,13 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     activities = parts.activities(engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(activities), settings, threads)
-        async with health.told(parts.settings.health, _needs(parts, engine)) as door, worker:
+        async with (
+            health.told(parts.settings.health, _needs(parts, engine)) as door,
+            _audited(parts, engine, installation, door),
+            worker,
+        ):
             log.info("works for installation %s on task queue %s", installation, settings.task_queue)
-            async with _audited(parts, engine, installation, door):
-                await stopped.wait()
+            await stopped.wait()
             log.info("finishes what is under way")
 
 
@@ -50,7 +53,7 @@ async def _audited(parts: Parts, engine: Engine, installation: str, door: health
     )
     if door is not None:
         door.metrics.register(keeper.metrics)
-    keeping = asyncio.create_task(keeper.run())
+    keeping = asyncio.create_task(keeper.run(kept=await keeper.keep()))
     try:
         yield
     finally:

@@ -25,7 +25,7 @@ class RunAudit:
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resumes those that nobody supervises; reports those whose supervisor or dispatcher does not do its part."""
-        page = await asyncio.to_thread(self.runs.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
+        page, rest = await asyncio.to_thread(self.runs.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         lost = await self._unsupervised(page)
         stuck = await self._stuck([run for run in page if run.run_id not in {each.run_id for each in lost}])
         by_id = {run.run_id: run for run in page}
@@ -36,8 +36,7 @@ class RunAudit:
             return await go_on(self.supervisors, by_id[finding.run_id], finding)
 
         settled = await Ledger(step.audit, self.findings).settle([*lost, *stuck], act, examined=len(page))
-        rest = str(page[-1].run_id) if len(page) == RUNS_IN_A_PAGE else None
-        return settled.model_copy(update={"rest": rest})
+        return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> list[Finding]:
         described = await not_open(self.supervisors, page)

@@ -27,8 +27,8 @@ class Handover:
 class AuditedRuns(Protocol):
     """Runs of this installation, in pages by RunID. Statements grow with pages, not with runs."""
 
-    def open_runs(self, after: int, limit: int) -> list[AuditedRun]:
-        """Those that are not over."""
+    def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
+        """Those that are not over, or were not a moment ago; and where the next page begins."""
 
     def by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]:
         """As they are now."""

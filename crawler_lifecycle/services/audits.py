@@ -46,17 +46,18 @@ class AuditKeeper:
     look: Callable[[], AuditOverview]
     metrics: AuditMetrics
 
-    async def run(self) -> None:
-        """For ever."""
-        number, kept = 0, False
+    async def run(self, *, kept: bool = False) -> None:
+        """For ever. `kept`: the schedule is there already."""
+        number = 0
         while True:
-            if not kept or number % LOOKS_A_KEEPING == 0:
-                kept = await self._keep()
+            if not kept or (number and number % LOOKS_A_KEEPING == 0):
+                kept = await self.keep()
             await self._look()
             number += 1
             await asyncio.sleep(LOOK_PAUSE)
 
-    async def _keep(self) -> bool:
+    async def keep(self) -> bool:
+        """Whether that could be done; trouble with the audit is no reason not to work."""
         try:
             await self.keep_schedule()
         except LifecycleError as error:

@@ -26,9 +26,10 @@ def test_open_runs_in_pages(database: Database, make_run: MakeRun) -> None:
     runs, port = [make_run() for _ in range(5)], SqlAuditedRuns(database)
     ended(database, runs[1])
     ids = [run.run_id for run in runs if run is not runs[1]]
-    first = port.open_runs(0, 3)
-    assert [run.run_id for run in first] == ids[:3]
-    assert [run.run_id for run in port.open_runs(first[-1].run_id, 3)] == ids[3:]
+    first, rest = port.open_runs(0, 3)
+    assert ([run.run_id for run in first], rest) == (ids[:3], ids[2])
+    last, rest = port.open_runs(ids[2], 3)
+    assert ([run.run_id for run in last], rest) == (ids[3:], None)
     seen, made = first[0], runs[0]
     assert (seen.run_uid, seen.workflow_id, seen.epoch) == (made.run_uid, made.workflow_id, 1)
     assert seen.begun_at == made.begun_at
@@ -47,7 +48,7 @@ def test_of_another_installation_nothing_is_read(database: Database, database_ur
     open_one, over = make_run(), ended(database, make_run())
     give_away(database_url)
     port = SqlAuditedRuns(database)
-    assert port.open_runs(0, 10) == []
+    assert port.open_runs(0, 10) == ([], None)
     assert port.by_uid([open_one.run_uid]) == {}
     assert port.handovers(0, 10, LONG_AGO) == ([], None)
     assert over.export_state is ExportState.PENDING

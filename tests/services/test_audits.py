@@ -10,8 +10,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from crawler_lifecycle.contract.audits import AuditOverview, FindingKind
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services import audits
+from crawler_lifecycle.services.api.tokens import Scope
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
-from tests.apis import Scope, problem, served
+from tests.apis import problem, served
 
 AN_HOUR_AGO = datetime.now(UTC) - timedelta(hours=1)
 

@@ -1,17 +1,18 @@
 """What does an audit read of the runs? Narrow rows, in pages along an index."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import product
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit import AuditedRun
 from crawler_lifecycle.ports import ExpiredClaims, Handover
 
@@ -31,10 +32,11 @@ class SqlAuditedRuns:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def open_runs(self, after: int, limit: int) -> list[AuditedRun]:
-        query = _ours().where(run.status.in_(LIVE), run.id > after).order_by(run.id).limit(limit)
+    def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
         with self._db.read() as connection:
-            return [_audited(row) for row in connection.execute(query)]
+            numbers = connection.scalars(_next_open(after, limit)).all()
+            rows = connection.execute(_ours().where(run.id.in_(numbers)).order_by(run.id))
+            return [_audited(row) for row in rows], _next(numbers, limit)
 
     def by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]:
         return {each.run_id: each for each in self._those(run.id, sorted(set(run_ids)))}
@@ -63,7 +65,7 @@ class SqlAuditedRuns:
             failed_at = _failed_at(connection, numbers)
             logged = _logged(connection, numbers)
         page = [Handover(each, failed_at.get(each.run_id), frozenset(logged[each.run_id])) for each in found]
-        return page, numbers[-1] if len(numbers) == limit else None
+        return page, _next(numbers, limit)
 
     def _those(self, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
         found: list[AuditedRun] = []
@@ -71,6 +73,25 @@ class SqlAuditedRuns:
             for page in pages(values):
                 found += [_audited(row) for row in connection.execute(_ours().where(column.in_(page)))]
         return found
+
+
+def _next_open(after: int, limit: int) -> Select[Any]:
+    """By RunID along the index of status and intent, which is sorted by RunID only within each pair of them. Asked for
+    in any other way, each page would read and sort all open runs, or walk through all that are over."""
+    parts = [
+        select(run.id)
+        .where(run.status == status, run.intent == intent, run.id > after, run.installation == OURS)
+        .order_by(run.id)
+        .limit(limit)
+        .subquery()
+        for status, intent in product(LIVE, Intent)
+    ]
+    found = union_all(*(select(part.c.id) for part in parts)).subquery()
+    return select(found.c.id).order_by(found.c.id).limit(limit)
+
+
+def _next(numbers: Sequence[int], limit: int) -> int | None:
+    return numbers[-1] if len(numbers) == limit else None
 
 
 def _ours() -> Select[Any]:
