@@ -12,6 +12,7 @@ import psutil
 
 from bench import (
     archives,
+    auditing,
     command,
     kubernetes_delay,
     kubernetes_deployments,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "worker-start": worker_start.measure,
     "archives": archives.measure,
     "huge-archive": archives.measure_huge,
+    "audit": auditing.measure,
 }
 
 

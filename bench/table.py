@@ -23,6 +23,7 @@ class Scale:
     watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
     changes: int = 10
     supervised: tuple[int, ...] = (25, 100)  # runs at once
+    audited: tuple[int, ...] = (1_000, 100_000)  # runs that are open
 
 
 QUICK = Scale(
@@ -40,6 +41,7 @@ QUICK = Scale(
     watched=(2,),
     changes=3,
     supervised=(3,),
+    audited=(20,),
 )
 
 

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.several import NamedPusher
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
+    from crawler_lifecycle.domain.audit import Patience
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
         Additions,
         Announcer,
         Archiver,
+        AuditedRuns,
         Changes,
         Claims,
         Cluster,
         Exporter,
         Exports,
+        Findings,
         Histories,
         Notices,
         Nudges,
@@ -121,6 +124,18 @@ class Parts:
         from crawler_lifecycle.adapters.sql.exports import SqlExports
 
         return SqlExports(self.database)
+
+    @cached_property
+    def audited_runs(self) -> "AuditedRuns":
+        from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
+
+        return SqlAuditedRuns(self.database)
+
+    @cached_property
+    def findings(self) -> "Findings":
+        from crawler_lifecycle.adapters.sql.findings import SqlFindings
+
+        return SqlFindings(self.database)
 
     # the cluster
 
@@ -241,6 +256,20 @@ class Parts:
 
         return Deploying(self.claims, self.cluster, self.deployer)
 
+    @cached_property
+    def patience(self) -> "Patience":
+        from crawler_lifecycle.domain.audit import Patience
+
+        chosen = self.settings.audit
+        return Patience(
+            workflow=timedelta(seconds=chosen.workflow_seconds),
+            job=timedelta(seconds=chosen.job_seconds),
+            handover=timedelta(seconds=chosen.handover_seconds),
+            failed_export=timedelta(seconds=chosen.failed_export_seconds),
+            stuck=timedelta(seconds=chosen.stuck_seconds),
+            replay=timedelta(days=chosen.replay_days),
+        )
+
     def dispatcher_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.settings.dispatcher.threads, thread_name_prefix="deploy")
 
@@ -262,6 +291,21 @@ class Parts:
             StoppingActivities(histories, self.stops, tasks, cluster),
             NoticeActivities(histories, self.notices, self.pusher),
             ExportActivities(histories, self.exports, self.exporter),
+            *self._audits(supervisors),
+        )
+
+    def _audits(self, supervisors: "Supervisors") -> Sequence[object]:
+        from crawler_lifecycle.activities.audit_handovers import HandoverAudit
+        from crawler_lifecycle.activities.audit_jobs import JobAudit
+        from crawler_lifecycle.activities.audit_runs import RunAudit
+        from crawler_lifecycle.activities.audits import AuditActivities
+
+        chosen, runs, findings, patience = self.settings.audit, self.audited_runs, self.findings, self.patience
+        return (
+            AuditActivities(findings, timedelta(days=chosen.keep_days), chosen.remove_unknown_jobs),
+            RunAudit(runs, findings, supervisors, patience),
+            JobAudit(runs, findings, self.cluster, patience),
+            HandoverAudit(runs, findings, supervisors, patience),
         )
 
 

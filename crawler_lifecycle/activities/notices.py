@@ -65,12 +65,23 @@ class NoticeActivities:
             if kind is NoticeKind.PROGRESS or isinstance(error, PermanentError):
                 return Counted(count=0)
             raise
-        if (tries := activity.info().attempt) > 1:
-            self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
+        self._log_if_late(kind, step)
         return Counted(count=1)
 
+    def _log_if_late(self, kind: NoticeKind, step: Notify) -> None:
+        """That a notice was delivered is told where it was told that it was not: perhaps by an earlier execution."""
+        tries = activity.info().attempt
+        if tries > 1:
+            self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
+        elif kind is not NoticeKind.PROGRESS and self.histories.noted(step.run, _key("undelivered", kind, step)):
+            self._log(kind, step, "delivered", f"notice {kind}, sent again")
+
     def _log(self, kind: NoticeKind, step: Notify, event: str, message: str) -> None:
-        self.histories.note(step.run, f"{event}:{kind}:{step.end}", event, message)
+        self.histories.note(step.run, _key(event, kind, step), event, message)
+
+
+def _key(event: str, kind: NoticeKind, step: Notify) -> str:
+    return f"{event}:{kind}:{step.end}"
 
 
 def _number(kind: NoticeKind, step: Notify) -> str:

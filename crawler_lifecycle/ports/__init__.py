@@ -6,6 +6,7 @@ method may be called twice. Every write to a run compares the epoch in its RunRe
 another supervisor has taken over.
 """
 
+from crawler_lifecycle.ports.auditing import Acted, AuditedRuns, ExpiredClaims, Findings, Handover
 from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
 from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Exporter, Progress, Pusher, Supervisors
@@ -13,11 +14,13 @@ from crawler_lifecycle.ports.records import Changes, Exports, Notices, Nudge, Nu
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
 __all__ = [
+    "Acted",
     "Addition",
     "Additions",
     "Announcer",
     "Archive",
     "Archiver",
+    "AuditedRuns",
     "Backlog",
     "Changes",
     "Claim",
@@ -25,8 +28,11 @@ __all__ = [
     "Cluster",
     "Deployer",
     "Execution",
+    "ExpiredClaims",
     "Exporter",
     "Exports",
+    "Findings",
+    "Handover",
     "Histories",
     "LogChunk",
     "NewRun",

@@ -334,3 +334,20 @@ def test_a_check_is_one_line(bench: Bench) -> None:
     line = bench.cluster.check()
     assert line
     assert "\n" not in line
+
+
+def test_what_lives_is_listed_with_its_run_and_its_time(bench: Bench) -> None:
+    """Whatever else there is: the list may tell of jobs that are over and take room."""
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    first = bench.request(RUNS_UNTIL_ASKED, task=3, attempt=2)
+    second = bench.request(RUNS_UNTIL_ASKED)
+    other = bench.other_client(str(uuid4()))
+    for request in (first, second):
+        deploy_and_run(bench, request)
+    listed = {job.run_uid: job for page in bench.cluster.inventory() for job in page}
+    assert listed[first.run_uid].key == (3, 2)
+    assert listed[second.run_uid].key == (0, 1)
+    made_at = listed[first.run_uid].made_at
+    assert made_at is not None
+    assert before <= made_at <= datetime.now(UTC) + timedelta(seconds=2)
+    assert [job for page in other.inventory() for job in page] == [], "no other installation's"

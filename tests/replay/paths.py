@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHistory
 
+from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, TakenOver, TakeOver, TaskChange
@@ -71,6 +72,17 @@ def _elsewhere() -> Script:
     return Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-1"))
 
 
+def _in_pages(number: int) -> Callable[[AuditStep], AuditPage]:
+    """Of runs; all else is one page."""
+
+    def page(step: AuditStep) -> AuditPage:
+        done = int(step.after or 0) + 1
+        rest = str(done) if step.part is AuditPart.RUNS and done < number else None
+        return AuditPage(examined=1000, found={FindingKind.UNSUPERVISED: 1}, acted=1, rest=rest)
+
+    return page
+
+
 WAITS = MainJobStatus(cause="unschedulable")
 REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
 EXPORT = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
@@ -126,6 +138,10 @@ PATHS = {
     ),
     "bad_input": Path(Script, {"crawler": ""}),
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),
+    "audited": Path(lambda: Script(audited=_in_pages(3)), {"repair": True}, "AuditWorkflow"),
+    "audited_in_an_outage": Path(lambda: Script(failing=["audit_jobs"]), {}, "AuditWorkflow"),
+    "audited_continued": Path(lambda: Script(audited=_in_pages(40)), {}, "AuditWorkflow", continues=True),
+    "audit_refused": Path(Script, {"repair": "yes"}, "AuditWorkflow"),
 }  # fmt: skip
 
 

@@ -90,6 +90,27 @@ async def run_ids(http: httpx.AsyncClient) -> list[int]:
     return [run["run_id"] for run in (await http.get("/v1/runs?limit=500")).json()["runs"]]
 
 
+async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncClient) -> None:
+    asked = await http.post("/v1/audits", json={"repair": True})
+    assert asked.status_code == 202, asked.text
+    path = f"/v1/audits/{asked.json()['audit']}"
+
+    async def done() -> dict[str, Any] | None:
+        report: dict[str, Any] | None = (await http.get(path)).json()["report"]
+        return report
+
+    report = await eventually_async(done)
+    assert report is not None
+    assert {part: each["problem"] for part, each in report["parts"].items()} == dict.fromkeys(
+        ("runs", "jobs", "handovers")
+    )
+    overview = (await http.get("/v1/audits")).json()
+    assert overview["audits"][0]["complete"]
+    assert overview["last_complete_at"]
+    problem(await http.get("/v1/audits/crawl-1"), 404)
+    problem(await http.post("/v1/audits", json={"repair": "yes"}), 422, "repair")
+
+
 async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
     before = await run_ids(http)
     for body, field in (

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import (
@@ -89,6 +90,7 @@ class Script:
     before: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     run: RunRef = field(default_factory=lambda: RunRef(run_id=7, run_uid=str(uuid4()), epoch=1))
     request: AcceptedRequest | None = None
+    audited: Callable[[AuditStep], AuditPage] = lambda step: AuditPage(examined=1)
     looks: int = 0
 
     @property
@@ -270,6 +272,31 @@ class Script:
     async def signal_pusher_finished(self, step: Notify) -> Counted:
         await self._noted("signal_pusher_finished", step)
         return Counted(count=1)
+
+    @activity.defn
+    async def begin_audit(self, step: AuditRequest) -> AuditRef:
+        await self._noted("begin_audit", step)
+        return AuditRef(audit_uid="audit", began_at=activity.info().scheduled_time, repair=step.repair)
+
+    @activity.defn
+    async def audit_runs(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_runs", step)
+        return self.audited(step)
+
+    @activity.defn
+    async def audit_jobs(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_jobs", step)
+        return self.audited(step)
+
+    @activity.defn
+    async def audit_handovers(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_handovers", step)
+        return self.audited(step)
+
+    @activity.defn
+    async def finish_audit(self, report: AuditReport) -> Counted:
+        await self._noted("finish_audit", report)
+        return Counted(count=0)
 
     @activity.defn
     async def initiate_export_signal(self, step: ToEnd) -> ExportSignal:

@@ -10,6 +10,7 @@ from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
+from crawler_lifecycle.adapters.kubernetes.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
@@ -21,6 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
 from crawler_lifecycle.adapters.local.logs import read_from
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import LogChunk
@@ -59,6 +61,9 @@ class KubernetesCluster:
         self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
     ) -> Look:
         return self._looking.look(run_uid, watched, tasks)
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        return inventory(self._api, self._installation)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         return self._collecting.evidence(run_uid, jobs)

@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import LIVE, fence, keep_property, log
+from crawler_lifecycle.adapters.sql.fence import LIVE, fence, is_logged, keep_property, log
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import (
@@ -70,6 +70,10 @@ class SqlHistories:
             log(connection, run, key, line)
 
         self._db.transact(write)
+
+    def noted(self, run: RunRef, key: str) -> bool:
+        with self._db.read() as connection:
+            return is_logged(connection, run, key)
 
     def mark_started(self, run: RunRef) -> RunRecord:
         now = self._db.clock()
