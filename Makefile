@@ -11,7 +11,7 @@ IMAGE  := deploy/image
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster test-cluster-large test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 
 test: $(VENV)/.installed-dev mariadb chromium ## the tests
 	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -q
+
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
+	@CI=true $(BIN)/pytest tests/crash -m crash -q
 
 test-all: $(VENV)/.installed-dev mariadb chromium ## the tests; nothing may be skipped
 	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -59,6 +62,7 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test || $(AGAIN)
+	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
 	@$(MAKE) --no-print-directory test-triggers
 	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m cluster
 
