@@ -1,6 +1,6 @@
 """What do people and doors get to read?"""
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import check
@@ -39,7 +39,7 @@ class SqlRecords:
         if status is not None:
             query = query.where(histories.c.status == status)
         if crawler is not None:
-            query = query.where(histories.c.crawler == crawler)
+            query = query.where(histories.c.crawler == crawler, _to_the_end(histories.c.crawler) == f"{crawler}.")
         with self._db.read() as connection:
             rows = connection.execute(query).all()
             tasks = task_counts(connection, [row.id for row in rows])
@@ -93,3 +93,8 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
         log=[log_record(row) for row in connection.execute(log)],
         exports=[export_record(row) for row in connection.execute(told)],
     )
+
+
+def _to_the_end(text: ColumnElement[str]) -> ColumnElement[str]:
+    """MySQL takes no notice of blanks at the end of what it compares."""
+    return text + "."
