@@ -11,7 +11,7 @@ IMAGE  := deploy/image
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint Dockerfile
 
+known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
+	@$(BIN)/python -m tests.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock
+
 format: $(VENV)/.installed-dev ## formats the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --quiet .
@@ -61,6 +64,7 @@ bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, meas
 ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples, Kubernetes
 	@$(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory known-holes
 	@$(MAKE) --no-print-directory test || $(AGAIN)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
 	@$(MAKE) --no-print-directory test-triggers

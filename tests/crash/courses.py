@@ -1,5 +1,7 @@
 """The courses that a run can take: which activities belong to one only, and what must be true when it is over."""
 
+import json
+import zipfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
 from crawler_lifecycle.control.control import EXPORT_WORKFLOW, Started
-from tests.crash.stack import Case, until
+from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
 from tests.process.stops import assert_stopped, notices
 
 
@@ -114,6 +116,25 @@ async def _until_running(case: Case, run: Started, *others: TaskStatus) -> None:
     await until(runs)
 
 
+async def hostile(case: Case) -> Started:
+    """A crawler whose name, arguments and files are full of orders: they are carried through, and not out."""
+    arguments = {HOSTILE: HOSTILE, "-rf": "$(CRAWL_TASK)\n--help"}
+    run = await case.begin(HOSTILE, arguments=arguments, requested_by=HOSTILE)
+    details = await case.until_handed_over(run)
+    assert (details.run.status, details.run.crawler) == (RunStatus.COMPLETED, HOSTILE)
+    ready = next(each for each in details.exports if each.kind == "files_ready")
+    with zipfile.ZipFile(str(ready.location)) as archive:
+        told = json.loads(archive.read(f"files/{HOSTILE_FILE}"))
+    assert told == [part for name, value in arguments.items() for part in ("-a", f"{name}={value}")]
+    assert {notice["crawler"] for notice in notices(case.site, run)} == {HOSTILE}
+    assert not list(case.site.state.rglob("pwned"))
+    client = await case.site.control.engine.client()
+    quoted = HOSTILE.replace("\\", "\\\\").replace('"', '\\"')
+    listed = [each.id async for each in client.list_workflows(f'CrawlerName = "{quoted}"')]
+    assert listed == [run.workflow_id]
+    return run
+
+
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
@@ -122,6 +143,7 @@ COURSES = {
     "resumed": Course(resumed, only=frozenset(("hand_over_run",)), also=frozenset(("take_over_run",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
+    "hostile": Course(hostile),
     "plain": Course(plain),
 }
 

@@ -5,6 +5,7 @@ import asyncio
 import json
 import signal
 import sys
+import zipfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -39,6 +40,19 @@ SETTINGS = {
     "CRAWLER_LOG__FORMAT": "json",
 }
 A = TypeVar("A")
+# what processes of ours are given, and what is theirs alone
+SECRETS = {"AWS_SECRET_ACCESS_KEY": "aws-c0nf1dent1al", "CRAWLER_SCHEDULER__TOKEN": "token-c0nf1dent1al"}
+OF_THE_CRAWLER = "crawler-c0nf1dent1al"
+OF_THE_DATABASE = "database-c0nf1dent1al"
+HOSTILE = "'; DROP TABLE histories; -- \" $(touch pwned) ../%s{0}\u202e🕷 \\"
+HOSTILE_FILE = "$(touch pwned) '\"; %s\u202e\n🕷"
+WRITES_WHAT_IT_IS_TOLD = f"import json, sys; json.dump(sys.argv[1:], open({HOSTILE_FILE!a}, 'w'))"
+HOSTILE_ENTRY = f"""
+[crawlers.{json.dumps(HOSTILE, ensure_ascii=False)}]
+command = {json.dumps([sys.executable, "-I", "-c", WRITES_WHAT_IT_IS_TOLD])}
+argument_flag = "-a"
+environment = {{ OWN = "{OF_THE_CRAWLER}" }}
+"""
 SECRET = "whsec_Y3Jhc2hlcyBhcmUgbm90IHRoZSBlbmQgb2YgaXQ="
 
 
@@ -111,6 +125,20 @@ class Stack:
         closing = ids["run.finished"] | ids["run.stopped"]
         assert (len(ids["run.started"]), len(closing)) == (ends, ends), ids
 
+    async def told(self) -> dict[str, bytes]:
+        """All that others come to see, by where: payloads and failures of workflows, logs, notices, exports."""
+        state = self.site.state
+        found = {str(path): path.read_bytes() for path in [*(state / "logs").iterdir(), *state.glob("exports/*.jsonl")]}
+        for path in state.glob("exports/*.zip"):
+            with zipfile.ZipFile(path) as archive:
+                found |= {f"{path}/{name}": archive.read(name) for name in archive.namelist()}
+        client = await self.site.control.engine.client()
+        async for each in client.list_workflows():
+            history = await client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history()
+            found[f"{each.id}/{each.run_id}"] = b"".join(event.SerializeToString() for event in history.events)
+        sent = b"".join(each.body + json.dumps(dict(each.headers)).encode() for each in self.receiver.received)
+        return found | {"webhooks": sent}
+
     async def open_workflows(self) -> list[str]:
         client = await self.site.control.engine.client()
         return [each.id async for each in client.list_workflows("ExecutionStatus = 'Running'")]
@@ -137,10 +165,10 @@ async def crashing(folder: Path, children: Sequence[ChildPlan], url: str | None 
     for each in (state / "logs", truth, folder / "notes"):
         each.mkdir(parents=True)
     catalogue = folder / "catalogue.toml"
-    catalogue.write_text(catalogue_of(truth, CRAWLERS))
+    catalogue.write_text(f"{catalogue_of(truth, CRAWLERS)}\n{HOSTILE_ENTRY}")
     receiver = Receiver()
     plan = make_plan(state, Ports.free(), catalogue)
-    plan.environment.update(SETTINGS, CRAWLER_NOTICES__WEBHOOKS=f"{receiver.url} {SECRET}")
+    plan.environment.update(SETTINGS, CRAWLER_NOTICES__WEBHOOKS=f"{receiver.url} {SECRET}", **SECRETS)
     plan.environment.update({"CRAWLER_DATABASE__URL": url} if url else {})
     plan.environment["CRAWLER_CLUSTER__INSTALLATION"] = upgrade(plan.environment["CRAWLER_DATABASE__URL"])
     placed = [replace(child, notes=str(folder / "notes" / child.name), environment=_own(child)) for child in children]

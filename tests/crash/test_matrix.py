@@ -26,7 +26,7 @@ from tests.crash.faults import Fault
 from tests.crash.hooks import AFTER, BEFORE, MOMENTS
 from tests.crash.nursery import ChildPlan
 from tests.crash.ports import methods_of, ports_of
-from tests.crash.stack import Case, Stack, crashing
+from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
 from tests.embedded import eventually
 
@@ -50,6 +50,7 @@ LOOPS = {
 }
 SERVICES = [ChildPlan(part, part, "", points) for part, points in LOOPS.items()]
 CASES = [ChildPlan(f"{course}.{name}", "lifecycle", "", [name]) for course, name in courses_of(NAMES)]
+HOSTILE = ChildPlan("hostile.words", "lifecycle", "")
 CASES.sort(key=lambda case: "export" not in case.name)  # whose worker is missed last begins first
 FAULTY_COURSES = ("forced", "resumed", "reopened")
 SAID_OF_FAILURES = {"claims.failed", "histories.note"}
@@ -101,12 +102,12 @@ async def matrix(
 ) -> AsyncIterator[Matrix]:
     async with AsyncExitStack() as stacks:
         folder = tmp_path_factory.mktemp("sqlite")
-        children = [*SERVICES, *_chosen(request, "name", [*CASES, *FAULTY])]
+        children = [*SERVICES, *_chosen(request, "name", [*CASES, *FAULTY, HOSTILE])]
         on_sqlite = _run(await stacks.enter_async_context(crashing(folder, children)))
         on_mariadb = None
-        chosen = _chosen(request, "again", [*ON_MARIADB, *LOSING])
+        chosen = _chosen(request, "again", [*ON_MARIADB, *LOSING, HOSTILE])
         if mariadb_port is not None and chosen:
-            url = create_database(mariadb_port, "crawler")
+            url = create_database(mariadb_port, "crawler", OF_THE_DATABASE)
             folder = tmp_path_factory.mktemp("mariadb")
             children = [*SERVICES, *chosen]
             on_mariadb = _run(await stacks.enter_async_context(crashing(folder, children, url)))
@@ -169,6 +170,27 @@ async def test_a_part_dies_at_every_call_of_its_loop(matrix: Matrix, part: str) 
     await matrix.sqlite.all_over()
     expected = {f"{point}.{moment}" for point in LOOPS[part] for moment in (BEFORE, AFTER)}
     assert matrix.sqlite.stack.services[part].died() == expected
+
+
+@pytest.mark.parametrize("name", [HOSTILE.name])
+async def test_hostile_words_are_carried_through(matrix: Matrix, name: str) -> None:
+    await matrix.sqlite.over(name)
+
+
+@pytest.mark.parametrize("again", [HOSTILE.name])
+async def test_and_through_mariadb(matrix: Matrix, again: str) -> None:
+    await _on_mariadb(matrix).over(again)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "mariadb"])
+async def test_no_secret_is_told(matrix: Matrix, database: str) -> None:
+    """Neither where everything goes well nor where everything fails."""
+    running = matrix.sqlite if database == "sqlite" else _on_mariadb(matrix)
+    await running.all_over()
+    secrets = [*SECRETS.values(), SECRET, OF_THE_CRAWLER, OF_THE_DATABASE]
+    told = await running.stack.told()
+    assert {where for where, content in told.items() for each in secrets if each.encode() in content} == set()
+    assert len(told) > len(running.under_way)
 
 
 @pytest.mark.parametrize("database", ["sqlite", "mariadb"])
