@@ -7,13 +7,13 @@ STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 IMAGE  := deploy/image
-# Tests of real processes share two cores with each other: one that failed has to pass by itself.
 SPREAD := --dist loadfile --no-loadscope-reorder
 SYSTEM := 'system and not cluster'
+# Tests of real processes share two cores with each other: one that failed has to pass by itself.
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-triggers verdict-soak lint format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,13 @@ test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real p
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page, the image (7 minutes)
 	@$(BIN)/pytest -n 4 $(SPREAD) -q -m $(SYSTEM)
 
-test-all: ## both; nothing may be skipped
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
+	@CI=true $(BIN)/pytest tests/crash -m crash -q
+
+test-all: ## all three; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test
 	@CI=true $(MAKE) --no-print-directory test-system
+	@$(MAKE) --no-print-directory test-crashes
 
 test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
@@ -54,6 +58,9 @@ lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint Dockerfile
 
+known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
+	@$(BIN)/python -m tests.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock
+
 format: $(VENV)/.installed-dev ## formats the code
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix --quiet .
@@ -64,8 +71,10 @@ bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, meas
 ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples, Kubernetes
 	@$(BIN)/ruff format --check .
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory known-holes
 	@$(MAKE) --no-print-directory test || $(AGAIN)
 	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
+	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
 	@$(MAKE) --no-print-directory test-triggers
 	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m cluster
 

@@ -3,6 +3,7 @@
 import contextvars
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 _about: contextvars.ContextVar[Mapping[str, object]] = contextvars.ContextVar("about", default=MappingProxyType({}))
+CREDENTIALS = re.compile(r"^([a-z0-9+]*://)?.*@", re.IGNORECASE | re.DOTALL)
 IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity")
 
 
@@ -21,6 +23,11 @@ def about(**ids: object) -> Iterator[None]:
         yield
     finally:
         _about.reset(token)
+
+
+def without_credentials(url: str) -> str:
+    """For whoever reads it: what stands before the last @ may be a password, also where the rest is not well formed."""
+    return CREDENTIALS.sub(r"\1", url)
 
 
 class _WithIds(logging.Filter):

@@ -29,7 +29,9 @@ def default_state() -> Path:
 
 
 class DatabaseSettings(BaseModel):
-    url: str | None = Field(default=None, description="SQLAlchemy URL; default: an SQLite file in the state folder")
+    url: str | None = Field(
+        default=None, repr=False, description="SQLAlchemy URL; default: an SQLite file in the state folder"
+    )
     pool_size: int = Field(default=10, ge=1, description="connections that a process keeps open")
 
 

@@ -247,9 +247,13 @@ def kill(port: int, connection: int) -> None:
     _run(port, f"KILL {connection}")
 
 
-def create_database(port: int, name: str) -> str:
+def create_database(port: int, name: str, password: str | None = None) -> str:
+    """With a password: for an account of its own."""
     _run(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    return f"mysql://root@127.0.0.1:{port}/{name}"
+    if password is None:
+        return f"mysql://root@127.0.0.1:{port}/{name}"
+    _run(port, f"GRANT ALL ON {name}.* TO {name}@'%' IDENTIFIED BY '{password}'")
+    return f"mysql://{name}:{password}@127.0.0.1:{port}/{name}"
 
 
 def _empty(url: str) -> None:

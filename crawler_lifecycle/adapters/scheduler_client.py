@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.http_deadline import DeadlineTransport
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, Problem, checked_token
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
+from crawler_lifecycle.logs import without_credentials
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -48,19 +49,20 @@ class SchedulerClient:
     """Keeps its connections; may be used by many threads at once. `timeout` is for one request in all."""
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
-        self._url = url.rstrip("/")
+        self._url = without_credentials(url.rstrip("/"))
         self._timeout = timeout
         try:
             self._http = httpx.Client(
-                base_url=self._url,
+                base_url=url.rstrip("/"),
                 headers={"Authorization": f"Bearer {checked_token(token)}"},
                 timeout=_shares(timeout),
                 transport=DeadlineTransport(timeout),
             )
         except httpx.InvalidURL as error:
-            raise NotReady(f"CRAWLER_SCHEDULER__URL: {url!r} is not an address: {error}") from error
+            raise NotReady(f"CRAWLER_SCHEDULER__URL: {self._url!r} is not an address: {error}") from None
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
-            raise NotReady(f"CRAWLER_SCHEDULER__URL: expected an address such as http://127.0.0.1:8310, not {url!r}")
+            expected = "expected an address such as http://127.0.0.1:8310"
+            raise NotReady(f"CRAWLER_SCHEDULER__URL: {expected}, not {self._url!r}")
 
     def close(self) -> None:
         self._http.close()

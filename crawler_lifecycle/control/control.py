@@ -20,6 +20,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
+from crawler_lifecycle.logs import without_credentials
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
@@ -306,8 +307,8 @@ class Control:
 
     @property
     def database_name(self) -> str:
-        """Its address without the password."""
-        return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", self.installation.settings.database_url)
+        """Its address, without who asks there and how."""
+        return without_credentials(self.installation.settings.database_url).partition("?")[0]
 
     @cached_property
     def engine(self) -> "Engine":

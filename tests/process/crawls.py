@@ -291,7 +291,7 @@ async def site(
     state, truth = folder / "state", folder / "truth"
     truth.mkdir(exist_ok=True)
     catalogue = folder / "catalogue.toml"
-    catalogue.write_text(_catalogue(truth, crawlers or {}))
+    catalogue.write_text(catalogue_of(truth, crawlers or {}))
     async with up(state, "--catalogue", str(catalogue), settings=settings) as command:
         yield Site(state, truth, command, Control.open(state))
         if command.process.returncode is None:
@@ -312,7 +312,7 @@ async def clean_site(
         end_all_of(folder)
 
 
-def _catalogue(truth: Path, more: Mapping[str, str]) -> str:
+def catalogue_of(truth: Path, more: Mapping[str, str]) -> str:
     crawlers = {"gated": ("", ""), "big": (BIG_FILE, ""), **{name: ("", first) for name, first in more.items()}}
     return "\n".join(
         f'[crawlers.{name}]\ncommand = ["/bin/sh", "-c", {json.dumps(first + SCRIPT)}]\n'

@@ -16,6 +16,7 @@ from pusher.util import validate_channel
 from crawler_lifecycle.adapters.pushers.http import make_http
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
+from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings import NoticeSettings
 
 LARGEST = 10_000  # bytes of a message; servers refuse more
@@ -110,9 +111,12 @@ def _server(url: str | None) -> dict[str, Any]:
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise NotReady(f"CRAWLER_NOTICES__PUSHER_URL: {url!r} is not an address: {error}") from error
+        raise NotReady(
+            f"CRAWLER_NOTICES__PUSHER_URL: {without_credentials(url)!r} is not an address: {error}"
+        ) from error
     if address.scheme not in ("http", "https") or not address.host or address.path not in ("", "/"):
-        raise NotReady(f"CRAWLER_NOTICES__PUSHER_URL: expected an address such as http://127.0.0.1:6001, not {url!r}")
+        expected = "expected an address such as http://127.0.0.1:6001"
+        raise NotReady(f"CRAWLER_NOTICES__PUSHER_URL: {expected}, not {without_credentials(url)!r}")
     return {"ssl": address.scheme == "https", "host": address.host, "port": address.port}
 
 

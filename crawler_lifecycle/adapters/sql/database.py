@@ -85,8 +85,10 @@ def parse_url(url: str) -> URL:
     """The address with the driver we use, or NotReady."""
     try:
         address = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
         raise NotReady(f"database.url: {error}") from error
+    if "@" in (address.host or ""):
+        raise NotReady("database.url: an @ in the password is written %40")
     match address.get_backend_name():
         case "sqlite":
             return address.set(drivername="sqlite+pysqlite")

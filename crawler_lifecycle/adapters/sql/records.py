@@ -1,6 +1,6 @@
 """What do people and doors get to read?"""
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.findings import findings_of
@@ -40,7 +40,7 @@ class SqlRecords:
         if status is not None:
             query = query.where(histories.c.status == status)
         if crawler is not None:
-            query = query.where(histories.c.crawler == crawler)
+            query = query.where(histories.c.crawler == crawler, _to_the_end(histories.c.crawler) == f"{crawler}.")
         with self._db.read() as connection:
             rows = connection.execute(query).all()
             tasks = task_counts(connection, [row.id for row in rows])
@@ -96,3 +96,8 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
         exports=[export_record(row) for row in connection.execute(told)],
         findings=findings_of(connection, run.run_uid),
     )
+
+
+def _to_the_end(text: ColumnElement[str]) -> ColumnElement[str]:
+    """MySQL takes no notice of blanks at the end of what it compares."""
+    return text + "."

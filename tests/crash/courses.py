@@ -1,0 +1,155 @@
+"""The courses that a run can take: which activities belong to one only, and what must be true when it is over."""
+
+import json
+import zipfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.steps import RunRef, ToEnd
+from crawler_lifecycle.control.control import EXPORT_WORKFLOW, Started
+from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
+from tests.process.stops import assert_stopped, notices
+
+
+@dataclass(frozen=True)
+class Course:
+    """`only`: what no other course comes to. `also`: what others do come to, but otherwise."""
+
+    take: Callable[[Case], Awaitable[Started]]
+    only: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
+
+    @property
+    def activities(self) -> frozenset[str]:
+        return self.only | self.also
+
+
+async def plain(case: Case, trigger: Trigger = Trigger.API) -> Started:
+    """The main job succeeds, its child fails."""
+    case.deaths.arm()
+    run = await case.begin(tasks=2, trigger=trigger)
+    case.site.release(run, 0, 1, codes={1: 3})
+    await case.until_handed_over(run)
+    await case.site.assert_true(run, {0: 0, 1: 3})
+    return run
+
+
+async def scheduled(case: Case) -> Started:
+    return await plain(case, trigger=Trigger.SCHEDULED)
+
+
+async def stopped(case: Case) -> Started:
+    """One task runs and listens, one is not deployed yet."""
+    run = await case.begin("polite", tasks=2, max_parallel=1, grace_seconds=600)
+    await _until_running(case, run, TaskStatus.QUEUED)
+    case.deaths.arm()
+    await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+    await case.until_handed_over(run)
+    await assert_stopped(case.site, run)
+    return run
+
+
+async def forced(case: Case) -> Started:
+    """A job that does not listen."""
+    case.deaths.arm()
+    run = await case.begin("stubborn", grace_seconds=600)
+    await _until_running(case, run)
+    await case.site.control.stop(run.run_id, StopRequest(actor="ann", force=True))
+    await case.until_handed_over(run)
+    await assert_stopped(case.site, run, "stopped_forced")
+    return run
+
+
+async def resumed(case: Case) -> Started:
+    """Its workflow is terminated, and somebody asks another workflow to go on with it."""
+    run = await case.begin()
+    await _until_running(case, run)
+    client = await case.site.control.engine.client()
+    await client.get_workflow_handle(run.workflow_id).terminate("a test")
+    case.deaths.arm()
+    await case.go_on(run, f"{run.workflow_id}-elsewhere")
+    case.site.release(run, 0)
+    await case.until_handed_over(run)
+    await case.site.assert_true(run, {0: 0})
+    assert case.site.details(run).run.workflow_id == run.workflow_id
+    return run
+
+
+async def reopened(case: Case) -> Started:
+    """It fails, and gets another attempt."""
+    run = await case.begin()
+    case.site.release(run, 0, codes={0: 3})
+    await case.until_handed_over(run)
+    await case.site.assert_true(run, {0: 3})
+    case.site.release(run, 0)
+    case.deaths.arm()
+    await case.go_on(run, reopen=True)
+    details = await case.until_handed_over(run, ends=2)
+    assert (details.run.status, details.tasks[0].attempt) == (RunStatus.COMPLETED, 2)
+    jobs = {key: (job.began, job.ends) for key, job in case.site.jobs(run).items()}
+    assert jobs == {(0, 1): (1, (3,)), (0, 2): (1, (0,))}
+    return run
+
+
+async def exported_again(case: Case) -> Started:
+    run = await case.begin()
+    case.site.release(run, 0)
+    await case.until_handed_over(run)
+    case.deaths.arm()
+    step = ToEnd(run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=1))
+    workflow_id = f"export-{run.run_uid}"
+    await case.site.control.engine.start(EXPORT_WORKFLOW, step, workflow_id, "a crash test")
+    await case.until_closed(workflow_id)
+    await case.site.assert_true(run, {0: 0})
+    return run
+
+
+async def _until_running(case: Case, run: Started, *others: TaskStatus) -> None:
+    """The main job, and the run has told that it has started."""
+
+    def runs() -> bool:
+        told = [line["kind"] for line in notices(case.site, run)]
+        return case.site.statuses(run) == [TaskStatus.RUNNING, *others] and "started" in told
+
+    await until(runs)
+
+
+async def hostile(case: Case) -> Started:
+    """A crawler whose name, arguments and files are full of orders: they are carried through, and not out."""
+    arguments = {HOSTILE: HOSTILE, "-rf": "$(CRAWL_TASK)\n--help"}
+    run = await case.begin(HOSTILE, arguments=arguments, requested_by=HOSTILE)
+    details = await case.until_handed_over(run)
+    assert (details.run.status, details.run.crawler) == (RunStatus.COMPLETED, HOSTILE)
+    ready = next(each for each in details.exports if each.kind == "files_ready")
+    with zipfile.ZipFile(str(ready.location)) as archive:
+        told = json.loads(archive.read(f"files/{HOSTILE_FILE}"))
+    assert told == [part for name, value in arguments.items() for part in ("-a", f"{name}={value}")]
+    assert {notice["crawler"] for notice in notices(case.site, run)} == {HOSTILE}
+    assert not list(case.site.state.rglob("pwned"))
+    client = await case.site.control.engine.client()
+    quoted = HOSTILE.replace("\\", "\\\\").replace('"', '\\"')
+    listed = [each.id async for each in client.list_workflows(f'CrawlerName = "{quoted}"')]
+    assert listed == [run.workflow_id]
+    return run
+
+
+STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
+COURSES = {
+    "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
+    "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}),
+    "forced": Course(forced, only=frozenset(("k8_stop_pod",))),
+    "resumed": Course(resumed, only=frozenset(("hand_over_run",)), also=frozenset(("take_over_run",))),
+    "reopened": Course(reopened, only=frozenset(("take_over_run",))),
+    "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
+    "hostile": Course(hostile),
+    "plain": Course(plain),
+}
+
+
+def courses_of(activities: list[str]) -> list[tuple[str, str]]:
+    """Each activity with every course that it has to be died on: what no other course claims has the plain one."""
+    claimed = frozenset[str]().union(*(course.only for course in COURSES.values()))
+    found = [(name, each) for name, course in COURSES.items() for each in activities if each in course.activities]
+    return found + [("plain", each) for each in activities if each not in claimed]

@@ -1,0 +1,135 @@
+"""Processes of ours that are killed again and again: one that has everything loaded, and forks them.
+
+    python -m tests.crash.nursery children.json
+
+Who dies of a SIGKILL gets a successor at once; who ends by itself, as Temporal or the database does not answer, after
+a pause. It ends with its parent.
+"""
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import workers.dispatcher
+import workers.lifecycle
+import workers.scheduler
+import workers.watcher
+from crawler_lifecycle.services import process
+from tests.crash import hooks
+from tests.crash.deaths import Deaths
+from tests.crash.faults import Fault
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "lifecycle": lambda: process.run(workers.lifecycle.main),
+    "dispatcher": lambda: process.run(workers.dispatcher.main),
+    "watcher": lambda: process.run(workers.watcher.main),
+    "scheduler": lambda: sys.exit(workers.scheduler.main()),
+}
+PAUSE = 0.02
+BETWEEN_BIRTHS = 0.2  # all at once would keep each other from ever being ready
+AFTER_A_REFUSAL = 2.0
+LAST_WORD_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class ChildPlan:
+    """`notes`: the folder of its deaths, or of its faults."""
+
+    name: str
+    part: str
+    notes: str
+    deaths: list[str] = field(default_factory=list)
+    fault: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def write(path: Path, environment: dict[str, str], logs: Path, children: list[ChildPlan]) -> None:
+    described = {"environment": environment, "logs": str(logs), "children": [asdict(child) for child in children]}
+    path.write_text(json.dumps(described))
+
+
+class Nursery:
+    def __init__(self, described: dict[str, Any]) -> None:
+        self._environment = described["environment"]
+        self._logs = Path(described["logs"])
+        self._children = [ChildPlan(**child) for child in described["children"]]
+        self._living: dict[int, ChildPlan] = {}
+        self._unborn: list[tuple[float, ChildPlan]] = []
+        self._ending_since: float | None = None
+
+    def run(self) -> None:
+        parent, now = os.getppid(), time.monotonic()
+        signal.signal(signal.SIGTERM, lambda *_: self._end())
+        gc.freeze()  # or every child would copy all that is loaded as soon as it looks for garbage
+        self._unborn = [(now + BETWEEN_BIRTHS * number, child) for number, child in enumerate(self._children)]
+        while not self._ending_since or self._living:
+            if os.getppid() != parent:
+                self._end()
+            self._bury()
+            self._bear()
+            if self._ending_since and time.monotonic() - self._ending_since > LAST_WORD_SECONDS:
+                self._tell_all(signal.SIGKILL)
+            time.sleep(PAUSE)
+
+    def _bury(self) -> None:
+        while self._living and (found := os.waitpid(-1, os.WNOHANG))[0]:
+            child, code = self._living.pop(found[0]), os.waitstatus_to_exitcode(found[1])
+            pause = 0.0 if code == -signal.SIGKILL else AFTER_A_REFUSAL
+            self._unborn.append((time.monotonic() + pause, child))
+
+    def _bear(self) -> None:
+        due = [] if self._ending_since else [each for each in self._unborn if each[0] <= time.monotonic()]
+        for each in due:
+            self._unborn.remove(each)
+            self._fork(each[1])
+
+    def _end(self) -> None:
+        self._ending_since = self._ending_since or time.monotonic()
+        self._tell_all(signal.SIGTERM)
+
+    def _tell_all(self, number: signal.Signals) -> None:
+        for pid in self._living:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def _fork(self, child: ChildPlan) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._live(child)
+        self._living[pid] = child
+
+    def _live(self, child: ChildPlan) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.environ.clear()
+        os.environ.update(self._environment | child.environment)
+        log = os.open(self._logs / f"{child.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for number in (1, 2):
+            os.dup2(log, number)
+        status = 1
+        try:
+            with ExitStack() as changed:
+                if child.fault:
+                    changed.enter_context(hooks.faulty(Fault(child.fault), Path(child.notes)))
+                else:
+                    changed.enter_context(hooks.mortal(Deaths(Path(child.notes), child.deaths)))
+                PARTS[child.part]()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        finally:
+            if status and sys.exc_info()[0]:
+                traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(status)  # never up into what the parent was doing
+
+
+if __name__ == "__main__":
+    Nursery(json.loads(Path(sys.argv[1]).read_text())).run()

@@ -1,0 +1,230 @@
+"""A stack whose parts come from the nursery: one Temporal, one database, one local cluster, and for each case a worker
+of its own on a task queue of its own."""
+
+import asyncio
+import json
+import signal
+import sys
+import zipfile
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from temporalio.client import WorkflowExecutionStatus
+
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.contract.records import RunDetails
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.control.control import WORKFLOW, Control, Started
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.services.embedded.addresses import Ports
+from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
+from tests.crash.deaths import Deaths
+from tests.crash.nursery import ChildPlan, write
+from tests.embedded import Crawlctl
+from tests.process.crawls import Site, catalogue_of, end_all_of, eventually_async
+from tests.process.stops import CRAWLERS
+from tests.receivers import Receiver, serving
+
+PAUSE = 0.4  # many wait at once
+PATIENCE = 400.0  # a case dies several times, and each time it takes Temporal 10 or 30 seconds to miss it
+SETTINGS = {
+    "CRAWLER_CLUSTER__CAPACITY": "500",
+    "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "6",
+    "CRAWLER_DISPATCHER__CLAIM_SECONDS": "8",  # what a dispatcher that dies costs
+    "CRAWLER_WORKER__DRAIN_SECONDS": "1",
+    "CRAWLER_LOG__FORMAT": "json",
+}
+A = TypeVar("A")
+# what processes of ours are given, and what is theirs alone
+SECRETS = {"AWS_SECRET_ACCESS_KEY": "aws-c0nf1dent1al", "CRAWLER_SCHEDULER__TOKEN": "token-c0nf1dent1al"}
+OF_THE_CRAWLER = "crawler-c0nf1dent1al"
+OF_THE_DATABASE = "database-c0nf1dent1al"
+HOSTILE = "'; DROP TABLE histories; -- \" $(touch pwned) ../%s{0}\u202e🕷 \\"
+HOSTILE_FILE = "$(touch pwned) '\"; %s\u202e\n🕷"
+WRITES_WHAT_IT_IS_TOLD = f"import json, sys; json.dump(sys.argv[1:], open({HOSTILE_FILE!a}, 'w'))"
+HOSTILE_ENTRY = f"""
+[crawlers.{json.dumps(HOSTILE, ensure_ascii=False)}]
+command = {json.dumps([sys.executable, "-I", "-c", WRITES_WHAT_IT_IS_TOLD])}
+argument_flag = "-a"
+environment = {{ OWN = "{OF_THE_CRAWLER}" }}
+"""
+SECRET = "whsec_Y3Jhc2hlcyBhcmUgbm90IHRoZSBlbmQgb2YgaXQ="
+
+
+@dataclass
+class Case:
+    """A worker that dies, or whose neighbours misbehave, and the runs that it works for."""
+
+    plan: ChildPlan
+    site: Site
+
+    @property
+    def deaths(self) -> Deaths:
+        return Deaths(Path(self.plan.notes), self.plan.deaths)
+
+    @property
+    def noted(self) -> set[str]:
+        return self.deaths.died()
+
+    async def begin(self, crawler: str = "gated", **request: object) -> Started:
+        """A run that exists."""
+        workflow_id = f"crawl-{self.plan.name}"
+        execution = await self.site.submit(workflow_id, crawler, **request)
+        found = await until(lambda: self.site.control.records.find(workflow_id, execution))
+        run = Started(
+            workflow_id=workflow_id, first_execution_run_id=execution, run_id=found.run_id, run_uid=found.run_uid
+        )
+        self.site.asked.append(run.run_id)
+        return run
+
+    async def go_on(self, run: Started, workflow_id: str | None = None, *, reopen: bool = False) -> None:
+        request = RunRequest(crawler="gated", run_id=run.run_id, reopen=reopen)
+        await self.site.control.engine.start(WORKFLOW, request, workflow_id or run.workflow_id, "a crash test")
+
+    async def until_handed_over(self, run: Started, ends: int = 1) -> RunDetails:
+        """It is over, both exports of each of its ends are made (one that failed is tried again), and nobody has
+        anything left to do."""
+
+        def handed_over() -> RunDetails | None:
+            details = self.site.details(run)
+            made = [each for each in details.exports if each.state is ExportState.DONE]
+            return details if details.run.status.is_over and len(made) == 2 * ends else None
+
+        found: RunDetails = await until(handed_over)
+        await self.until_closed(run.workflow_id)
+        return found
+
+    async def until_closed(self, workflow_id: str) -> None:
+        client = await self.site.control.engine.client()
+
+        async with asyncio.timeout(PATIENCE):
+            while (await client.get_workflow_handle(workflow_id).describe()).status is WorkflowExecutionStatus.RUNNING:
+                await asyncio.sleep(PAUSE)
+
+
+@dataclass
+class Stack:
+    site: Site
+    receiver: Receiver
+    cases: dict[str, Case] = field(default_factory=dict)
+    services: dict[str, Deaths] = field(default_factory=dict)
+
+    def assert_each_notice_is_one(self, run: Started) -> None:
+        """However often it was sent, a receiver that knows ids has it once."""
+        ids = defaultdict(set)
+        for each in self.receiver.received:
+            notice = json.loads(each.body)
+            if notice["data"]["run_uid"] == run.run_uid:
+                ids[notice["type"]].add(each.headers["webhook-id"])
+        ends = self.site.details(run).run.end_number
+        closing = ids["run.finished"] | ids["run.stopped"]
+        assert (len(ids["run.started"]), len(closing)) == (ends, ends), ids
+
+    async def told(self) -> dict[str, bytes]:
+        """All that others come to see, by where: payloads and failures of workflows, logs, notices, exports."""
+        state = self.site.state
+        found = {str(path): path.read_bytes() for path in [*(state / "logs").iterdir(), *state.glob("exports/*.jsonl")]}
+        for path in state.glob("exports/*.zip"):
+            with zipfile.ZipFile(path) as archive:
+                found |= {f"{path}/{name}": archive.read(name) for name in archive.namelist()}
+        client = await self.site.control.engine.client()
+        async for each in client.list_workflows():
+            history = await client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history()
+            found[f"{each.id}/{each.run_id}"] = b"".join(event.SerializeToString() for event in history.events)
+        sent = b"".join(each.body + json.dumps(dict(each.headers)).encode() for each in self.receiver.received)
+        return found | {"webhooks": sent}
+
+    async def open_workflows(self) -> list[str]:
+        client = await self.site.control.engine.client()
+        return [each.id async for each in client.list_workflows("ExecutionStatus = 'Running'")]
+
+    def leftovers(self) -> list[str]:
+        """Files that say that something is still to be done."""
+        cluster = self.site.state / "cluster"
+        folders = [cluster / name for name in ("waiting", "running", "new")]
+        drafts = (self.site.state / "exports").glob(".*.part")
+        return [str(path) for folder in folders if folder.exists() for path in folder.iterdir()] + [*map(str, drafts)]
+
+
+async def until(holds: Callable[[], A | None]) -> A:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := holds()):
+            await asyncio.sleep(PAUSE)
+    return found
+
+
+@asynccontextmanager
+async def crashing(folder: Path, children: Sequence[ChildPlan], url: str | None = None) -> AsyncIterator[Stack]:
+    """`children`: without their folders and addresses; a worker has the task queue of its name."""
+    state, truth = folder / "state", folder / "truth"
+    for each in (state / "logs", truth, folder / "notes"):
+        each.mkdir(parents=True)
+    catalogue = folder / "catalogue.toml"
+    catalogue.write_text(f"{catalogue_of(truth, CRAWLERS)}\n{HOSTILE_ENTRY}")
+    receiver = Receiver()
+    plan = make_plan(state, Ports.free(), catalogue)
+    plan.environment.update(SETTINGS, CRAWLER_NOTICES__WEBHOOKS=f"{receiver.url} {SECRET}", **SECRETS)
+    plan.environment.update({"CRAWLER_DATABASE__URL": url} if url else {})
+    plan.environment["CRAWLER_CLUSTER__INSTALLATION"] = upgrade(plan.environment["CRAWLER_DATABASE__URL"])
+    placed = [replace(child, notes=str(folder / "notes" / child.name), environment=_own(child)) for child in children]
+    write(folder / "children.json", plan.inherited, state / "logs", placed)
+    try:
+        with serving(receiver), ExitStack() as logs:
+            temporal = await _started(logs, state / "logs" / "temporal.log", *temporal_part(plan).command)
+            control = _control(plan)
+            await eventually_async(lambda: _answers(control))
+            nursery = [sys.executable, "-P", "-m", "tests.crash.nursery", str(folder / "children.json")]
+            command = Crawlctl(await _started(None, None, *nursery))
+            site = Site(state, truth, command, control)
+            yield _stack(plan, site, receiver, placed)
+            assert command.process.returncode is None, "the nursery has ended by itself"
+            assert await command.end(signal.SIGTERM) == 0, command.output
+            temporal.terminate()
+            await temporal.wait()
+    finally:
+        end_all_of(folder)
+
+
+def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildPlan]) -> Stack:
+    stack = Stack(site, receiver)
+    for child in children:
+        deaths = Deaths(Path(child.notes), child.deaths)
+        if child.part == "lifecycle":
+            own = replace(site, control=_control(plan, child.name), asked=site.asked)
+            stack.cases[child.name] = Case(child, own)
+        else:
+            stack.services[child.name] = deaths
+            deaths.arm()
+    return stack
+
+
+def _own(child: ChildPlan) -> dict[str, str]:
+    return {"CRAWLER_WORKER__TASK_QUEUE": child.name} if child.part == "lifecycle" else {}
+
+
+def _control(plan: Plan, task_queue: str = "nobody") -> Control:
+    return Control(Installation.of(plan.state, plan.environment | {"CRAWLER_WORKER__TASK_QUEUE": task_queue}))
+
+
+async def _answers(control: Control) -> bool:
+    from crawler_lifecycle.errors import LifecycleError
+
+    try:
+        await control.engine.ping()
+    except LifecycleError:
+        return False
+    return True
+
+
+async def _started(held: ExitStack | None, log: Path | None, *command: str) -> asyncio.subprocess.Process:
+    if log is None or held is None:
+        return await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    output = held.enter_context(log.open("ab"))
+    return await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)

@@ -1,0 +1,119 @@
+"""Words full of what shells, databases, paths, formats and terminals take for orders: they stay words at every door."""
+
+import json
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from crawler_lifecycle.adapters.catalogue import Catalogue
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.cli.running import make_request
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
+from crawler_lifecycle.contract.requests import RunRequest, parse_request
+from tests.databases import MakeRun, ref_to
+from tests.schedulers import a_request
+
+HOSTILE = [
+    "'; DROP TABLE histories; --",
+    '" OR ""="',
+    "\\'; SELECT 1 #",
+    "$(touch pwned) `touch pwned` ${HOME} ; touch pwned | cat & < > *",
+    "$(CRAWL_TASK) $$(HOME) $$",
+    "../../../etc/passwd",
+    "/etc/passwd",
+    "..",
+    "-rf --help",
+    "%s %d %n %(name)s {0} {run_id} {{}}",
+    "[crawlers.x]\\ncommand = []",
+    "<script>alert(1)</script>",
+    "\u202eabc\u2066 \u2028\u2029\u0085\ufeff\u200b",
+    "é \u0065\u0301 🕷 ſ K İ ß",
+    "a ",
+    "a",
+    "A",
+]
+TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60))
+NAMES = TEXTS.filter(lambda text: bool(text.strip()))
+VALUES = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_both_databases_keep_each_apart(database: Database, make_run: MakeRun) -> None:
+    """Also those that differ in case, accents or a blank at the end; none is a pattern."""
+    runs = {name: make_run(entry=Crawler(name=name, command=["true"])).run_id for name in (*HOSTILE, "%", "_", "\\%")}
+    records = SqlRecords(database)
+    for name, run_id in runs.items():
+        found = records.page(limit=100, before=None, status=None, crawler=name)
+        assert [(each.run_id, each.crawler) for each in found] == [(run_id, name)]
+
+
+@QUICK
+@given(name=NAMES, value=VALUES, who=VALUES)
+@example(name="a", value="\0\x1b[2J\r\n", who="\0")
+def test_what_is_asked_is_what_a_job_is_deployed_with(
+    database: Database, make_run: MakeRun, name: str, value: str, who: str
+) -> None:
+    """Through the database, as the claim gives it to the scheduler service; twice is the same request."""
+    entry = Crawler(name=name, command=["true", value], environment={"A": value})
+    run = make_run(entry=entry, arguments={name: value}, requested_by=who)
+    kept = SqlRecords(database).details(run.run_id)
+    assert (kept.run.crawler, kept.log[0].actor) == (name, who.replace("\0", "\ufffd"))
+    claim = SqlClaims(database).claim_main(ref_to(run), "token", timedelta(seconds=60))
+    assert claim
+    assert (claim.request.crawler, claim.request.arguments) == (entry, {name: value})
+    assert DeploymentRequest.model_validate_json(claim.request.model_dump_json()) == claim.request
+
+
+@QUICK
+@given(name=NAMES, value=VALUES)
+def test_a_kubernetes_job_says_it_in_values_only(name: str, value: str) -> None:
+    """No name, label or path of the job is made of it, and nothing in it is expanded."""
+    value = value.replace("\0", "")
+    entry = Crawler(name=name, image="crawler:1", command=["crawl"], argument_flag="-a", environment={"A": value})
+    job = job_of(a_request(crawler=entry, arguments={name: value}), Pods(files_claim="files"))
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert [_expanded(part) for part in container["args"]] == ["-a", f"{name}={value}"]
+    told = {each["name"]: _expanded(each["value"]) for each in container["env"] if "value" in each}
+    assert (told["A"], json.loads(told["CRAWL_ARGUMENTS"])) == (value, {name: value})
+    plain = job_of(
+        a_request(crawler=Crawler(name="x", image="crawler:1", command=["crawl"])), Pods(files_claim="files")
+    )
+    assert _shape(job["metadata"]) == _shape(plain["metadata"])
+
+
+def _expanded(text: str) -> str:
+    """As the kubelet does it: a reference to a variable that is not escaped would be replaced."""
+    assert "$(" not in text.replace("$$", "")
+    return text.replace("$$", "$")
+
+
+def _shape(part: Any) -> Any:
+    """Ids and hashes differ; what there is, and how long, does not."""
+    return {name: _shape(value) for name, value in part.items()} if isinstance(part, dict) else len(str(part))
+
+
+@QUICK
+@given(name=NAMES, value=VALUES)
+def test_the_doors_read_what_was_written(tmp_path: Path, name: str, value: str) -> None:
+    """The command line, the JSON of Temporal and HTTP, and the catalogue's file."""
+    typed = make_request(name, ((name, value),), {})
+    assert (typed.crawler, typed.arguments) == (name, {name: value})
+    assert parse_request(json.dumps({"crawler": name, "arguments": {name: value}})).arguments == {name: value}
+    assert RunRequest.model_validate_json(typed.model_dump_json()) == typed
+    value = value.replace("\0", "")  # refused, as no program can be given it
+    path = tmp_path / f"{uuid4()}.toml"
+    path.write_text(f"[crawlers.{_toml(name)}]\ncommand = ['true', {_toml(value)}]\n", encoding="utf-8")
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["crawlers"][name]
+    assert Catalogue.load(path).entry(name).command == ["true", value]
+
+
+def _toml(text: str) -> str:
+    return json.dumps(text).replace("\x7f", "\\u007f") if text.isascii() else json.dumps(text, ensure_ascii=False)
