@@ -104,15 +104,18 @@ def _cause(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
 
 
 def _ended(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | None) -> TaskChange:
-    status = ENDED[job.phase]
     stops = intent is not Intent.RUN and row.status is not TaskStatus.LOST
-    if stops and status is not TaskStatus.SUCCEEDED and _was_told(row, job, stopped_at):
+    if stops and _was_told(row, job, stopped_at):
         return _change(row, job, TaskStatus.STOPPED, reason=_stopped(intent))
-    return _change(row, job, status, reason=job.reason)
+    return _change(row, job, ENDED[job.phase], reason=job.reason)
 
 
 def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
-    """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop."""
+    """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop.
+
+    A program may end with 0 because it was told to: it is its own word that it ended in order, not that it was done."""
+    if job.phase is JobPhase.SUCCEEDED:
+        return job.stop_asked
     if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == POD_TERMINATING):
         return True
     if not job.pods_deleted or job.ended_at is None or stopped_at is None:

@@ -82,7 +82,7 @@ def test_the_job_is_told_who_it_is_and_what_it_is_asked(local: LocalBench) -> No
     assert lines["CRAWL_FILES"]
 
 
-def test_a_job_that_ends_in_order_when_asked_has_succeeded(local: LocalBench) -> None:
+def test_a_job_that_ends_in_order_was_asked_to(local: LocalBench) -> None:
     request = local.request(ORDERLY)
     local.cluster.deploy(request)
     wait_for_output(local, request.run_uid)

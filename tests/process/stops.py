@@ -163,6 +163,6 @@ def _status(site: Site, run: Started, attempt: int, task: int) -> TaskStatus:
         return TaskStatus.STOPPED  # it never had a job
     record = json.loads(path.read_text())
     assert noted is None or noted.ends in ((), (record["code"],))
-    if record["code"] == 0:
-        return TaskStatus.SUCCEEDED
-    return TaskStatus.STOPPED if record["stop_asked"] else TaskStatus.FAILED
+    if record["stop_asked"]:
+        return TaskStatus.STOPPED
+    return TaskStatus.FAILED if record["code"] else TaskStatus.SUCCEEDED

@@ -106,7 +106,7 @@ async def test_what_a_job_left_behind_is_ended_with_it(stack: Site, runs: Runs) 
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-async def test_jobs_that_end_at_the_same_moment_have_succeeded(stack: Site, runs: Runs, later: Runs) -> None:
+async def test_jobs_that_end_at_the_same_moment(stack: Site, runs: Runs, later: Runs) -> None:
     """One ends because it was asked to, and well; of four others each ends by itself or is stopped, as it comes."""
     obliging, racing = runs["obliging"], runs["racing"]
     stopping = asyncio.gather(*(stack.control.stop(run.run_id, BY_ANN) for run in (obliging, racing)))
@@ -114,7 +114,9 @@ async def test_jobs_that_end_at_the_same_moment_have_succeeded(stack: Site, runs
         stack.release(racing, task)
         await asyncio.sleep(0)
     await stopping
-    assert (await assert_stopped(stack, obliging)).run.status is RunStatus.COMPLETED
+    in_order = await assert_stopped(stack, obliging)
+    assert (in_order.run.status, in_order.run.reason) == (RunStatus.FAILED, "stopped")
+    assert (in_order.tasks[0].status, in_order.tasks[0].exit_code) == (TaskStatus.STOPPED, 0)
     details = await assert_stopped(stack, racing)
     assert details.tasks[3].status is TaskStatus.STOPPED
     with pytest.raises(Conflict, match="there is nothing to stop"):

@@ -115,6 +115,20 @@ def test_rule_3_complete_is_succeeded() -> None:
     assert (truth.jobs[KEY].exit_code, truth.jobs[KEY].gone, truth.jobs[KEY].removable) == (0, True, True)
 
 
+@pytest.mark.parametrize(
+    ("told_at", "status"),
+    [
+        ("2026-11-20T08:59:59Z", TaskStatus.STOPPED),
+        (LATER, TaskStatus.SUCCEEDED),
+        ("2026-11-20T09:00:01Z", TaskStatus.SUCCEEDED),
+    ],
+)
+def test_rule_3_complete_after_it_was_told_to_end_is_a_stop(told_at: str, status: TaskStatus) -> None:
+    told = look([deleted(job(0, 1, COMPLETE, succeeded=1, completionTime=LATER), told_at)])
+    assert after(row(), told, intent=Intent.STOP).status is status
+    assert after(row(), told).status is TaskStatus.SUCCEEDED
+
+
 def test_rule_4_a_failure_after_the_stop_was_sent_is_a_stop() -> None:
     late = condition("Failed", "BackoffLimitExceeded", at=LATER)
     stopped = look([deleted(job(0, 1, late))], [pod("Failed", ended(143))])
@@ -389,6 +403,15 @@ def test_rule_26_a_pod_that_succeeded_speaks_for_its_job() -> None:
     left = look(pods=[pod("Succeeded", ended(0))])
     assert after(row(), left).status is TaskStatus.SUCCEEDED
     assert left.jobs[KEY].gone
+
+
+def test_rule_26_a_pod_that_succeeded_after_it_was_told_to_end_was_stopped() -> None:
+    """Its deletion is dated to the end of its grace: 20 seconds after it ended, and 10 before that it was told."""
+    told = deleted(pod("Succeeded", ended(0)), "2026-11-20T09:00:20Z")
+    told["metadata"]["deletionGracePeriodSeconds"] = 30
+    assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.STOPPED
+    told["metadata"]["deletionGracePeriodSeconds"] = 20
+    assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize(

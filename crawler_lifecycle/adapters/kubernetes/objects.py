@@ -53,6 +53,7 @@ class Metadata(Object, frozen=True):
     labels: Labels | None = None
     creation_timestamp: Moment = None
     deletion_timestamp: Moment = None
+    deletion_grace_period_seconds: Counter = None  # what `deletion_timestamp` includes
     resource_version: Words = None
     owner_references: list[Owner] | None = None
 

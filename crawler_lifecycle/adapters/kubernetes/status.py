@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import failure, pods, waiting
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Metadata, Pod
 from crawler_lifecycle.adapters.kubernetes.waiting import Wait
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING, SUSPENDED
@@ -219,7 +219,7 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
         why, what = failure.reason(None, pod), failure.message(None, pod)
         return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
     if code == 0:
-        return replace(ended, phase=JobPhase.SUCCEEDED)
+        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=_was_told(pod.metadata, ended.ended_at))
     message = f"pod {pod.metadata.name} succeeded, but not its main container"
     return replace(ended, phase=JobPhase.UNCLEAR, message=message)
 
@@ -231,7 +231,14 @@ def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
 def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
     """All containers of a pod exited with 0, or it would not be complete."""
     at = (job.status or NO_STATUS).completion_time or complete.last_transition_time
-    return _ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0)
+    look = _ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0)
+    return replace(look, stop_asked=_was_told(job.metadata, at))
+
+
+def _was_told(metadata: Metadata, ended: datetime | None) -> bool:
+    """Before it ended: in the same second it may have been done before it was told, and has succeeded."""
+    told, grace = metadata.deletion_timestamp, metadata.deletion_grace_period_seconds or 0
+    return told is not None and ended is not None and (told - ended).total_seconds() < grace
 
 
 def _failed(key: Key, job: Job, failed: Condition) -> JobLook:
