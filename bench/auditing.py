@@ -116,14 +116,18 @@ def _audit(database: Database, lost: int) -> tuple[object, ...]:
     with ledger.spent_on("audit"):
         pages, report = asyncio.run(_pages(database, temporal))
     assert report.acted == temporal.resumed == lost, report
-    asked = temporal.asked
-    tracemalloc.start()  # in a pass of its own: it takes its time
+    peak = _peak(database, ids) if lost else "-"
+    return pages, ledger.statements, temporal.asked, ledger.milliseconds["audit"], peak
+
+
+def _peak(database: Database, lost: Sequence[str]) -> float:
+    """In a pass of its own: it takes its time."""
+    tracemalloc.start()
     try:
-        asyncio.run(_pages(database, Temporal(ids)))
-        peak = tracemalloc.get_traced_memory()[1]
+        asyncio.run(_pages(database, Temporal(lost)))
+        return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
-    return pages, ledger.statements, asked, ledger.milliseconds["audit"], peak / 1e6
 
 
 async def _pages(database: Database, temporal: Temporal) -> tuple[int, PartReport]:
