@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
 from crawler_lifecycle.control.control import EXPORT_WORKFLOW, Started
+from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
 from tests.process.stops import assert_stopped, notices
 
@@ -129,9 +130,8 @@ async def hostile(case: Case) -> Started:
     assert {notice["crawler"] for notice in notices(case.site, run)} == {HOSTILE}
     assert not list(case.site.state.rglob("pwned"))
     client = await case.site.control.engine.client()
-    quoted = HOSTILE.replace("\\", "\\\\").replace('"', '\\"')
-    listed = [each.id async for each in client.list_workflows(f'CrawlerName = "{quoted}"')]
-    assert listed == [run.workflow_id]
+    description = await client.get_workflow_handle(run.workflow_id).describe()
+    assert description.typed_search_attributes.get(CRAWLER_NAME) == HOSTILE
     return run
 
 
