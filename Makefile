@@ -8,10 +8,12 @@ EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 IMAGE  := deploy/image
 # Tests of real processes share two cores with each other: one that failed has to pass by itself.
+SPREAD := --dist loadfile --no-loadscope-reorder
+SYSTEM := 'system and not cluster'
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,14 +24,18 @@ run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that 
 up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder: where)
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
-test: $(VENV)/.installed-dev mariadb chromium ## the tests
-	@$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -q
+test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
+	@$(BIN)/pytest -n 3 $(SPREAD) -q
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q
 
-test-all: $(VENV)/.installed-dev mariadb chromium ## the tests; nothing may be skipped
-	@CI=true $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page, the image (7 minutes)
+	@$(BIN)/pytest -n 4 $(SPREAD) -q -m $(SYSTEM)
+
+test-all: ## both; nothing may be skipped
+	@CI=true $(MAKE) --no-print-directory test
+	@CI=true $(MAKE) --no-print-directory test-system
 
 test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
@@ -66,6 +72,7 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory known-holes
 	@$(MAKE) --no-print-directory test || $(AGAIN)
+	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
 	@$(MAKE) --no-print-directory test-triggers
 	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m cluster

@@ -12,6 +12,7 @@ import psutil
 
 from bench import (
     archives,
+    auditing,
     command,
     kubernetes_delay,
     kubernetes_deployments,
@@ -44,6 +45,8 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
     "list": command.measure,
     "worker-start": worker_start.measure,
     "archives": archives.measure,
+    "huge-archive": archives.measure_huge,
+    "audit": auditing.measure,
 }
 
 

@@ -20,6 +20,7 @@ from tests.stores import KEY, SECRET, FolderStore, S3Store, Store, rclone_on
 
 BLOCK = 1_000_000
 SMALL = 100
+HOLE_BLOCKS = 20
 MIB = 1024 * 1024
 
 
@@ -36,6 +37,33 @@ def measure(scale: Scale) -> Table:
     with TemporaryDirectory(prefix="bench-archives-") as folder, rclone_on(Path(folder) / "server") as url:
         stores: dict[str, Store] = {"folder": FolderStore(Path(folder) / "exports"), "S3": S3Store(url, "bench/")}
         return Table(columns, list(_rows(Path(folder) / "files", stores, scale)))
+
+
+def measure_huge(scale: Scale) -> Table:
+    """A file with holes: they are read as zeros like any others, and need no disk. One megabyte in twenty is noise, so
+    that there is an archive of some size to send."""
+    columns = ("where", "GB", "GB of archive", "s", "MB/s", "MiB before", "MiB at most")
+    with TemporaryDirectory(prefix="bench-huge-") as folder, rclone_on(Path(folder) / "server") as url:
+        files, run = Path(folder) / "files", str(uuid4())
+        noise = _with_holes(files / run, scale.huge_gb * 1000)
+        rows = []
+        for where, store in (("folder", FolderStore(Path(folder) / "exports")), ("S3", S3Store(url, "bench/"))):
+            cost = _apart(store, files, run)
+            speed = scale.huge_gb * 1000 / cost.seconds
+            rows.append((where, scale.huge_gb, noise / 1000, cost.seconds, speed, cost.before_mib, cost.peak_mib))
+        return Table(columns, rows)
+
+
+def _with_holes(folder: Path, megabytes: int) -> int:
+    """How many of them are not."""
+    folder.mkdir(parents=True)
+    noisy = range(0, megabytes, HOLE_BLOCKS)
+    with (folder / "items").open("wb") as file:
+        file.truncate(megabytes * BLOCK)
+        for number in noisy:
+            file.seek(number * BLOCK)
+            file.write(os.urandom(BLOCK))
+    return len(noisy)
 
 
 def _rows(files: Path, stores: dict[str, Store], scale: Scale) -> Iterator[tuple[object, ...]]:

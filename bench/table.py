@@ -16,12 +16,14 @@ class Scale:
     noticed: int = 20  # tasks that end one by one
     repeats: int = 10
     archive_mb: int = 2_000
+    huge_gb: int = 20
     small_files: int = 200_000
     in_flight: tuple[int, ...] = (8, 32)  # deployments at once
     deployed: int = 500
     watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
     changes: int = 10
     supervised: tuple[int, ...] = (25, 100)  # runs at once
+    audited: tuple[int, ...] = (1_000, 100_000)  # runs that are open
 
 
 QUICK = Scale(
@@ -31,6 +33,7 @@ QUICK = Scale(
     stopped=(1, 8),
     noticed=3,
     archive_mb=20,
+    huge_gb=1,
     small_files=200,
     repeats=2,
     in_flight=(1, 4),
@@ -38,6 +41,7 @@ QUICK = Scale(
     watched=(2,),
     changes=3,
     supervised=(3,),
+    audited=(20,),
 )
 
 

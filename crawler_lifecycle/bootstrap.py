@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.several import NamedPusher
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
+    from crawler_lifecycle.domain.audit import Patience
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import (
         Additions,
         Announcer,
         Archiver,
+        AuditedRuns,
         Changes,
         Claims,
         Cluster,
         Exporter,
         Exports,
+        Findings,
         Histories,
+        Notices,
         Nudges,
         Pusher,
         Records,
@@ -110,10 +114,28 @@ class Parts:
         return SqlChanges(self.database)
 
     @cached_property
+    def notices(self) -> "Notices":
+        from crawler_lifecycle.adapters.sql.notices import SqlNotices
+
+        return SqlNotices(self.database)
+
+    @cached_property
     def exports(self) -> "Exports":
         from crawler_lifecycle.adapters.sql.exports import SqlExports
 
         return SqlExports(self.database)
+
+    @cached_property
+    def audited_runs(self) -> "AuditedRuns":
+        from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
+
+        return SqlAuditedRuns(self.database)
+
+    @cached_property
+    def findings(self) -> "Findings":
+        from crawler_lifecycle.adapters.sql.findings import SqlFindings
+
+        return SqlFindings(self.database)
 
     # the cluster
 
@@ -133,6 +155,7 @@ class Parts:
         from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
         from crawler_lifecycle.adapters.kubernetes.connection import Access
         from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+        from crawler_lifecycle.adapters.kubernetes.looking import Patience
 
         chosen = self.settings.kubernetes
         access = Access(
@@ -152,7 +175,7 @@ class Parts:
             keep=timedelta(days=chosen.keep_days),
         )
         keeping = Keeping(self.settings.files_folder, chosen.log_mebibytes << 20)
-        patience = timedelta(seconds=chosen.give_up_seconds)
+        patience = Patience(timedelta(seconds=chosen.give_up_seconds), timedelta(seconds=chosen.overdue_seconds))
         return KubernetesCluster(access, installation, pods, keeping, patience)
 
     @cached_property
@@ -233,6 +256,20 @@ class Parts:
 
         return Deploying(self.claims, self.cluster, self.deployer)
 
+    @cached_property
+    def patience(self) -> "Patience":
+        from crawler_lifecycle.domain.audit import Patience
+
+        chosen = self.settings.audit
+        return Patience(
+            workflow=timedelta(seconds=chosen.workflow_seconds),
+            job=timedelta(seconds=chosen.job_seconds),
+            handover=timedelta(seconds=chosen.handover_seconds),
+            failed_export=timedelta(seconds=chosen.failed_export_seconds),
+            stuck=timedelta(seconds=chosen.stuck_seconds),
+            replay=timedelta(days=chosen.replay_days),
+        )
+
     def dispatcher_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self.settings.dispatcher.threads, thread_name_prefix="deploy")
 
@@ -252,8 +289,23 @@ class Parts:
             DeploymentActivities(histories, tasks, self.claims, cluster, self.deploying, self.claim_for),
             ReconciliationActivities(histories, tasks, cluster),
             StoppingActivities(histories, self.stops, tasks, cluster),
-            NoticeActivities(histories, self.pusher),
+            NoticeActivities(histories, self.notices, self.pusher),
             ExportActivities(histories, self.exports, self.exporter),
+            *self._audits(supervisors),
+        )
+
+    def _audits(self, supervisors: "Supervisors") -> Sequence[object]:
+        from crawler_lifecycle.activities.audit_handovers import HandoverAudit
+        from crawler_lifecycle.activities.audit_jobs import JobAudit
+        from crawler_lifecycle.activities.audit_runs import RunAudit
+        from crawler_lifecycle.activities.audits import AuditActivities
+
+        chosen, runs, findings, patience = self.settings.audit, self.audited_runs, self.findings, self.patience
+        return (
+            AuditActivities(findings, timedelta(days=chosen.keep_days), chosen.remove_unknown_jobs),
+            RunAudit(runs, findings, supervisors, patience),
+            JobAudit(runs, findings, self.cluster, patience),
+            HandoverAudit(runs, findings, supervisors, patience),
         )
 
 

@@ -92,6 +92,11 @@ class KubernetesSettings(BaseModel):
         ge=1,
         description="of no progress for want of an image or a configuration, until the task has failed",
     )
+    overdue_seconds: int = Field(
+        default=1800,
+        ge=1,
+        description="after its grace until what does not end, as its node is dead, is deleted by force",
+    )
     log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
 
 
@@ -167,6 +172,31 @@ class NoticeSettings(BaseModel):
     timeout_seconds: float = Field(default=15, gt=0, le=25, description="for telling one receiver of one notice")
 
 
+class AuditSettings(BaseModel):
+    every_seconds: int = Field(
+        default=600, ge=0, le=86400, description="period of the audit; 0: none, and nobody resumes what was terminated"
+    )
+    workflow_seconds: int = Field(
+        default=60, ge=0, description="since a workflow ended or a run began, until a run is without a supervisor"
+    )
+    job_seconds: int = Field(default=300, ge=0, description="since its run was over, until a job is left over")
+    handover_seconds: int = Field(
+        default=300, ge=0, description="since a run was over, until its export or notice is replayed"
+    )
+    failed_export_seconds: int = Field(
+        default=3600, ge=0, description="since an export failed, until it is tried again"
+    )
+    stuck_seconds: int = Field(
+        default=1200, ge=60, description="since a claim ran out or a look was due, until that is reported"
+    )
+    replay_days: int = Field(default=7, ge=1, description="how old an end may be that is still replayed by itself")
+    keep_days: int = Field(default=30, ge=1, description="of audits, and of what they found and is mended")
+    remove_unknown_jobs: bool = Field(
+        default=False,
+        description="remove jobs of ours that belong to no run; after a restore of a backup they may be live crawls",
+    )
+
+
 class LogSettings(BaseModel):
     format: Literal["text", "json"] = Field(default="text", description="lines for people, or JSON with the ids")
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="the least that is logged")
@@ -210,6 +240,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     export: ExportSettings = ExportSettings()
     notices: NoticeSettings = NoticeSettings()
+    audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     health: HealthSettings = HealthSettings()

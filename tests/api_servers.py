@@ -66,6 +66,7 @@ class ApiServer:
     lists_at_once: int = 0
     slow_lists: threading.Barrier | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
+    printed: threading.Condition = field(default_factory=threading.Condition)
     url: str = ""
     _listing: int = 0
 
@@ -158,6 +159,19 @@ class ApiServer:
         metadata = {"resourceVersion": str(self.version), "continue": following}
         return _json({"kind": name, "metadata": metadata, "items": found[start : start + limit]})
 
+    def print(self, pod: str, text: bytes | None) -> None:
+        """Into its log; None: it ends, and the log is gone."""
+        with self.printed:
+            self.logs[pod] = self.logs.get(pod, b"") + (text or b"")
+            if text is None:
+                del self.logs[pod]
+            self.printed.notify_all()
+
+    def more_of(self, pod: str, sent: int) -> bytes:
+        with self.printed:
+            self.printed.wait_for(lambda: len(self.logs.get(pod, b"")) > sent or pod not in self.logs, 60)
+            return self.logs.get(pod, b"")[sent:]
+
     def _log(self, pod: str, query: dict[str, str]) -> bytes:
         if pod not in self.logs:
             raise Answered(400, "BadRequest", f"container crawl in pod {pod} is waiting to start")
@@ -216,6 +230,9 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                     return
                 if fault and fault.answer:
                     raise fault.answer
+                if "follow" in query:
+                    self.follow(parts.path)
+                    return
                 if "watch" in query:
                     self.stream()
                     return
@@ -238,6 +255,17 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             if callable(lines):
                 lines = lines()
             self.send(200, b"".join(line + b"\n" for line in lines), {})
+
+        def follow(self, path: str) -> None:
+            """A log as it grows, until there is none of it any more."""
+            pod, sent = path.split("/")[-2], 0
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            while more := server.more_of(pod, sent):
+                sent += len(more)
+                self.wfile.write(f"{len(more):x}\r\n".encode() + more + b"\r\n")
+            self.wfile.write(b"0\r\n\r\n")
 
         def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)

@@ -20,8 +20,8 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.api.app import make_app
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
 
+DOCUMENT = Path(__file__).parents[1] / "docs" / "api-openapi.json"
 PATIENCE = 60.0
-LINK = r"(http://127\.0\.0\.1:\d+)/#token=(\S+)"  # as `crawlctl up` prints it: URL and token
 
 
 @dataclass(frozen=True)

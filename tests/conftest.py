@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = [
@@ -13,6 +14,7 @@ pytest_plugins = [
     "tests.plays",
     "tests.servers",
     "tests.stores",
+    "tests.browser.pages",
 ]
 
 # Hypothesis fails an example that takes more than 0.2 s of the clock. On a busy machine that is no fault of ours, and
@@ -25,3 +27,9 @@ def pytest_configure() -> None:
     """A shell starts what it puts into the background with SIGINT ignored, and what we start would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest, because it waits for processes, begins first."""
+    items.sort(key=lambda item: "process" not in item.keywords)

@@ -242,6 +242,11 @@ def _run(port: int, statement: str) -> None:
         cursor.execute(statement)
 
 
+def kill(port: int, connection: int) -> None:
+    """The server ends this connection of somebody's."""
+    _run(port, f"KILL {connection}")
+
+
 def create_database(port: int, name: str, password: str | None = None) -> str:
     """With a password: for an account of its own."""
     _run(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")

@@ -16,12 +16,15 @@ import psutil
 
 CRAWLCTL = [sys.executable, "-P", "-m", "crawler_lifecycle.cli"]
 START_PATIENCE = 100.0
+LINK = r"(http://127\.0\.0\.1:\d+)/#token=(\S+)"  # as `crawlctl up` prints it: URL and token
 
 
 def environment(folder: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """A user with a home of their own, and only these settings."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(("CRAWLER_", "TEMPORAL_"))}
-    return others | {"HOME": str(folder), "TMPDIR": str(folder)} | dict(settings or {})
+    # an audit that comes by itself in the middle of a test would mend what the test wants to see broken
+    rarely = {"CRAWLER_AUDIT__EVERY_SECONDS": "86400"}
+    return others | rarely | {"HOME": str(folder), "TMPDIR": str(folder)} | dict(settings or {})
 
 
 class Crawlctl:

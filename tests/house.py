@@ -1,6 +1,6 @@
 """All activities over a real database, the local cluster and folders; `do` runs one as Temporal would."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +10,10 @@ from uuid import uuid4
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from crawler_lifecycle.activities.audit_handovers import HandoverAudit
+from crawler_lifecycle.activities.audit_jobs import JobAudit
+from crawler_lifecycle.activities.audit_runs import RunAudit
+from crawler_lifecycle.activities.audits import AuditActivities
 from crawler_lifecycle.activities.deploying import Deploying
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
@@ -20,10 +24,13 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.notices import FilePusher
+from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
 from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
+from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
@@ -32,6 +39,7 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps import CreateHistory, RunPlan, ToRun
+from crawler_lifecycle.domain.audit import Described, Patience
 from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
 from tests.clusters import LocalBench
@@ -43,6 +51,9 @@ SCRIPT = (
     'case "$CRAWL_TASK" in 1) echo task one fails; exit 3;; *) echo "$CRAWL_TASK" > item-$CRAWL_TASK; exit 0;; esac'
 )
 SLEEPS = "exec sleep 60"
+# an audit that takes nothing for a moment's delay
+NONE = timedelta()
+AT_ONCE = Patience(NONE, NONE, NONE, NONE, NONE, stuck=timedelta(minutes=1))
 
 
 @dataclass
@@ -78,12 +89,24 @@ class DirectDeployer:
 
 @dataclass
 class NotedSupervisors:
-    """The workflows that would be started."""
+    """The workflows that would be started, and those that would be cancelled."""
 
     started: list[tuple[str, RunRequest]] = field(default_factory=list)
+    cancelled: list[tuple[str, str]] = field(default_factory=list)
+    listed: set[str] = field(default_factory=set)  # as open
+    described: dict[str, Described] = field(default_factory=dict)  # the others are missing
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         self.started.append((workflow_id, request))
+
+    async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
+        self.cancelled.append((workflow_id, temporal_run_id))
+
+    async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
+        return self.listed & set(workflow_ids)
+
+    async def describe(self, workflow_id: str) -> Described:
+        return self.described.get(workflow_id, Described(is_open=False, end="missing"))
 
 
 @dataclass
@@ -112,8 +135,14 @@ class House:
             SqlSupervision(self.database), tasks, cluster, self.supervisors, RunLimits(most_tasks=50)
         )
         self.stopping = StoppingActivities(store, SqlStops(self.database), tasks, cluster)
-        self.notices = NoticeActivities(store, FilePusher(self.folder / "exports" / "notices.jsonl"))
+        kept = SqlNotices(self.database)
+        self.notices = NoticeActivities(store, kept, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(store, SqlExports(self.database), exporter)
+        self.findings, runs, patience = SqlFindings(self.database), SqlAuditedRuns(self.database), AT_ONCE
+        self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
+        self.run_audit = RunAudit(runs, self.findings, self.supervisors, patience)
+        self.job_audit = JobAudit(runs, self.findings, cluster, patience)
+        self.handover_audit = HandoverAudit(runs, self.findings, self.supervisors, patience)
 
     def do(self, activity: Callable[[A], R], step: A) -> R:
         return self.environment.run(activity, step)

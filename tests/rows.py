@@ -32,7 +32,7 @@ def applied(old: TaskRow, change: TaskChange | None) -> TaskRow:
     )
 
 
-def after(old: TaskRow, *looks: Look, intent: Intent = Intent.RUN) -> TaskRow:
+def after(old: TaskRow, *looks: Look, intent: Intent = Intent.RUN, stopped_at: datetime | None = None) -> TaskRow:
     for look in looks:
-        old = applied(old, verdict(old, look, intent, NOW))
+        old = applied(old, verdict(old, look, intent, NOW, stopped_at))
     return old

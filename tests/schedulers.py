@@ -13,6 +13,7 @@ import uvicorn
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
@@ -65,8 +66,13 @@ class SmallCluster:
         if self.placing_trouble:
             raise self.placing_trouble
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         return Look(complete=False)
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        yield []
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         return []

@@ -15,6 +15,7 @@ from uuid import uuid4
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from botocore.loaders import Loader, create_loader
 from moto.server import ThreadedMotoServer
 
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
@@ -116,6 +117,12 @@ def client_of(service: str, url: str) -> Any:
     )
 
 
+@cache
+def _loader(search_path: str | None = None) -> Loader:
+    """One for all clients: it reads the descriptions of AWS's services once, which takes longer than a test."""
+    return create_loader(search_path)
+
+
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
     """S3, EventBridge and SQS; its address."""
@@ -171,6 +178,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setattr("botocore.session.create_loader", _loader)
 
 
 @pytest.fixture(params=["moto", "rclone"])

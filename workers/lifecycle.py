@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from temporalio.client import Client
@@ -11,8 +13,10 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
+from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.settings import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
@@ -28,10 +32,33 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     activities = parts.activities(engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(activities), settings, threads)
-        async with health.told(parts.settings.health, _needs(parts, engine)), worker:
+        async with (
+            health.told(parts.settings.health, _needs(parts, engine)) as door,
+            _audited(parts, engine, installation, door),
+            worker,
+        ):
             log.info("works for installation %s on task queue %s", installation, settings.task_queue)
             await stopped.wait()
             log.info("finishes what is under way")
+
+
+@asynccontextmanager
+async def _audited(parts: Parts, engine: Engine, installation: str, door: health.Door | None) -> AsyncIterator[None]:
+    """Whoever runs a worker has the audit: nobody has to remember it."""
+    every = parts.settings.audit.every_seconds
+    keeper = AuditKeeper(
+        AuditSchedule(engine, installation, every).keep,
+        lambda: parts.findings.overview(audits=1, findings=0),
+        AuditMetrics(every),
+    )
+    if door is not None:
+        door.metrics.register(keeper.metrics)
+    keeping = asyncio.create_task(keeper.run(kept=await keeper.keep()))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
 
 
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:

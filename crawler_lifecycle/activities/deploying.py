@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import DeploymentOutcome
-from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, SCHEDULER_UNAVAILABLE
-from crawler_lifecycle.errors import BadInput, Conflict, PermanentError, Refused, TemporaryError
+from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, SCHEDULER_UNAVAILABLE
+from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer
 
 
@@ -30,15 +30,23 @@ class Deploying:
         request = claim.request
         key = (claim.task, request.attempt)
         look = self.cluster.look(request.run_uid, [key])
-        if job := look.jobs.get(key):
+        job = look.jobs.get(key)
+        if job and job.uid:
             made = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
             return self._deployed(claim, made)
-        return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=look.complete)
+        refused = look.complete and job is None
+        return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=refused)
 
     def _deployed(self, claim: Claim, deployment: Deployment) -> DeploymentOutcome:
-        intent = self.claims.deployed(claim, deployment)
+        try:
+            intent = self.claims.deployed(claim, deployment)
+        except NotFound:
+            intent = None
         if intent is not Intent.RUN:  # the stop may have listed the jobs before this one was there
             self.cluster.stop(claim.request.run_uid, [(claim.task, claim.request.attempt)])
+        if intent is None:
+            message = "the task went on without this job while it was made, so the job is ended again"
+            return DeploymentOutcome(cause=CLAIM_LOST, message=message)
         return DeploymentOutcome(job_id=deployment.job_uid, intent=intent)
 
     def _not_deployed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:

@@ -9,12 +9,13 @@ from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
-from crawler_lifecycle.ports import Histories, Pusher
+from crawler_lifecycle.ports import Histories, Notices, Pusher
 
 
 @dataclass(frozen=True)
 class NoticeActivities:
     histories: Histories
+    notices: Notices
     pusher: Pusher
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -38,36 +39,49 @@ class NoticeActivities:
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
-        """What is not delivered stands in the run's log, once a kind and end of the run.
+        """Kept first, so that the live streams of the API tell it whoever else is away.
+
+        What is not delivered stands in the run's log, once a kind and end of the run.
 
         It is tried again only if that can help: not one that nobody will ever take, and not one of progress, which the
         next one tells better."""
         run = self.histories.current(step.run)
+        notice = Notice(
+            notice_id=event_id(run.run_uid, kind, _number(kind, step)),
+            kind=kind,
+            run_id=run.run_id,
+            run_uid=run.run_uid,
+            crawler=run.crawler,
+            status=run.status,
+            reason=run.reason,
+            tasks=run.tasks,
+            at=datetime.now(UTC),
+        )
+        self.notices.keep(step.run, notice)
         try:
-            self.pusher.send(
-                Notice(
-                    notice_id=event_id(run.run_uid, kind, _number(kind, step)),
-                    kind=kind,
-                    run_id=run.run_id,
-                    run_uid=run.run_uid,
-                    crawler=run.crawler,
-                    status=run.status,
-                    reason=run.reason,
-                    tasks=run.tasks,
-                    at=datetime.now(UTC),
-                )
-            )
+            self.pusher.send(notice)
         except LifecycleError as error:
             self._log(kind, step, "undelivered", f"notice {kind}: {error.message}")
             if kind is NoticeKind.PROGRESS or isinstance(error, PermanentError):
                 return Counted(count=0)
             raise
-        if (tries := activity.info().attempt) > 1:
-            self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
+        self._log_if_late(kind, step)
         return Counted(count=1)
 
+    def _log_if_late(self, kind: NoticeKind, step: Notify) -> None:
+        """That a notice was delivered is told where it was told that it was not: perhaps by an earlier execution."""
+        tries = activity.info().attempt
+        if tries > 1:
+            self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
+        elif kind is not NoticeKind.PROGRESS and self.histories.noted(step.run, _key("undelivered", kind, step)):
+            self._log(kind, step, "delivered", f"notice {kind}, sent again")
+
     def _log(self, kind: NoticeKind, step: Notify, event: str, message: str) -> None:
-        self.histories.note(step.run, f"{event}:{kind}:{step.end}", event, message)
+        self.histories.note(step.run, _key(event, kind, step), event, message)
+
+
+def _key(event: str, kind: NoticeKind, step: Notify) -> str:
+    return f"{event}:{kind}:{step.end}"
 
 
 def _number(kind: NoticeKind, step: Notify) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.activities.measuring import noted
-from crawler_lifecycle.contract.states import ALIVE, Intent, TaskStatus
+from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
     AliveTasks,
@@ -25,9 +25,9 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
-from crawler_lifecycle.domain.looks import JobLook, Look, TaskRow
+from crawler_lifecycle.domain.lingering import lingering, overdue
+from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Histories, Tasks
@@ -66,14 +66,15 @@ class ReconciliationActivities:
         # meanwhile, must not count as absent because this look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
         look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if _may_have_a_job(row)])
-        changes, doubt = verdicts(rows, look, run.intent, began)
+        changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
         page = changes[:CHANGES_IN_A_LOOK]
         return Differences(
             known=look.complete,
             changes=page,
             evidence=to_ranges(_with_evidence(page)),
             more=len(changes) > len(page),
-            lingering=to_ranges(_lingering(look, rows, changes, run.intent)),
+            lingering=to_ranges({task for task, _ in lingering(look, _not_ended(rows, changes), run.intent)}),
+            overdue=to_ranges({task for task, _ in overdue(look)}),
             removable=to_ranges(_removable(look, rows)),
             saturated=noted(saturation(rows, look, began), run.cluster),
             problem=look.problem or doubt,
@@ -143,17 +144,10 @@ def _removable(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
     return (job.task for key, job in look.jobs.items() if job.removable and key not in open_ones)
 
 
-def _lingering(look: Look, rows: Iterable[TaskRow], changes: Iterable[TaskChange], intent: Intent) -> Iterator[int]:
-    """Over is one thing, gone another: what lives on although its task is over, or will be, or its job is gone."""
-    alive = {row.task for row in rows if not row.status.is_over}
-    alive -= {change.task for change in changes if change.status.is_over}
-    living = ((task, job) for (task, _), job in look.jobs.items() if not job.gone)
-    return (task for task, job in living if task not in alive or _nobody_asked(job, intent))
-
-
-def _nobody_asked(job: JobLook, intent: Intent) -> bool:
-    """Its job is gone and what it ran is not; in a stop it is asked to end anyway."""
-    return intent is Intent.RUN and job.cause == ORPHAN_PODS
+def _not_ended(rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterator[TaskRow]:
+    """Those that this look does not end."""
+    ended = {change.task for change in changes if change.status.is_over}
+    return (row for row in rows if row.task not in ended)
 
 
 def _with_evidence(changes: Iterable[TaskChange]) -> Iterator[int]:

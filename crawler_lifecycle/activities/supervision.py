@@ -8,7 +8,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, TaskStatus
-from crawler_lifecycle.contract.steps import Counted, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps import Counted, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Cluster, Execution, Supervision, Supervisors, Tasks
@@ -55,6 +55,12 @@ class SupervisionActivities:
         run = await asyncio.to_thread(self.supervision.get, step.run_id)
         request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
         await self.supervisors.go_on(run.workflow_id, request)
+        return Counted(count=1)
+
+    @activity.defn
+    async def cancel_execution(self, step: OwnExecution) -> Counted:
+        """Temporal lets an execution close as cancelled only if it was itself asked to."""
+        await self.supervisors.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:

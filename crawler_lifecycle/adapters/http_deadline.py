@@ -1,32 +1,107 @@
 """How does a request over HTTP end in time, however slowly the other side answers?
 
 The time-outs of httpx are for each read and write. Here none of them gets more than what is left for the whole request.
+That takes a network backend of our own, for which httpx has no option and httpcore, which it is built on, has one.
 """
 
 import math
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
+from crawler_lifecycle.errors import NotReady
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # never through a proxy
+MOST_CONNECTIONS = 100
+KEPT_SECONDS = 5.0  # a connection that is not used
 PIECE = 4096  # a write of httpcore goes on until all is written, with its time-out for each part
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)  # of the request this thread makes
 
 
-def end_requests_after(client: httpx.Client, seconds: float) -> None:
-    """All of a request and its answer; connections are kept as before. Each request stays in the thread it began in."""
+class DeadlineTransport(httpx.BaseTransport):
+    """All of a request and its answer in so many seconds; connections are kept. Proxies are those of the environment.
 
-    def begin(_: httpx.Request) -> None:
-        _deadline.set(time.monotonic() + seconds)
+    Each request stays in the thread it began in."""
 
-    client.event_hooks = {"request": [begin]}
-    for transport in (client._transport, *client._mounts.values()):
-        if isinstance(transport, httpx.HTTPTransport):  # httpx has no option for it, httpcore has
-            transport._pool._network_backend = _Backend()
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._direct = _pool(None)
+        self._through = {
+            scheme: _pool(url) for scheme, url in getproxies().items() if scheme in ("http", "https", "all")
+        }
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        _deadline.set(time.monotonic() + self._seconds)
+        asked = httpcore.Request(
+            request.method,
+            httpcore.URL(
+                scheme=request.url.raw_scheme,
+                host=request.url.raw_host,
+                port=request.url.port,
+                target=request.url.raw_path,
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _translated():
+            answer = self._pool_for(request.url).handle_request(asked)
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+
+    def close(self) -> None:
+        for pool in (self._direct, *self._through.values()):
+            pool.close()
+
+    def _pool_for(self, url: httpx.URL) -> httpcore.ConnectionPool:
+        through = self._through.get(url.scheme) or self._through.get("all")
+        return self._direct if through is None or url.host in LOOPBACK or proxy_bypass(url.host) else through
+
+
+def _pool(proxy: str | None) -> httpcore.ConnectionPool:
+    return httpcore.ConnectionPool(
+        ssl_context=httpx.create_ssl_context(),
+        proxy=_proxy(proxy) if proxy else None,
+        max_connections=MOST_CONNECTIONS,
+        keepalive_expiry=KEPT_SECONDS,
+        network_backend=_Backend(),
+    )
+
+
+def _proxy(url: str) -> httpcore.Proxy:
+    try:
+        given = httpx.Proxy(url if "://" in url else f"http://{url}")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise NotReady(f"the proxy of the environment (HTTP_PROXY and such) is none that we know: {error}") from error
+    return httpcore.Proxy(str(given.url), auth=given.raw_auth)
+
+
+class _Body(httpx.SyncByteStream):
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> Iterator[bytes]:
+        with _translated():
+            yield from self._answer.iter_stream()
+
+    def close(self) -> None:
+        self._answer.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Each error of httpcore has a namesake in httpx."""
+    try:
+        yield
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol,
+            httpcore.ProxyError) as error:  # fmt: skip
+        raise getattr(httpx, type(error).__name__)(str(error)) from error
 
 
 class _Backend(httpcore.SyncBackend):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from crawler_lifecycle.adapters.http_deadline import end_requests_after
+from crawler_lifecycle.adapters.http_deadline import DeadlineTransport
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, Problem, checked_token
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
@@ -24,7 +24,6 @@ M = TypeVar("M", bound=BaseModel)
 FINAL = (400, 413, 422)
 WRONG_TOKEN = (401, 403)
 LARGEST_ANSWER = 16 << 20
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,8 @@ class SchedulerClient:
                 base_url=url.rstrip("/"),
                 headers={"Authorization": f"Bearer {checked_token(token)}"},
                 timeout=_shares(timeout),
-                mounts={f"all://{host}": None for host in LOOPBACK},  # never through a proxy
+                transport=DeadlineTransport(timeout),
             )
-            end_requests_after(self._http, timeout)
         except httpx.InvalidURL as error:
             raise NotReady(f"CRAWLER_SCHEDULER__URL: {self._url!r} is not an address: {error}") from None
         if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:

@@ -6,7 +6,7 @@ Nothing heavy is imported before the command that needs it: `crawlctl list` spea
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, demo, reading, running, scheduling, stopping, tokens, up
+from crawler_lifecycle.cli import admin, auditing, demo, reading, running, scheduling, stopping, tokens, up
 from crawler_lifecycle.cli.common import EXIT_CODES, Commands
 
 
@@ -36,6 +36,7 @@ for command in (
     stopping.stop,
     stopping.resume,
     scheduling.schedule,
+    auditing.audit,
     tokens.token,
     admin.database,
     admin.doctor,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import NOT_READY, json_option, print_json, state_option
+from crawler_lifecycle.cli.common import NOT_READY, json_option, plain, print_json, state_option
 
 
 @click.group("db")
@@ -52,6 +52,6 @@ def doctor(state: Path | None, as_json: bool) -> None:
     else:
         for check in checks:
             mark = click.style("ok  ", fg="green") if check.ok else click.style("mend", fg="red")
-            click.echo(f"{mark}  {check.part}: {check.line}")
+            click.echo(f"{mark}  {check.part}: {plain(check.line)}")
     if not all(check.ok for check in checks):
         raise click.exceptions.Exit(NOT_READY)

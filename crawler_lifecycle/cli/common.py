@@ -11,7 +11,7 @@ import click
 
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, Over, TemporaryError
 
-OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, IS_OVER, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, IS_OVER, DISAGREES, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
 EXIT_CODES = """\b
 Exit status:
   0    done; a run that was watched is COMPLETED
@@ -21,6 +21,7 @@ Exit status:
   4    a part of the installation does not answer or is not ready
   5    the run ended, but not COMPLETED
   6    the run was over already: nothing was stopped or resumed
+  7    database, Temporal and cluster disagree (audit)
   130  interrupted; what was started goes on
 """
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +38,7 @@ class Commands(click.Group):
             with _rare_collections():
                 return super().invoke(ctx)
         except LifecycleError as error:
-            click.echo(click.style("Error: ", fg="red") + error.message, err=True)
+            click.echo(click.style("Error: ", fg="red") + plain(error.message), err=True)
             raise click.exceptions.Exit(_exit_code(error)) from error
         except KeyboardInterrupt as interrupt:
             click.echo(err=True)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import INTERRUPTED, NOT_COMPLETED, OK, json_option, print_json, say, tell_stderr
+from crawler_lifecycle.cli.common import (
+    INTERRUPTED,
+    NOT_COMPLETED,
+    OK,
+    json_option,
+    plain,
+    print_json,
+    say,
+    tell_stderr,
+)
 from crawler_lifecycle.cli.up import EXAMPLES
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
@@ -151,7 +160,7 @@ def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
 
     run = details.run
     say("")
-    for line in details_lines(details, datetime.now(UTC)):
+    for line in details_lines(plain(details), datetime.now(UTC)):
         say(line)
     for line in (
         "",

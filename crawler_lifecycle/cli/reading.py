@@ -39,7 +39,7 @@ def list_runs(
     runs = Control.open(state).list(limit=limit, before=before, status=wanted, crawler=crawler)
     if as_json:
         return print_json(runs)
-    for line in list_lines(runs, datetime.now(UTC)):
+    for line in list_lines(plain(runs), datetime.now(UTC)):
         click.echo(line)
     if not runs:
         click.echo("No runs." if not (status or crawler or before) else "No such runs.")
@@ -64,7 +64,7 @@ def crawlers(state: Path | None, as_json: bool) -> None:
     found = Control.open(state).crawlers()
     if as_json:
         return print_json([without_values(crawler) for crawler in found])
-    for line in crawler_lines(found):
+    for line in crawler_lines(plain(found)):
         click.echo(line)
     return None
 

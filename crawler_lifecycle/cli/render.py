@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
+from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
@@ -199,6 +200,10 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         yield f"  {export.kind:12}  {export.state:8}  {what}"
     if not details.exports:
         yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
+    if details.findings:
+        yield ""
+        yield click.style("Found by audits", bold=True)
+        yield from (f"  {line}" for each in details.findings for line in finding_lines(each))
     yield ""
     yield click.style("Log", bold=True)
     for line in details.log:

@@ -14,6 +14,7 @@ from crawler_lifecycle.cli.common import (
     Duration,
     KeyValue,
     json_option,
+    plain,
     print_json,
     state_option,
 )
@@ -129,6 +130,7 @@ async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
 def _print_end(details: "RunDetails") -> None:
     from crawler_lifecycle.cli.render import coloured, counts
 
+    details = plain(details)
     run = details.run
     click.echo(f"run {run.run_id} ended {coloured(run.status)} ({run.reason}): {counts(run.tasks)}")
     for export in details.exports:
@@ -150,5 +152,5 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(details.exports)
     else:
-        for each in details.exports:
+        for each in plain(details.exports):
             click.echo(f"{each.kind}: {each.state} {each.problem or each.location or ''}".rstrip())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, print_json, state_option
+from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import ScheduleDetails, ScheduleRequest, Triggered
@@ -50,6 +50,7 @@ def schedule() -> None:
     help="How late it may still start; default: 1h, or 1d with --overlap queue or replace.",
 )
 @click.option("--paused", is_flag=True, help="Make it, but do not let it go yet.")
+@click.option("--replace", is_flag=True, help="Change SCHEDULE, which is there already; paused or not, it stays so.")
 @click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; may be repeated.")
 @click.option("--tasks", type=int, help="Number of tasks; default: what the catalogue says.")
 @click.option("--max-parallel", type=int, help="Tasks in the cluster at once.")
@@ -71,10 +72,12 @@ def create(schedule_id: str, crawler: str, arguments: tuple[tuple[str, str], ...
       crawlctl schedule create nightly bookshop --cron "0 3 * * *" --time-zone Europe/Berlin
       crawlctl schedule create news newsroom --every 15m --jitter 1m --overlap queue --arg section=world
       crawlctl schedule create weekly bookshop --cron "30 4 * * mon" --overlap replace --paused
+      crawlctl schedule create weekly bookshop --cron "30 5 * * mon" --replace
     """
-    request = make_schedule(schedule_id, crawler, arguments, options)
-    details = asyncio.run(_schedules(state).create(request, actor=getpass.getuser()))
-    _print(details, as_json=as_json)
+    replace = options.pop("replace")
+    request, schedules = make_schedule(schedule_id, crawler, arguments, options), _schedules(state)
+    made = schedules.replace(request) if replace else schedules.create(request, actor=getpass.getuser())
+    _print(asyncio.run(made), as_json=as_json)
 
 
 RULES = ("paused", "overlap", "time_zone")
@@ -118,7 +121,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
     found = asyncio.run(_schedules(state).list())
     if as_json:
         return print_json(found)
-    for line in list_lines(found):
+    for line in list_lines(plain(found)):
         click.echo(line)
     if not found:
         click.echo("No schedules.")
@@ -256,6 +259,6 @@ def _print(details: "ScheduleDetails", *, as_json: bool) -> None:
 
     if as_json:
         return print_json(details)
-    for line in details_lines(details):
+    for line in details_lines(plain(details)):
         click.echo(line)
     return None

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
+from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.render import change_lines, progress_lines
 from crawler_lifecycle.contract.records import RunDetails
 
@@ -24,23 +25,25 @@ async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
         return await _draw(changes)
     last: RunDetails | None = None
     async for details in changes:
-        for line in change_lines(last, details):
-            click.echo(line)
-        last = details
+        shown: RunDetails = plain(details)
+        for line in change_lines(last, shown):
+            click.echo(" ".join(line.splitlines()))
+        last = shown
     assert last is not None, "a run that is watched has been seen once"
     return last
 
 
 async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
     """Drawn again at every change, and every second for the clocks."""
-    screen, last = Screen(), None
+    screen = Screen()
+    last: RunDetails | None = None
     following = asyncio.ensure_future(anext(changes))
     try:
         with suppress(StopAsyncIteration):
             while True:
                 await asyncio.wait([following], timeout=TICK)
                 if following.done():
-                    last = following.result()
+                    last = plain(following.result())
                     following = asyncio.ensure_future(anext(changes))
                 if last is not None:
                     screen.show(progress_lines(last, datetime.now(UTC), _room()))
@@ -71,5 +74,6 @@ def _room() -> int:
 
 
 def _cut(line: str, width: int) -> str:
-    """A line that wraps would be drawn over in the wrong place."""
+    """A line that wraps, or is several, would be drawn over in the wrong place."""
+    line = " ".join(line.splitlines())
     return line if len(ANSI.sub("", line)) <= width else ANSI.sub("", line)[: width - 1] + "…"

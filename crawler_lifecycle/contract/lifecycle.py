@@ -40,6 +40,7 @@ class Carried(Message):
     forced: bool = False
     asked: list[Asked] = Field(default=[], description="stops that are not on record yet")
     saturated: str | None = Field(default=None, description="why there is no room, as it is listed")
+    cancelled: bool = Field(default=False, description="the stop was a cancel, and the workflow is to close so")
     gave_up: str | None = Field(default=None, description="why the run itself ends, where nobody asked for it")
 
 

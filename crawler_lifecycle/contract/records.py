@@ -2,8 +2,9 @@
 
 from datetime import datetime
 
-from pydantic import field_serializer
+from pydantic import Field, field_serializer
 
+from crawler_lifecycle.contract.audits import FindingRecord
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import AcceptedRequest
@@ -109,6 +110,7 @@ class RunOverview(Message):
     run: RunRecord
     log: list[LogRecord]
     exports: list[ExportRecord]
+    findings: list[FindingRecord] = Field(default=[], description="what audits have found of it, oldest first")
 
 
 class RunDetails(RunOverview):

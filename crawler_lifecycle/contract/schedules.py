@@ -30,11 +30,9 @@ class Overlap(StrEnum):
         return self in (Overlap.QUEUE, Overlap.REPLACE)
 
 
-class ScheduleRequest(Request):
-    """A run of a crawler, again and again."""
+class ScheduleRules(Request):
+    """When is it time, and what if the earlier run is still open?"""
 
-    schedule_id: ScheduleId = Field(description="its name, for good")
-    run: RunRequest = Field(description="what each occurrence asks for; its trigger is always `scheduled`")
     cron: list[str] = Field(default_factory=list, max_length=20, description="lines of five fields, or @daily and such")
     every_seconds: Seconds | None = Field(
         default=None, validate_default=True, description="instead of cron: counted from 1970 in UTC"
@@ -53,13 +51,6 @@ class ScheduleRequest(Request):
         "default: an hour, or a day where occurrences wait (queue, replace)",
     )
     paused: bool = Field(default=False, description="made, but not going")
-
-    @field_validator("run")
-    @classmethod
-    def _is_a_new_run(cls, run: RunRequest) -> RunRequest:
-        if run.run_id is not None:
-            raise ValueError("a schedule starts runs; it does not go on with one (run_id)")
-        return run.model_copy(update={"trigger": Trigger.SCHEDULED})
 
     @field_validator("cron")
     @classmethod
@@ -98,6 +89,20 @@ class ScheduleRequest(Request):
     @property
     def window_seconds(self) -> int:
         return self.missed_window_seconds or (A_DAY if self.overlap.waits else AN_HOUR)
+
+
+class ScheduleRequest(ScheduleRules):
+    """A run of a crawler, again and again."""
+
+    schedule_id: ScheduleId = Field(description="its name, for good")
+    run: RunRequest = Field(description="what each occurrence asks for; its trigger is always `scheduled`")
+
+    @field_validator("run")
+    @classmethod
+    def _is_a_new_run(cls, run: RunRequest) -> RunRequest:
+        if run.run_id is not None:
+            raise ValueError("a schedule starts runs; it does not go on with one (run_id)")
+        return run.model_copy(update={"trigger": Trigger.SCHEDULED})
 
 
 class Outcome(StrEnum):

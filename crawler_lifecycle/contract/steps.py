@@ -77,6 +77,11 @@ class TakenOver(Message):
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 
+class OwnExecution(Message):
+    workflow_id: str
+    temporal_run_id: str
+
+
 class RegisterWorkflow(Message):
     run: RunRef
     workflow_id: str
@@ -128,6 +133,7 @@ class ActiveTasks(Message):
 class LookAt(Message):
     run: RunRef
     active: ActiveTasks
+    stopped_at: datetime | None = Field(default=None, description="since when the run is being stopped")
 
 
 class TaskChange(Message):
@@ -154,7 +160,8 @@ class Differences(Message):
     changes: list[TaskChange] = []
     evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
     more: bool = Field(default=False, description="there are further differences for another look")
-    lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
+    lingering: str = Field(default="", description="tasks with jobs that live on and are not wanted any more")
+    overdue: str = Field(default="", description="tasks with jobs that were told to end long ago and do not")
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
     saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
     problem: str | None = None
@@ -280,6 +287,8 @@ class StopAnswer(Message):
 class StopTasks(Message):
     run: RunRef
     tasks: str = Field(default="", description="as ranges; none: all that are in the cluster")
+    lingering: bool = Field(default=False, description="of these tasks what lives on, whichever attempt it is of")
+    overdue: bool = Field(default=False, description="of these tasks what was told to end long ago and does not")
 
 
 class StopReport(Message):

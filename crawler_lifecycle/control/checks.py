@@ -37,6 +37,7 @@ async def check_all(control: "Control") -> list[Check]:
         ("events", lambda: asyncio.to_thread(_events, control)),
         ("archives", lambda: asyncio.to_thread(_archives, control)),
         ("notices", lambda: asyncio.to_thread(_notices, control)),
+        ("audit", lambda: _audit(control)),
     ]
     if control.installation.settings.cluster.kind == "kubernetes":
         parts.append(("cluster rights", lambda: asyncio.to_thread(_rights, control)))
@@ -73,6 +74,10 @@ def _stack(control: "Control") -> str:
 
 def _scheduler(control: "Control") -> str:
     return control.deployer.check()
+
+
+async def _audit(control: "Control") -> str:
+    return await control.audits.check()
 
 
 def _cluster(control: "Control") -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
     from crawler_lifecycle.contract.deployment import Crawler
+    from crawler_lifecycle.control.audits import Audits
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
     from crawler_lifecycle.control.schedules import Schedules
@@ -314,6 +315,12 @@ class Control:
         from crawler_lifecycle.control.engine import Engine
 
         return Engine(self.installation.temporal, self.installation.settings.worker.task_queue)
+
+    @cached_property
+    def audits(self) -> "Audits":
+        from crawler_lifecycle.control.audits import Audits
+
+        return Audits(self)
 
     @cached_property
     def schedules(self) -> "Schedules":

@@ -3,7 +3,7 @@
 Its errors become ours here: not reachable is temporary, a workflow that refused its input is bad input.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.domain.audit import Described
 from crawler_lifecycle.errors import (
     BadInput,
     Conflict,
@@ -39,6 +40,8 @@ LIFECYCLE = "CrawlerLifecycleWorkflow"
 ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
+IDS_IN_A_QUERY = 100
+QUOTES = set("'\"\\`")
 # said of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
@@ -114,9 +117,37 @@ class Engine:
             return False
         return description.status is WorkflowExecutionStatus.RUNNING
 
+    async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
+        """As the server's list has them, which lags."""
+        client, found = await self.client(), set[str]()
+        for query in _queries_for_open(workflow_ids):
+            try:
+                async with _translated(self.address):
+                    async for each in client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
+                        found.add(each.id)
+            except NotFound as error:  # the namespace: no workflow of it is gone for that
+                raise TemporaryError(error.message) from error
+        return found
+
+    async def describe(self, workflow_id: str) -> Described:
+        handle = (await self.client()).get_workflow_handle(workflow_id)
+        try:
+            async with _translated(self.address):
+                seen = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        except NotFound:
+            return Described(is_open=False, end="missing")
+        is_open = seen.status is WorkflowExecutionStatus.RUNNING
+        end = seen.status.name.lower() if seen.status else "missing"
+        return Described(is_open, end, seen.close_time, is_ours=seen.workflow_type == LIFECYCLE)
+
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""
         await self.start(LIFECYCLE, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
+
+    async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
+        client = await self.client()
+        async with _translated(self.address):
+            await client.get_workflow_handle(workflow_id, run_id=temporal_run_id).cancel(rpc_timeout=RPC_TIMEOUT)
 
     async def result(self, handle: WorkflowHandle[Any, Any]) -> Any:
         """How the workflow ended; what it failed with is raised as ours."""
@@ -184,6 +215,14 @@ class Engine:
             return {**ClientConfig.load_client_connect_config(override_env_vars=dict(self._environment))}
         except RuntimeError as error:
             raise NotReady(f"Temporal's own configuration cannot be read: {error}") from error
+
+
+def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
+    """What would have to be quoted is left out: it is not listed, and so it is described."""
+    plain = [each for each in workflow_ids if not set(each) & QUOTES]
+    for start in range(0, len(plain), IDS_IN_A_QUERY):
+        ids = ", ".join(f"'{each}'" for each in plain[start : start + IDS_IN_A_QUERY])
+        yield f"ExecutionStatus = 'Running' AND WorkflowId IN ({ids})"
 
 
 def search_attribute_types() -> dict[str, str]:

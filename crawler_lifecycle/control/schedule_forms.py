@@ -77,6 +77,12 @@ def overlap_of(policy: SchedulePolicy) -> Overlap | None:
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
 
 
+def action_of(schedule: Schedule) -> ScheduleActionStartWorkflow:
+    """Of one of ours."""
+    assert isinstance(schedule.action, ScheduleActionStartWorkflow)
+    return schedule.action
+
+
 def run_of(action: ScheduleActionStartWorkflow) -> RunRequest | None:
     """None if it does not fit: then its workflows fail with what is wrong."""
     data = getattr(action.args[0], "data", b"") if action.args else b""

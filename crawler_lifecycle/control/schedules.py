@@ -4,19 +4,21 @@ They live in Temporal alone. Every occurrence is a workflow, and so a run, under
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import (
-    ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
     ScheduleBackfill,
     ScheduleDescription,
     ScheduleHandle,
     ScheduleOverlapPolicy,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -58,19 +60,37 @@ class Schedules:
         note = pause_log.with_line("", pause_log.PAUSED, _now(), actor, "made so") if request.paused else ""
         client = await self._engine.client()
         async with self._engine.translated():
-            try:
-                await client.create_schedule(
-                    request.schedule_id,
-                    forms.to_temporal(request, self._engine.task_queue, note),
-                    memo={"crawler": entry.name, "task_queue": self._engine.task_queue},
-                    rpc_timeout=RPC_TIMEOUT,
-                )
-            except ScheduleAlreadyRunningError as error:
-                raise Conflict(f"schedule_id: there is a schedule {request.schedule_id} already") from error
-            except RPCError as error:
-                if error.status is RPCStatusCode.INVALID_ARGUMENT:
-                    raise _refused(request, error) from error
-                raise
+            with _refused(request):
+                try:
+                    await client.create_schedule(
+                        request.schedule_id,
+                        forms.to_temporal(request, self._engine.task_queue, note),
+                        memo={"crawler": entry.name, "task_queue": self._engine.task_queue},
+                        rpc_timeout=RPC_TIMEOUT,
+                    )
+                except ScheduleAlreadyRunningError as error:
+                    raise Conflict(f"schedule_id: there is a schedule {request.schedule_id} already") from error
+        return await self.show(request.schedule_id)
+
+    async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
+        """The schedule of this name goes by these rules from now on. Whether it is paused stays as it is: that is a
+        wish of its own. So does its crawler, by which lists know it."""
+        await asyncio.to_thread(self._control.deployer.crawler, request.run.crawler)
+        handle, description = await self._ours(request.schedule_id)
+        was = forms.run_of(forms.action_of(description.schedule))
+        if was is not None and was.crawler != request.run.crawler:
+            raise BadInput(
+                "crawler", f"schedule {request.schedule_id} is one of {was.crawler}: delete it, or take another name"
+            )
+
+        def anew(found: ScheduleUpdateInput) -> ScheduleUpdate:
+            schedule = forms.to_temporal(request, self._engine.task_queue, "")
+            schedule.state = found.description.schedule.state
+            return ScheduleUpdate(schedule)
+
+        async with self._engine.translated():
+            with _refused(request):
+                await handle.update(anew, rpc_timeout=RPC_TIMEOUT)
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:
@@ -98,8 +118,7 @@ class Schedules:
     async def show(self, schedule_id: str, *, occurrences: int = 10) -> ScheduleDetails:
         _, description = await self._ours(schedule_id)
         schedule, info = description.schedule, description.info
-        assert isinstance(schedule.action, ScheduleActionStartWorkflow)
-        run = forms.run_of(schedule.action)
+        run = forms.run_of(forms.action_of(schedule))
         window = schedule.policy.catchup_window
         return ScheduleDetails(
             schedule_id=schedule_id,
@@ -229,8 +248,10 @@ class Schedules:
         return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})
 
     async def _latest_due(self, description: ScheduleDescription, most: int, now: datetime) -> Sequence[datetime]:
-        """Temporal counts forwards only: so ever longer spans up to now, until they have enough."""
-        made, span = description.info.created_at, FIRST_WINDOW
+        """Temporal counts forwards only: so ever longer spans up to now, until they have enough.
+
+        And by the present rule only: what was due by an earlier one is not known."""
+        made, span = description.info.last_updated_at or description.info.created_at, FIRST_WINDOW
         while True:
             since = max(made, now - span)
             due = await self._due(description.id, since, now)
@@ -273,12 +294,18 @@ def _came_of_it(before: ScheduleDescription, after: ScheduleDescription) -> Trig
     return None
 
 
-def _refused(request: ScheduleRequest, error: RPCError) -> BadInput:
-    if "Invalid schedule spec" in error.message:  # all else of that has been looked at before
-        return BadInput(
-            "time_zone", f"{request.time_zone!r} is unknown to Temporal: expected a name such as Europe/Berlin"
-        )
-    return BadInput("schedule", error.message)
+@contextmanager
+def _refused(request: ScheduleRequest) -> Iterator[None]:
+    try:
+        yield
+    except RPCError as error:
+        if error.status is not RPCStatusCode.INVALID_ARGUMENT:
+            raise
+        if "Invalid schedule spec" not in error.message:
+            raise BadInput("schedule", error.message) from error
+        # all else of that has been looked at before
+        expected = f"{request.time_zone!r} is unknown to Temporal: expected a name such as Europe/Berlin"
+        raise BadInput("time_zone", expected) from error
 
 
 def _stamp(moment: datetime) -> Timestamp:

@@ -39,7 +39,10 @@ class JobLook:
     message: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    due_at: datetime | None = None  # when it should have ended, as it or what it ran was told to
+    overdue: bool = False  # that is long ago: nothing but force ends it
     stop_asked: bool = False  # it was told to end before it did
+    pods_deleted: bool = False  # it was not told, but somebody ended what it ran
     gone: bool = False  # nothing of it runs any more
     left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster
     removable: bool = False  # it has ended, and takes room in the cluster until it is removed

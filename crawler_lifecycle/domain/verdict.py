@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
@@ -12,7 +12,9 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import (
     DELETED_EXTERNALLY,
     JOB_DISAPPEARED,
+    POD_OVERDUE,
     POD_TERMINATING,
+    RESULT_UNKNOWN,
     STOPPED,
     STOPPED_FORCED,
     SUSPENDED,
@@ -20,6 +22,7 @@ from crawler_lifecycle.domain.reasons import (
 
 LOOKS_TO_CONFIRM_ABSENCE = 2
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
+TWO_CLOCKS = timedelta(minutes=1)  # how far the cluster's may be behind
 FEWEST_TO_DOUBT = 5
 SHARE_TO_DOUBT = 0.2
 
@@ -35,24 +38,30 @@ ONGOING = {
 }
 
 
-def verdict(row: TaskRow, look: Look, intent: Intent, now: datetime) -> TaskChange | None:
+def verdict(
+    row: TaskRow, look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
+) -> TaskChange | None:
+    """`stopped_at`: since when the run is being stopped, where that is known."""
     if row.status.is_over and row.status is not TaskStatus.LOST:
         return None
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        # how it ended nobody can tell any more; a stop only has to know that nothing of it runs
-        return _absent(row, intent, now) if job.gone and intent is not Intent.RUN else None
+        # a stop only has to know that nothing of it runs. Else it may be read yet, unless the job itself is gone
+        nobody_can_tell = job.gone and (job.left_behind or intent is not Intent.RUN)
+        return _absent(row, intent, now, RESULT_UNKNOWN) if nobody_can_tell else None
     if job is not None and _is_its_own(row, job):
-        return _present(row, job, intent)
+        return _present(row, job, intent, stopped_at)
     if job is None and not look.complete:
         return None
     return _absent(row, intent, now)
 
 
-def verdicts(rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime) -> tuple[list[TaskChange], str | None]:
+def verdicts(
+    rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
+) -> tuple[list[TaskChange], str | None]:
     """The changes of a whole look, and a problem if the look is too strange to be believed."""
     rows = list(rows)
-    changes = [change for row in rows if (change := verdict(row, look, intent, now))]
+    changes = [change for row in rows if (change := verdict(row, look, intent, now, stopped_at))]
     in_cluster = sum(row.status.is_in_cluster for row in rows)
     vanishing = sum(change.absent_count == 1 for change in changes)
     if intent is Intent.RUN and vanishing > max(FEWEST_TO_DOUBT, SHARE_TO_DOUBT * in_cluster):
@@ -66,41 +75,52 @@ def _is_its_own(row: TaskRow, job: JobLook) -> bool:
     return row.job_uid == job.uid or (row.job_uid is None and not job.left_behind)
 
 
-def _present(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange | None:
+def _present(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | None) -> TaskChange | None:
     if job.phase.has_ended:
         if row.status is TaskStatus.LOST and job.phase is JobPhase.VANISHED:
             return None
-        return _ended(row, job, intent)
+        return _ended(row, job, intent, stopped_at)
     if row.status is TaskStatus.LOST:
         return None  # a job that ran on after it was given up ends as evidence, not as life
-    status, cause = ONGOING[job.phase], _cause(job, intent)
+    status, cause = ONGOING[job.phase], _cause(row, job, intent)
     if status is TaskStatus.PENDING and row.status is TaskStatus.RUNNING:
         if cause != SUSPENDED:
             return None  # an older observation
         status = TaskStatus.RUNNING
     ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
-    if row.status is TaskStatus.STOPPING or ends_by_a_stop:
+    if row.status is TaskStatus.STOPPING or ends_by_a_stop or job.overdue:
         status = TaskStatus.STOPPING
     if (status, cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
         return None
     return _change(row, job, status, cause=cause)
 
 
-def _cause(job: JobLook, intent: Intent) -> str | None:
+def _cause(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
+    if row.cause == POD_OVERDUE and intent is Intent.RUN:
+        return POD_OVERDUE  # it was we who then deleted it
     if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
         return job.cause or DELETED_EXTERNALLY
     return job.cause
 
 
-def _ended(row: TaskRow, job: JobLook, intent: Intent) -> TaskChange:
+def _ended(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | None) -> TaskChange:
     status = ENDED[job.phase]
-    was_stopped = intent is not Intent.RUN and job.stop_asked and row.status is not TaskStatus.LOST
-    if was_stopped and status is not TaskStatus.SUCCEEDED:
+    stops = intent is not Intent.RUN and row.status is not TaskStatus.LOST
+    if stops and status is not TaskStatus.SUCCEEDED and _was_told(row, job, stopped_at):
         return _change(row, job, TaskStatus.STOPPED, reason=_stopped(intent))
     return _change(row, job, status, reason=job.reason)
 
 
-def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
+def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
+    """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop."""
+    if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == POD_TERMINATING):
+        return True
+    if not job.pods_deleted or job.ended_at is None or stopped_at is None:
+        return False
+    return job.ended_at >= stopped_at - TWO_CLOCKS
+
+
+def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str = JOB_DISAPPEARED) -> TaskChange | None:
     if row.status is TaskStatus.LOST:
         return None
     if row.job_uid is None:
@@ -113,7 +133,7 @@ def _absent(row: TaskRow, intent: Intent, now: datetime) -> TaskChange | None:
         return _change(row, None, row.status, cause=row.cause, absent_count=count)
     if intent is not Intent.RUN:
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
-    reason = DELETED_EXTERNALLY if row.cause == DELETED_EXTERNALLY else JOB_DISAPPEARED
+    reason = row.cause if row.cause in (DELETED_EXTERNALLY, POD_OVERDUE) else lost_by
     return _change(row, None, TaskStatus.LOST, reason=reason)
 
 

@@ -6,18 +6,21 @@ method may be called twice. Every write to a run compares the epoch in its RunRe
 another supervisor has taken over.
 """
 
+from crawler_lifecycle.ports.auditing import Acted, AuditedRuns, ExpiredClaims, Findings, Handover
 from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
 from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Exporter, Progress, Pusher, Supervisors
-from crawler_lifecycle.ports.records import Changes, Exports, Nudge, Nudges, Records
+from crawler_lifecycle.ports.records import Changes, Exports, Notices, Nudge, Nudges, Records
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
 __all__ = [
+    "Acted",
     "Addition",
     "Additions",
     "Announcer",
     "Archive",
     "Archiver",
+    "AuditedRuns",
     "Backlog",
     "Changes",
     "Claim",
@@ -25,11 +28,15 @@ __all__ = [
     "Cluster",
     "Deployer",
     "Execution",
+    "ExpiredClaims",
     "Exporter",
     "Exports",
+    "Findings",
+    "Handover",
     "Histories",
     "LogChunk",
     "NewRun",
+    "Notices",
     "Nudge",
     "Nudges",
     "Progress",

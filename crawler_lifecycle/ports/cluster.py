@@ -6,6 +6,7 @@ from typing import Protocol
 
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 
 
@@ -23,10 +24,17 @@ class Cluster(Protocol):
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """One job per key for ever; Conflict if the key was used for something else."""
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
 
-        `watched`: (task, attempt) of those that are believed alive, where details and absence matter."""
+        `watched`: (task, attempt) of those that are believed alive, where details and absence matter.
+        `tasks`: only their jobs, each attempt of them."""
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        """All jobs of the installation that live or take room, in pages. TemporaryError if one cannot be had: then
+        those before it are no list. A job may be listed more than once."""
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         """Of these (task, attempt); a job without evidence is left out."""

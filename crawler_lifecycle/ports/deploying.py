@@ -50,8 +50,11 @@ class Claims(Protocol):
 
         Takes QUEUED ones and claims that ran out or are this token's: whoever asks has no request under way."""
 
-    def deployed(self, claim: Claim, deployment: Deployment) -> Intent:
-        """DEPLOYING to PENDING with the job; answers the run's intent as it is then."""
+    def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
+        """DEPLOYING to PENDING with the job; answers the run's intent as it is then.
+
+        A claim that was lost changes nothing. None: nobody will ever look for this job, since its task is over without
+        it or at another attempt; whoever made it has to end it. Else the task's next owner finds it by its key."""
 
     def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
         """Nothing was made for certain only if `refused` (then FAILED with reason `cause`); else the claim runs out."""

@@ -1,10 +1,12 @@
 """Whom else does a run speak to?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.audit import Described
 
 
 class Supervisors(Protocol):
@@ -12,6 +14,15 @@ class Supervisors(Protocol):
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """Have this workflow run with this request; if it is open already, leave it to it."""
+
+    async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
+        """Ask this one execution to close as cancelled. NotFound if it is not open."""
+
+    async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
+        """Which of these are listed as open. Lists lag: what is not listed may be open, what is may have ended."""
+
+    async def describe(self, workflow_id: str) -> Described:
+        """As it is now."""
 
 
 class Pusher(Protocol):

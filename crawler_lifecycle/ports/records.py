@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.notices import ExportEvent
+from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import (
     Changed,
     ExportRecord,
@@ -56,6 +56,16 @@ class Changes(Protocol):
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
         """As they are now."""
+
+
+class Notices(Protocol):
+    """The notices themselves, kept with their runs: whoever can read the database can tell them on, later as well."""
+
+    def keep(self, run: RunRef, notice: Notice) -> None:
+        """In place of itself, if it is sent again; of progress only the last one."""
+
+    def of(self, run_ids: Sequence[int]) -> list[Notice]:
+        """All that are kept of these runs, in the order of their times."""
 
 
 @dataclass(frozen=True, slots=True)

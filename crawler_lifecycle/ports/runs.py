@@ -45,6 +45,9 @@ class Histories(Protocol):
     def note(self, run: RunRef, key: str, event: str, message: str) -> None:
         """A line in the run's timeline; one with the same key is logged once."""
 
+    def noted(self, run: RunRef, key: str) -> bool:
+        """Whether the run's timeline has a line with this key."""
+
     def mark_started(self, run: RunRef) -> RunRecord:
         """INITIALIZING to PROCESSING; any other status stays."""
 

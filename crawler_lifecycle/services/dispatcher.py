@@ -7,7 +7,7 @@ a job that was made meanwhile is found under the same key.
 import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import uuid4
@@ -61,7 +61,22 @@ class Dispatcher:
         granted = admitted(demands, self.most_in_cluster - self.claims.in_cluster(self.token))
         for run_id, cause in causes(demands, granted).items():
             self.claims.explain(run_id, cause)
-        return sum(self.pool.map(self._deploy, list(self._claimed(demands, granted))))
+        return self._all_deployed(list(self._claimed(demands, granted)))
+
+    def _all_deployed(self, claims: Sequence[Claim]) -> int:
+        """What is in the way of one keeps none of the others; and the next pass finds no request under way."""
+        under_way = [self.pool.submit(self._deploy, claim) for claim in claims]
+        wait(under_way)
+        deployed, failed = 0, list[LifecycleError]()
+        for claim, answer in zip(claims, under_way, strict=True):
+            try:
+                deployed += answer.result()
+            except LifecycleError as error:
+                failed.append(error)
+                log.warning("task %s of run %s: %s", claim.task, claim.run_id, error.message)
+        if failed and not deployed:
+            raise failed[0]
+        return deployed
 
     def _in_turn(self, backlogs: Sequence[Backlog]) -> Sequence[Backlog]:
         """Every pass begins with another run, so that none is always the one for which nothing is left."""

@@ -5,24 +5,26 @@ one level down.
 """
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
-from crawler_lifecycle.contract.steps import EndRun, RunOutcome, RunPlan, StopAnswer, ToEnd
+from crawler_lifecycle.contract.steps import EndRun, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
 from crawler_lifecycle.domain.reasons import BY_A_STOP, MAX_DURATION, NEVER_STARTED
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.workflows.deployment import deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.initiation import begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING
-from crawler_lifecycle.workflows.options import ANNOUNCE, WRITE
+from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import remove, remove_what_stayed
 from crawler_lifecycle.workflows.stopping import ourselves, stop
@@ -48,7 +50,7 @@ class CrawlerLifecycleWorkflow:
                 self._watch.cancelled = True
                 self._watch.ask(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
         outcome = supervision.result()
-        if self._watch.cancelled and outcome and outcome.reason in BY_A_STOP:
+        if self._watch.cancelled and outcome and outcome.reason in BY_A_STOP and await _may_close_as_cancelled():
             raise asyncio.CancelledError(outcome.reason)
         return outcome
 
@@ -170,6 +172,19 @@ async def _cut_short(stages: "asyncio.Task[str | None]", reason: str | None) -> 
     if not stages.cancelled() and (error := stages.exception()) and not is_cancelled_exception(error):
         raise error
     return reason
+
+
+async def _may_close_as_cancelled() -> bool:
+    """The execution that was cancelled may. One that goes on for it has itself cancelled first."""
+    if workflow.cancellation_reason() is None:
+        info = workflow.info()
+        step = OwnExecution(workflow_id=info.workflow_id, temporal_run_id=info.run_id)
+        asking = asyncio.create_task(
+            workflow.execute_activity_method(SupervisionActivities.cancel_execution, step, **OPTIONAL)
+        )
+        with suppress(asyncio.CancelledError, ActivityError):
+            await asyncio.shield(asking)
+    return workflow.cancellation_reason() is not None
 
 
 def _time_left(plan: RunPlan) -> timedelta | None:

@@ -31,6 +31,7 @@ class Looked:
     more: bool
     known: bool
     lingering: str
+    overdue: str
     saturated: str | None
     intent: Intent
     took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
@@ -41,13 +42,15 @@ class Looked:
         return self.known and not self.alive and not self.lingering
 
 
-async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
+async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> Looked:
     began = workflow.now()
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
     )
     differences = await workflow.execute_activity_method(
-        ReconciliationActivities.get_history_statuses_to_sync, LookAt(run=run, active=active), **LOOK
+        ReconciliationActivities.get_history_statuses_to_sync,
+        LookAt(run=run, active=active, stopped_at=stopped_at),
+        **LOOK,
     )
     took = workflow.now() - began
     if differences.changes:
@@ -76,6 +79,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None) -> Looked:
         more=differences.more,
         known=differences.known,
         lingering=differences.lingering,
+        overdue=differences.overdue,
         saturated=differences.saturated,
         intent=active.intent,
         took=took,

@@ -9,10 +9,11 @@ from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from crawler_lifecycle.activities.boundary import Boundary
+from crawler_lifecycle.workflows.audit import AuditWorkflow
 from crawler_lifecycle.workflows.crawler_lifecycle import CrawlerLifecycleWorkflow
 from crawler_lifecycle.workflows.exporting import RunExportWorkflow
 
-WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow)
+WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow, AuditWorkflow)
 # pure or only called in activities: no need to load them anew for every run
 TRUSTED = (
     "crawler_lifecycle.contract",

@@ -64,21 +64,21 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
     """Ask, insist if it is time, look."""
     run = plan.run
     watch.tell(Stage.STOPPING, "the jobs to end", plan, _force_at(watch, plan))
-    asked = await in_pages(StoppingActivities.k8_stop_task, run)
+    asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=run))
     if rounds == 0 and asked is not None:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
         await _force(run)
-    looked = await look(run)
+    looked = await look(run, stopped_at=watch.stopping.at if watch.stopping else None)
     watch.looked(looked.took, looked.alive, more=looked.more)
     watch.know_intent(looked.intent)  # a force of which only the database knows
     if looked.lingering:
-        await in_pages(StoppingActivities.k8_stop_pod, run, looked.lingering)
+        await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=run, tasks=looked.lingering, lingering=True))
     return looked
 
 
 async def _force(run: RunRef) -> None:
-    forced = await in_pages(StoppingActivities.k8_stop_pod, run)
+    forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=run))
     if forced:
         await _note(run, StopPhase.FORCED, f"{forced} jobs were ended without asking")
 
@@ -119,20 +119,18 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
     await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
 
 
-async def in_pages(
-    activity: Callable[[StoppingActivities, StopTasks], StopReport], run: RunRef, tasks: str = ""
-) -> int | None:
+async def in_pages(activity: Callable[[StoppingActivities, StopTasks], StopReport], step: StopTasks) -> int | None:
     """How many were asked. None: the cluster does not answer; a look says so, and the next round asks again."""
-    asked, step = 0, StopTasks(run=run, tasks=tasks)
+    asked = 0
     try:
         while True:
             report = await workflow.execute_activity_method(activity, step, **STOP)
             asked += report.asked
             if not report.rest:
                 return asked
-            step = StopTasks(run=run, tasks=report.rest)
+            step = step.model_copy(update={"tasks": report.rest})
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        workflow.logger.warning("run %s: not all jobs could be told to end: %s", run.run_id, error.cause)
+        workflow.logger.warning("run %s: not all jobs could be told to end: %s", step.run.run_id, error.cause)
         return None

@@ -15,6 +15,8 @@ from crawler_lifecycle.domain.pacing import earliest_nudged_look
 from crawler_lifecycle.workflows.options import OPTIONAL
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
+CANCELLED_CONTINUE = "a-cancelled-run-continues-as-new"
+
 Notice = Callable[[NoticeActivities, Notify], Counted]
 
 
@@ -139,19 +141,23 @@ class Watch:
         self.asked = [*carried.asked, *self.asked]
         self.stopping = carried.stopping or self.stopping
         self.forced = self.forced or carried.forced
+        self.cancelled = self.cancelled or carried.cancelled
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
     def continue_if_long(self, carried: Carried) -> None:
         """No execution grows without end: this one ends here if its history is long, and another goes on."""
-        if self.cancelled or not workflow.info().is_continue_as_new_suggested():
-            return  # only the execution that was cancelled can close as cancelled
+        if not workflow.info().is_continue_as_new_suggested():
+            return
+        if self.cancelled and not workflow.patched(CANCELLED_CONTINUE):
+            return
         known = {
             "looks": self.state.looks,
             "nudged": self.nudged or self.owes_a_look,
             "asked": self.asked,
             "stopping": self.stopping,
             "forced": self.forced,
+            "cancelled": self.cancelled,
             "saturated": self._saturated,
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

@@ -63,6 +63,7 @@ def test_a_notice_that_is_not_delivered_stands_in_the_log_and_is_tried_again(hou
             house.do(activities.signal_pusher_started, Notify(run=plan.run))
     problem = ("undelivered", "notice started: webhook 1 (127.0.0.1): it answers 500")
     assert deliveries(house, plan) == [problem]
+    assert [kept.kind for kept in house.notices.notices.of([plan.run.run_id])] == ["started"], "the API tells it"
     house.environment.info = replace(house.environment.info, attempt=3)
     assert house.do(activities.signal_pusher_started, Notify(run=plan.run)).count == 1
     assert deliveries(house, plan) == [problem, ("delivered", "notice started, at try 3")]

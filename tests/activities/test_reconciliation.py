@@ -20,10 +20,11 @@ from crawler_lifecycle.contract.steps import (
     RemoveJobs,
     RunPlan,
     StatusWrite,
+    StopTasks,
     ToRun,
 )
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 from crawler_lifecycle.ports import Cluster
 from tests.clusters import until
 from tests.house import House
@@ -117,8 +118,10 @@ class Removing:
         self.inner, self.stay = house.bench.cluster, stay
         self.removed: list[tuple[int, int]] = []
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
-        look = self.inner.look(run_uid, watched)
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
+        look = self.inner.look(run_uid, watched, tasks)
         jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
         return replace(look, jobs=jobs)
 
@@ -169,8 +172,14 @@ class Showing:
     def __init__(self, *jobs: JobLook) -> None:
         self.shown = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
         self.watched: Collection[tuple[int, int]] = ()
+        self.killed: list[tuple[int, int]] = []
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        self.killed += jobs
+
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         self.watched = watched
         return self.shown
 
@@ -196,6 +205,19 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
     assert (found.lingering, found.evidence) == ("0", "0")
     found, _ = shown(house, plan, replace(orphan, cause=None))
     assert found.lingering == ""
+
+
+def test_what_never_ends_is_named_and_forced_and_nothing_else(house: House) -> None:
+    plan = house.started("sleepy", tasks=2)
+    house.deploy_children(plan)
+    uids = [str(task.job_uid) for task in house.details(plan).tasks]
+    runs = JobLook(0, 1, uids[0], "job", JobPhase.RUNNING)
+    never_ends = JobLook(1, 1, uids[1], "job", JobPhase.ENDING, POD_OVERDUE, overdue=True)
+    found, cluster = shown(house, plan, runs, never_ends)
+    assert (found.overdue, found.lingering, found.evidence) == ("1", "", "1")
+    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    report = house.do(stopping.k8_stop_pod, StopTasks(run=plan.run, tasks="0-1", overdue=True))
+    assert (report.asked, cluster.killed) == (1, [(1, 1)])
 
 
 def test_of_many_jobs_that_are_ending_only_some_are_asked_what_they_printed(

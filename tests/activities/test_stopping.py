@@ -61,5 +61,7 @@ def test_jobs_are_asked_to_end_and_then_made_to(house: House) -> None:
 
 def test_stopping_goes_in_pages(house: House) -> None:
     plan = house.started("sleepy", tasks=3)
+    stop = LogCancellation(run=plan.run, stop=StopRequest(actor="ann"), asked_at=ASKED)
+    house.do(house.stopping.add_cancellation_log_to_db, stop)
     report = house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run, tasks="0-2"))
     assert (report.asked, report.rest) == (3, "")

@@ -12,6 +12,7 @@ from crawler_lifecycle.contract.steps import (
     LogCancellation,
     LookAt,
     NotePhase,
+    OwnExecution,
     RunPlan,
     StatusWrite,
     StopTasks,
@@ -223,3 +224,9 @@ def test_under_another_workflow_id_a_run_that_is_over_starts_nothing(house: Hous
         house.do(house.supervision.take_over_run, foreign)
     asked_to_reopen = foreign.model_copy(update={"reopen": True})
     assert house.do(house.supervision.take_over_run, asked_to_reopen).supervised_by is not None
+
+
+async def test_an_execution_is_cancelled_by_its_own_ids(house: House) -> None:
+    execution = OwnExecution(workflow_id="crawl-7", temporal_run_id="second")
+    await house.environment.run(house.supervision.cancel_execution, execution)
+    assert house.supervisors.cancelled == [("crawl-7", "second")]

@@ -1,7 +1,6 @@
 """The live page in a real browser against a whole running stack, with room for two jobs at a time."""
 
 import json
-import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,82 +12,36 @@ from sqlalchemy import insert, select
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.ports import NewRun
-from tests.apis import LINK
-from tests.browser.chromium import Page, chromium, program
-from tests.databases import missing
+from tests.browser.chromium import Page
+from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, show, until_started
+from tests.databases import ref_to
 from tests.embedded import eventually, processes_of
+from tests.messages import a_notice
 from tests.process.crawls import Site, end_all_of, site
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
 STUBBORN = {"stubborn": "trap '' TERM\n"}
-IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"
-DIALOG = "document.querySelector('dialog.start[open]')"
-ON_A_RUN = "/^#\\/runs\\/\\d+$/.test(location.hash)"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    if program() is None:
-        missing("no Chromium on this machine (Debian's package is chromium)")
+async def stack(has_chromium: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
     folder = tmp_path_factory.mktemp("page")
     try:
         async with site(folder, STUBBORN, ROOM_FOR_TWO) as running:
-            await running.command.wait_for(LINK)
             yield running
             await running.end_all()
         await eventually(lambda: not processes_of(folder))
     finally:
         end_all_of(folder)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def browser(stack: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
-    async with chromium(tmp_path_factory.mktemp("browser")) as page:
-        await page.look_like(1280, 900)
-        yield page
-        assert page.errors == [], "nothing went wrong in the page, and its policy had nothing to forbid"
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def page(stack: Site, browser: Page) -> Page:
-    """The list of runs, live."""
-    found = re.search(LINK, stack.command.output)
-    assert found
-    await browser.open("about:blank")
-    await browser.open(found[0])
-    await browser.until(IS_LIVE)
-    return browser
-
-
-async def fill(page: Page, **fields: str) -> None:
-    for name, value in fields.items():
-        await page.evaluate(f"document.querySelector('#start-{name}').focus()")
-        await page.type(value)
-
-
-async def show(page: Page, run: Started) -> None:
-    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
-    await page.until_text(f"run {run.run_id}", "Timeline")
-
-
-async def until_started(page: Page) -> int:
-    """The dialog has closed by itself and has left the run's page behind; its RunID."""
-    await page.until(f"!document.querySelector('dialog') && {ON_A_RUN}")
-    return int(str(await page.evaluate("location.hash")).rpartition("/")[2])
-
-
-async def finish(stack: Site, run_id: int, tasks: int) -> None:
-    run = stack.control.show(run_id).run
-    started = Started(run_id=run_id, run_uid=run.run_uid, workflow_id="", first_execution_run_id="")
-    stack.release(started, *range(tasks))
-    await stack.until_over(started)
 
 
 async def test_the_link_lets_in_and_leaves_no_token_in_the_address(page: Page) -> None:
@@ -100,26 +53,6 @@ async def test_the_link_lets_in_and_leaves_no_token_in_the_address(page: Page) -
     await page.type("wrong")
     await page.press("Enter")
     await page.until("document.querySelector('#token')?.value === ''")
-
-
-async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: Page, stack: Site) -> None:
-    await page.press("n")
-    await page.until(DIALOG)
-    await page.type("gated")
-    await fill(page, arguments="site=https://books.example", tasks="2")
-    await page.press("Tab")
-    await fill(page, max_duration_seconds="600")
-    await page.press("Enter")
-    run_id = await until_started(page)
-    await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
-    await page.until_text("Waits for 2 tasks", "site=https://books.example", "600 s in all")
-    await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
-    await finish(stack, run_id, 2)
-    await page.until_text("Completed: all succeeded. 2 succeeded.")
-    await page.click("button.open", "0 (main)")
-    await page.until_text("nothing was printed")
-    request = stack.control.show(run_id).run.request
-    assert (request.trigger, request.tasks, request.max_duration_seconds) == ("manual", 2, 600)
 
 
 async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage(page: Page, stack: Site) -> None:
@@ -148,6 +81,26 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
     assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}, "one run, however often asked"
     await finish(stack, run_id, 1)
     await page.until_text("Completed: all succeeded")
+
+
+async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, stack: Site) -> None:
+    """A run that nobody supervises but this test."""
+    database = Database(f"sqlite:///{stack.state / 'crawler.db'}")
+    new = NewRun(RunRequest(crawler="gated"), Crawler(name="gated"), 1, f"crawl-{uuid4()}", str(uuid4()))
+    run = SqlHistories(database).create(new)
+    starting = {"key": str(uuid4()), "request": {"crawler": "gated"}, "run": run.run_id}
+    await page.evaluate(f"sessionStorage.setItem('starting', {json.dumps(json.dumps(starting))})")
+    await page.reload()
+    await page.until(f"{DIALOG} && {IS_LIVE}")
+    await page.until_text("Waits for the main job to be deployed")
+    SqlHistories(database).mark_started(ref_to(run))
+    await page.until_text("It runs. Waits for the notice of its start")
+    told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": NoticeKind.STARTED}
+    SqlNotices(database).keep(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
+    assert await until_started(page) == run.run_id
+    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+    database.close()
 
 
 async def test_the_dialog_says_why_a_run_never_starts(page: Page, stack: Site) -> None:

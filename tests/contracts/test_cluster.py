@@ -121,6 +121,20 @@ def test_attempts_and_tasks_are_jobs_of_their_own(bench: Bench) -> None:
     assert len({job.uid for job in jobs.values()}) == len({job.name for job in jobs.values()}) == 3
 
 
+def test_a_look_at_some_tasks_shows_every_attempt_of_them(bench: Bench) -> None:
+    first = bench.request(SILENT)
+    again = bench.request(SILENT, run_uid=first.run_uid, attempt=2)
+    another = bench.request(SILENT, run_uid=first.run_uid, task=1)
+    for request in (first, again, another):
+        bench.cluster.deploy(request)
+    look = bench.cluster.look(first.run_uid, tasks=[0, 7])
+    assert (look.complete, set(look.jobs)) == (True, {(0, 1), (0, 2)})
+    assert set(bench.cluster.look(first.run_uid, tasks=[]).jobs) == set()
+    assert set(bench.cluster.look(first.run_uid).jobs) == {(0, 1), (0, 2), (1, 1)}
+    for request in (first, again, another):
+        bench.until_ended(request)
+
+
 def test_a_key_that_was_used_for_something_else_is_a_conflict(bench: Bench) -> None:
     request = bench.request(SILENT)
     bench.cluster.deploy(request)
@@ -320,3 +334,20 @@ def test_a_check_is_one_line(bench: Bench) -> None:
     line = bench.cluster.check()
     assert line
     assert "\n" not in line
+
+
+def test_what_lives_is_listed_with_its_run_and_its_time(bench: Bench) -> None:
+    """Whatever else there is: the list may tell of jobs that are over and take room."""
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    first = bench.request(RUNS_UNTIL_ASKED, task=3, attempt=2)
+    second = bench.request(RUNS_UNTIL_ASKED)
+    other = bench.other_client(str(uuid4()))
+    for request in (first, second):
+        deploy_and_run(bench, request)
+    listed = {job.run_uid: job for page in bench.cluster.inventory() for job in page}
+    assert listed[first.run_uid].key == (3, 2)
+    assert listed[second.run_uid].key == (0, 1)
+    made_at = listed[first.run_uid].made_at
+    assert made_at is not None
+    assert before <= made_at <= datetime.now(UTC) + timedelta(seconds=2)
+    assert [job for page in other.inventory() for job in page] == [], "no other installation's"

@@ -4,7 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
+from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
@@ -513,6 +514,37 @@ def test_evidence_that_cannot_be_had_is_said_and_in_nobodys_way(acting: Acting) 
     assert "exit code 9" in (found.message or "")
     assert any("the node is gone" in line for line in found.events)
     assert any("no events for you" in line for line in found.events)
+
+
+def test_a_long_log_is_followed_without_fetching_all_of_it_again(acting: Acting) -> None:
+    """It was, for every line."""
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.logs[name] = b"x" * 79 + b"\n" + b"ab\n" * WORTH_IT
+    [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
+    logs = replace(acting.logs, most_bytes=64 << 20)
+    whole = len(acting.server.logs[name])
+
+    def more(offset: int, *, until: int) -> str:
+        pieces = ""
+        while offset < until:
+            chunk = logs.chunk(read, offset, ended=False)
+            offset, pieces = chunk.offset, pieces + chunk.text
+        return pieces
+
+    assert logs.chunk(read, whole - 3, ended=False).text == "ab\n"
+    fetched = len(acting.server.asked("GET", "/log"))
+    offset = whole
+    for number in range(5):
+        line = f"lïne {number}\n".encode()
+        acting.server.print(name, line)
+        assert more(offset, until=offset + len(line)) == line.decode()
+        offset += len(line)
+    assert more(10, until=100).startswith("x" * 69 + "\nab\nab\n"), "what was before is there as well"
+    asked = acting.server.asked("GET", "/log")[fetched - 1 :]
+    assert [seen.query.get("follow") for seen in asked] == [None, "true"]
+    assert logs.chunk(read, -3, ended=False).text == " 4\n"
+    assert logs.chunk(read, offset - 2, ended=True).ended
+    acting.server.print(name, None)
 
 
 def test_a_log_is_read_from_a_byte_on(acting: Acting) -> None:

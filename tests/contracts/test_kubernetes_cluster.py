@@ -134,3 +134,32 @@ def test_choosing_kubernetes_imports_it_only_where_the_cluster_is_asked(chosen: 
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_all_jobs_are_listed_by_their_metadata(cluster: KubernetesCluster, server: ApiServer) -> None:
+    """Also pods whose Job is gone, and what does not tell its run; nothing of others."""
+    requests = [a_request() for _ in range(3)]
+    deployments = [cluster.deploy(request) for request in requests]
+    labels = {each: server.objects["jobs"][each.job_name]["metadata"]["labels"] for each in deployments}
+    server.put("pods", {"metadata": {"name": "with-its-job", "labels": labels[deployments[0]]}})
+    server.put("pods", {"metadata": {"name": "without-it", "labels": labels[deployments[2]]}})
+    del server.objects["jobs"][deployments[2].job_name]
+    ours = {"crawler-lifecycle/installation": INSTALLATION}
+    server.put("jobs", {"metadata": {"name": "nameless", "labels": ours}})
+    server.put("jobs", {"metadata": {"name": "theirs", "labels": {"crawler-lifecycle/installation": str(uuid4())}}})
+    listed = [job for page in cluster.inventory() for job in page]
+    found = {(job.name, job.run_uid, job.key) for job in listed}
+    assert found == {
+        (deployments[0].job_name, requests[0].run_uid, (0, 1)),
+        (deployments[1].job_name, requests[1].run_uid, (0, 1)),
+        ("without-it", requests[2].run_uid, (0, 1)),
+        ("nameless", None, None),
+    }
+
+
+@pytest.mark.parametrize("kind", ["jobs", "pods"])
+def test_a_list_that_breaks_off_is_none(cluster: KubernetesCluster, server: ApiServer, kind: str) -> None:
+    cluster.deploy(a_request())
+    server.faults = [Fault("GET", kind, Answered(500, "InternalError", "etcdserver: leader changed"))]
+    with pytest.raises(TemporaryError):
+        list(cluster.inventory())

@@ -782,3 +782,31 @@ def test_a_look_at_many_jobs_is_cheap(local: LocalBench) -> None:
     look = local.cluster.look(request.run_uid)
     assert len(look.jobs) == jobs
     assert time.process_time() - began < 2
+
+
+def test_what_is_listed_as_living(local: LocalBench) -> None:
+    """Waiting, running, and what lives on without its runner; not what is over."""
+    assert list(local.cluster.inventory()) == [[]], "nothing was ever deployed"
+    done, orphan = local.request("exit 0"), local.request("exec sleep 60")
+    for request in (done, orphan):
+        local.cluster.deploy(request)
+    local.until_ended(done)
+    local.until_phase(orphan, JobPhase.RUNNING)
+    local.kill_runner(orphan)
+    for place in local.layout.running.iterdir():
+        place.unlink()
+    waiting = local.request("exec sleep 60")
+    local.client(capacity=0).deploy(waiting)
+    (page,) = local.cluster.inventory()
+    assert {job.run_uid for job in page} == {orphan.run_uid, waiting.run_uid}
+
+
+def test_a_cluster_that_is_away_has_no_list(local: LocalBench) -> None:
+    local.cluster.deploy(local.request("exit 0"))
+    away = local.layout.root.with_name("away")
+    local.layout.root.rename(away)
+    try:
+        with pytest.raises(TemporaryError, match="missing"):
+            list(local.cluster.inventory())
+    finally:
+        away.rename(local.layout.root)

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -63,6 +64,13 @@ def numbers(claimed: list[Claim]) -> list[int]:
 
 def task(database: Database, run: RunRecord, number: int) -> TaskRecord:
     return SqlRecords(database).details(run.run_id).tasks[number]
+
+
+def over(database: Database, run: RunRecord, claim: Claim, status: TaskStatus, job_uid: str | None = None) -> None:
+    """As a look writes it."""
+    [row] = SqlTasks(database).rows(run.run_id, [claim.task])
+    change = TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status, job_uid=job_uid)
+    SqlTasks(database).sync(ref_to(run), [change])
 
 
 def stop(database: Database, run: RunRecord) -> None:
@@ -203,6 +211,21 @@ def test_a_deployment_is_recorded_once_by_its_holder(
     assert task(database, run, 1) == recorded
 
 
+def test_whoever_lost_its_claim_learns_whether_anybody_wants_its_job(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    run = processing(4)
+    taken, adopted, ended = claims.claim_children(run.run_id, "a", EXPIRED, 3)
+    assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 1)) == [taken.task]
+    over(database, run, adopted, TaskStatus.SUCCEEDED, job(adopted).job_uid)
+    over(database, run, ended, TaskStatus.STOPPED)
+    assert claims.deployed(taken, job(taken)) is Intent.RUN, "its next owner finds it"
+    assert claims.deployed(adopted, job(adopted)) is Intent.RUN, "a look has found it"
+    assert claims.deployed(ended, job(ended)) is None
+    of_another_attempt = replace(taken, request=taken.request.model_copy(update={"attempt": 7}))
+    assert claims.deployed(of_another_attempt, job(taken)) is None
+
+
 def test_whoever_deployed_learns_that_the_run_is_to_stop(
     claims: SqlClaims, processing: MakeRun, database: Database
 ) -> None:
@@ -313,7 +336,7 @@ def test_a_stop_and_a_deployment_that_cross_miss_each_other_never(
         run, together = processing(2), threading.Barrier(2)
         (claim,) = claims.claim_children(run.run_id, "a", MINUTE, 1)
 
-        def deployed(claim: Claim = claim, together: threading.Barrier = together) -> Intent:
+        def deployed(claim: Claim = claim, together: threading.Barrier = together) -> Intent | None:
             together.wait(timeout=30)
             return claims.deployed(claim, job(claim))
 

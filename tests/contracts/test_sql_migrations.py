@@ -1,7 +1,8 @@
 """Does an upgrade make the schema the program was written for, once, and does every other schema get a clear line?"""
 
+import itertools
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -12,14 +13,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, inspect, text, update
+from sqlalchemy import Connection, Engine, MetaData, event, inspect, text, update
 
 import crawler_lifecycle.adapters.sql as package
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, upgrade
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
-from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.errors import LifecycleError, NotReady
+from tests.databases import kill
 
 
 def test_the_migrated_schema_is_the_one_in_the_code(database: Database) -> None:
@@ -66,7 +68,7 @@ def test_a_later_schema_only_adds(bare_url: str) -> None:
             _upgrade_to(connection, each.revision)
             shapes.append(_shape(connection))
     database.close()
-    for earlier, later in pairwise(shapes):
+    for earlier, later in itertools.pairwise(shapes):
         for table, (columns, rules) in earlier.items():
             columns_then, rules_then = later[table]
             assert rules_then == rules, "a rule of which it does not know could refuse what it writes"
@@ -123,6 +125,42 @@ def test_the_installation_is_made_once(bare_url: str) -> None:
 def test_upgrades_at_the_same_time_agree(bare_url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(upgrade, [bare_url] * 4))) == 1
+
+
+def test_an_upgrade_that_died_after_any_of_its_steps_is_made_again(bare_url: str) -> None:
+    """MySQL commits each step: every next try finds one more of them done. On SQLite it finds nothing."""
+    died_after = list[str]()
+
+    def die(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
+        step = " ".join(statement.split())
+        if step.startswith(("CREATE", "ALTER", "INSERT", "UPDATE")) and step not in died_after:
+            died_after.append(step)
+            if connection.dialect.name == "sqlite":
+                raise sqlite3.OperationalError("disk I/O error")
+            kill(connection.engine.url.port or 0, cursor.connection.thread_id())
+
+    event.listen(Engine, "after_cursor_execute", die)
+    try:
+        for tries in itertools.count():
+            try:
+                uid = upgrade(bare_url)
+                break
+            except LifecycleError:
+                assert len(died_after) == tries + 1, "each try dies after a step of its own"
+    finally:
+        event.remove(Engine, "after_cursor_execute", die)
+    indexes = [index for table in metadata.sorted_tables for index in table.indexes]
+    assert len(died_after) >= len(metadata.tables) + len(indexes) + 3, "the versions' table, its row, and ours"
+    assert "INTO alembic_version" in died_after[-2] or "UPDATE alembic_version" in died_after[-2]
+    database = Database(bare_url)
+    check(database)
+    assert SqlRecords(database).installation() == uid
+    with database.transaction() as connection:
+        migrated = _definitions(connection)
+        metadata.drop_all(connection)
+        metadata.create_all(connection)
+        assert _definitions(connection) == migrated
+    database.close()
 
 
 def test_no_schema(bare_url: str) -> None:

@@ -158,6 +158,27 @@ async def test_an_id_that_exists_is_left_as_it_is(schedules: Schedules) -> None:
     assert (await schedules.show("taken")).jitter_seconds == 5
 
 
+async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
+    made = await schedules.create(asked("changed", every_seconds=1, paused=True), actor="ann")
+    await until_occurred(schedules, "changed", lambda found: len(found) >= 2)
+    run = RunRequest(crawler="bookshop", arguments={"site": "y"})
+    rules = yearly("changed", overlap=Overlap.QUEUE).model_copy(update={"run": run})
+    for _ in range(2):
+        changed = await schedules.replace(rules)
+        assert (changed.every_seconds, changed.cron, changed.overlap) == (None, ["0 0 1 1 *"], Overlap.QUEUE)
+        assert changed.run is not None
+        assert changed.run.arguments == {"site": "y"}
+    assert (changed.paused, changed.pauses, changed.created_at) == (True, made.pauses, made.created_at)
+    assert changed.occurrences == [], "of the earlier rule nothing is known any more, and nothing is made up"
+    with pytest.raises(BadInput, match="is one of bookshop"):
+        await schedules.replace(rules.model_copy(update={"run": RunRequest(crawler="..")}))
+    with pytest.raises(BadInput, match="'Mars/Base' is unknown"):
+        await schedules.replace(rules.model_copy(update={"time_zone": "Mars/Base"}))
+    with pytest.raises(NotFound, match="there is no schedule"):
+        await schedules.replace(yearly("nowhere"))
+    assert (await schedules.show("changed")).cron == ["0 0 1 1 *"]
+
+
 async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
     action = ScheduleActionStartWorkflow("SomethingElse", id="else", task_queue=QUEUE)
     spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(timedelta(days=30))])

@@ -18,7 +18,7 @@ from tests.deploy.dockerfile import CHECKOUT
 
 COMPOSE = CHECKOUT / "deploy" / "compose.yaml"
 SECRETS = {"DATABASE_PASSWORD": "letters", "SCHEDULER_TOKEN": "secret-of-the-test"}
-OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker"}
+OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api"}
 
 
 def document() -> dict[str, Any]:
@@ -107,7 +107,7 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
 
 def test_probes_ask_the_port_that_the_process_has(services: dict[str, Any]) -> None:
     ports = {name: services[name]["environment"].get("CRAWLER_HEALTH__PORT") for name in OURS - {"upgrade"}}
-    ports["scheduler"] = "8310"
+    ports |= {"scheduler": "8310", "api": "3210"}
     assert len(set(ports.values())) == len(ports)  # they share one network
     for name, port in ports.items():
         assert f"http://127.0.0.1:{port}/readyz" in services[name]["healthcheck"]["test"][-1]

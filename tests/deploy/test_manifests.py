@@ -1,10 +1,14 @@
 """The manifests fit the Kubernetes schemas, give no right that the table does not, and name settings that there are."""
 
+import os
 import shutil
 from copy import deepcopy
 from itertools import chain
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from crawler_lifecycle import settings
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -14,6 +18,7 @@ from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
 
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
+API = Folder(KUBERNETES / "components" / "api")
 PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor"}
 ACTS = {"create", "delete"}
 
@@ -76,10 +81,10 @@ def test_pods_are_restricted() -> None:
     check_pods(HOME.manifests)
 
 
-def check_pods(documents: list[Document]) -> None:
+def check_pods(documents: list[Document], parts: int = len(PARTS)) -> None:
     """Pod Security *restricted*, and a root file system that nobody writes to."""
     found = dict(manifests.pods(documents))
-    assert len(found) == len(PARTS) + 1
+    assert len(found) == parts + 1
     for maker, pod in found.items():
         context = pod["securityContext"]
         assert context["runAsNonRoot"], maker
@@ -166,6 +171,37 @@ def test_crawlers_get_no_token_and_no_way_inside() -> None:
     assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= set(
         chain.from_iterable(block["except"] for block in blocks)
     )
+
+
+def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
+    documents = {(each["kind"], each["metadata"]["name"]): each for each in API.manifests}
+    assert {each["metadata"]["namespace"] for each in API.manifests} == {HOME.kustomization["namespace"]}
+    pod = documents["Deployment", "api"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    port = container["ports"][0]["containerPort"]
+    set_here = {each["name"]: each.get("value") for each in container["env"]}
+    assert urlsplit(set_here["CRAWLER_API__URL"]).port == port == urlsplit(Settings().api.url).port
+    assert pod["serviceAccountName"] == "observer"
+    paths = [container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert paths == ["/healthz", "/healthz", "/readyz"]
+    assert {mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")} == {"tmp"}
+    assert documents["Service", "api"]["spec"]["ports"][0]["port"] == port
+    assert documents["PodDisruptionBudget", "api"]["spec"]["selector"]["matchLabels"] == {
+        "app.kubernetes.io/name": "api"
+    }
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+def test_an_overlay_may_want_the_api(tmp_path: Path) -> None:
+    there = os.path.relpath(KUBERNETES, tmp_path)
+    wanted = {"resources": [f"{there}/base"], "components": [f"{there}/components/api"]}
+    (tmp_path / KUSTOMIZATION).write_text(yaml.safe_dump(wanted))
+    documents = manifests.rendered("kubectl", str(tmp_path))
+    assert [problem for document in documents for problem in problems(document)] == []
+    check_pods(documents, parts=len(PARTS) + 1)
+    api = dict(manifests.pods(documents))["Deployment api"]["containers"][0]
+    (named,) = (source["configMapRef"]["name"] for source in api["envFrom"] if "configMapRef" in source)
+    assert named in {document["metadata"]["name"] for document in documents if document["kind"] == "ConfigMap"}
 
 
 @pytest.mark.parametrize("namespace", ["crawler-lifecycle", "crawls"])

@@ -7,6 +7,7 @@ from uuid import uuid4
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Patience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.naming import job_name
@@ -23,10 +24,12 @@ class KubernetesBench:
         self.installation = str(uuid4())
         self.cluster = self.client()
 
-    def client(self, installation: str | None = None, server: str | None = None) -> KubernetesCluster:
+    def client(
+        self, installation: str | None = None, server: str | None = None, patience: Patience = PATIENT
+    ) -> KubernetesCluster:
         """`server`: the address of a proxy in between."""
         access = Access(self.namespace, self.bed.kubeconfig("actor", self.namespace, server))
-        return KubernetesCluster(access, installation or self.installation, Pods(), Keeping(self.folder))
+        return KubernetesCluster(access, installation or self.installation, Pods(), Keeping(self.folder), patience)
 
     def other_client(self, installation: str) -> KubernetesCluster:
         return self.client(installation)

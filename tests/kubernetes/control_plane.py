@@ -19,7 +19,7 @@ USERS = {
 }
 SERVERS = ("etcd", "etcd-peers", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "kubelet")
 NODE_LEASE_SECONDS = 12
-NODE_GRACE_SECONDS = 24
+NODE_GRACE_SECONDS = 50  # as by default: nodes of a busy machine renew late, and their pods must not be drained for it
 TOLERATION_SECONDS = 5
 
 

@@ -218,6 +218,9 @@ class Service:
 
 
 def assert_completed(details: RunDetails, tasks: int) -> None:
+    others = [task for task in details.tasks if task.status is not TaskStatus.SUCCEEDED]
+    told = [(task.task, task.status, task.reason, task.exit_code, task.message, task.events) for task in others]
+    assert not told, f"run {details.run.run_id} is {details.run.status}, {details.run.reason}: {told}"
     assert (details.run.status, details.run.reason) == (RunStatus.COMPLETED, "all_succeeded")
     assert details.run.tasks == {TaskStatus.SUCCEEDED: tasks}
 

@@ -1,10 +1,12 @@
 """Does the adapter tell and do the right thing when the cluster is as bad as it can be? Each fault is a real one."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.kubernetes.looking import Patience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
@@ -159,7 +161,7 @@ def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(
     until(lambda: not kubernetes.bed.admin.exists(path), "the pod to be gone")
     job = kubernetes.until_ended(request)
     assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, code)
-    assert (job.gone, job.stop_asked) == (True, False)
+    assert (job.gone, job.stop_asked, job.pods_deleted) == (True, False, act is delete)
 
     def evidence() -> TaskEvidence | None:
         (found,) = kubernetes.cluster.evidence(request.run_uid, MAIN)
@@ -290,6 +292,23 @@ def test_a_job_on_a_lost_node_goes_on_until_the_node_tells(kubernetes: Kubernete
         kubernetes.until_stopped(request)
     finally:
         bed.return_node(node)
+
+
+def test_a_pod_that_was_drained_and_never_ends_is_overdue_until_it_is_ended_by_force(
+    kubernetes: KubernetesBench,
+) -> None:
+    request = deployed(kubernetes, fates.STUCK, grace_seconds=1)
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+    (pod,) = pods(kubernetes, request)
+    drain(kubernetes, f"/api/v1/namespaces/{kubernetes.namespace}/pods/{pod['metadata']['name']}")
+    until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be sent away")
+    impatient = kubernetes.client(patience=Patience(overdue=timedelta(0)))
+    until(lambda: impatient.look(request.run_uid, MAIN).jobs[0, 1].overdue, "its grace to be over")
+    job = kubernetes.job(request)
+    assert job
+    assert not job.overdue
+    kubernetes.cluster.kill(request.run_uid, MAIN)
+    assert kubernetes.until_stopped(request) is None
 
 
 # What becomes of what it asks

@@ -140,6 +140,11 @@ class Site:
         pid: int = json.loads((self.job_folder(run, task) / "started.json").read_text())["runner_pid"]
         return pid
 
+    @property
+    def placing_lock(self) -> Path:
+        """Nothing is deployed while somebody holds it."""
+        return self.state / "cluster" / "placing.lock"
+
     def forget_changes(self, run: Started) -> None:
         """As if a watcher had been told, and had died before it did anything."""
         (self.state / "cluster" / "changed" / run.run_uid).unlink(missing_ok=True)

@@ -34,7 +34,7 @@ from tests.process.stops import (
     until_event,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="test")
 Runs = dict[str, Started]
 
@@ -79,19 +79,6 @@ async def _started(stack: Site, **asked: Coroutine[Any, Any, Started]) -> Runs:
 
 
 # Stops
-
-
-async def test_a_stop_that_is_waited_for_tells_each_phase(stack: Site, runs: Runs) -> None:
-    run = runs["polite"]
-    status, told = await command(stack, "stop", str(run.run_id), "--actor", "ann", "--reason", "wrong site", "--wait")
-    assert status == 0, told
-    for words in ("STOP is on record, its workflow is told", "by ann, crawlctl: wrong site", "jobs asked to end"):
-        assert words in told
-    assert "proved after" in told
-    assert stack.details(run).run.status is RunStatus.FAILED, "it waits for the proof and the end"
-    details = await assert_stopped(stack, run)
-    assert {task.exit_code for task in details.tasks} == {143}
-    assert {job.ends for job in stack.jobs(run).values()} == {(143,)}
 
 
 async def test_jobs_that_do_not_listen_are_forced_or_given_their_grace(stack: Site, runs: Runs) -> None:
@@ -139,7 +126,7 @@ async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
     with ExitStack() as nothing_dispatched:
         nothing_dispatched.enter_context(frozen(stack.pid("dispatcher")))
         of_children = await stack.start("polite", tasks=3)
-        with held(stack.state / "cluster" / "placing.lock"):
+        with held(stack.placing_lock):
             of_main = await stack.start("polite")
             await stack.under_way(of_main.workflow_id, "run_onetime_crawler")
             status, told = await command(stack, "stop", str(of_main.run_id))
@@ -206,7 +193,7 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
     await stack.until_running(stopping, 1)
     await stack.control.stop(stopping.run_id, BY_ANN)
     await until_event(stack, stopping, StopPhase.JOBS_ASKED)
-    with held(stack.state / "cluster" / "placing.lock"):
+    with held(stack.placing_lock):
         deploying = await stack.start()
         await stack.under_way(deploying.workflow_id, "run_onetime_crawler")
         await asyncio.gather(*(terminate(stack, run) for run in (unwatched, stopping, deploying)))
@@ -268,7 +255,8 @@ async def test_whose_run_it_is(stack: Site, later: Runs) -> None:
 
 async def test_a_stopped_run_is_reopened_to_its_completion(stack: Site, runs: Runs) -> None:
     run = runs["polite"]
-    before = await stack.until_over(run)
+    await stack.control.stop(run.run_id, BY_ANN)
+    before = await assert_stopped(stack, run)
     assert await until_closed(stack, run.workflow_id) is WorkflowExecutionStatus.COMPLETED
     status, told = await command(stack, "resume", str(run.run_id), "--reopen")
     assert status == 0, told

@@ -35,7 +35,7 @@ EXPECTED = [  # in this order
     r"1 +moody +COMPLETED",
 ]
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.embedded import eventually
 from tests.process.crawls import PATIENCE, Site, clean_site, eventually_async, held
 from tests.process.stops import CRAWLERS, assert_stopped, command, end_runs, frozen
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 DURABLE = (
     "--innodb-flush-log-at-trx-commit=2",
     "--innodb-buffer-pool-size=32M",

@@ -42,6 +42,7 @@ async def test_four_tasks_collect_the_whole_bookshop(home: Path) -> None:
     assert list(home.glob("crawl-demo-*")) == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("moment", "number"),
     [
@@ -62,6 +63,7 @@ async def test_nothing_is_left_of_a_demo_that_is_interrupted(home: Path, moment:
     assert list(home.glob("crawl-demo-*")) == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("pause", [0.05, 0.4, 0.9, 1.6])
 async def test_nothing_is_left_whatever_it_was_just_doing(home: Path, pause: float) -> None:
     async with crawlctl(home, "demo") as command:
@@ -70,6 +72,7 @@ async def test_nothing_is_left_whatever_it_was_just_doing(home: Path, pause: flo
     assert leftovers(home) == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("moment", ["Starting Temporal", "task 0 .*PENDING"])
 async def test_nothing_is_left_of_a_demo_that_is_killed(home: Path, moment: str) -> None:
     async with crawlctl(home, "demo") as command:

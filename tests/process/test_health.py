@@ -16,7 +16,7 @@ import pytest
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import environment, stack_processes, up
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(300)]
 PARTS = ("lifecycle", "dispatcher", "watcher")
 PATIENCE = 60.0
 READY_SECONDS = "8"

@@ -15,14 +15,14 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Started
-from tests.embedded import eventually, processes_of, stack_processes
-from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, held, site
+from tests.embedded import eventually
+from tests.process.crawls import PATIENCE, Site, eventually_async, held
 from tests.process.stops import assert_stopped, command
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-LONG = timedelta(seconds=100)  # the second look comes two minutes after the first
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+LONG = timedelta(seconds=45)  # the second look comes two minutes after the first
 Overlooked = tuple[Started, datetime]
 DRAIN_SECONDS = 20.0
 
@@ -131,51 +131,6 @@ def moved(folder: Path) -> Iterator[None]:
         elsewhere.rename(folder)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    end_all_of(tmp_path)
-
-
-async def test_everything_dies_and_the_next_stack_goes_on(folder: Path) -> None:
-    """The jobs outlive it: some end, with and without their runners, while nobody is there to see it."""
-    async with site(folder) as first:
-        unseen, lost, going_on = [await first.start(tasks=tasks) for tasks in (3, 2, 1)]
-        for run, tasks in ((unseen, 3), (lost, 2), (going_on, 1)):
-            await first.until_running(run, tasks)
-        deploying = await first.start(tasks=2)
-        await eventually(lambda: first.jobs(deploying), PATIENCE)
-        everything = [first.command.process.pid, *stack_processes(first.state).values()]
-        for pid in everything:
-            os.kill(pid, signal.SIGKILL)
-        await first.command.end()
-        await eventually(lambda: not any(psutil.pid_exists(pid) for pid in everything))
-
-        first.release(unseen, 0, 1, 2, codes={2: 3})
-        first.release(deploying, 0)
-        runner = first.runner(lost, 1)
-        os.kill(runner, signal.SIGKILL)
-        await eventually(lambda: not psutil.pid_exists(runner))
-        first.release(lost, 1)
-        await eventually(lambda: first.jobs(lost)[1, 1].ends == (0,))
-        await eventually(lambda: len(list(first.job_folder(unseen, 0).parent.glob("*/exit.json"))) == 3)
-        assert {run.status for run in first.control.list()} <= {RunStatus.PROCESSING, RunStatus.INITIALIZING}
-
-    async with site(folder) as second:
-        second.asked += first.asked
-        second.release(going_on, 0)
-        second.release(lost, 0)
-        second.release(deploying, 1)
-        ended = await second.assert_true(unseen, {0: 0, 1: 0, 2: 3})
-        assert ended.run.reason == "tasks_failed"
-        ended = await second.assert_true(lost, {0: 0, 1: None})
-        assert ended.run.reason == "tasks_lost"
-        await second.assert_true(going_on, {0: 0})
-        await second.assert_true(deploying, {0: 0, 1: 0})
-        second.assert_one_history_per_request()
-    assert processes_of(folder) == []
-
-
 async def test_what_the_watcher_missed_is_found_by_the_next_look(stack: Site, overlooked: Overlooked) -> None:
     """And what it sees is in the database long before the next one."""
     run, due = overlooked
@@ -191,9 +146,9 @@ async def test_what_the_watcher_missed_is_found_by_the_next_look(stack: Site, ov
     await eventually(lambda: not psutil.pid_exists(runner))
     # How soon is for a benchmark: looks keep a distance of ten times what the last one took, and the machine may be
     # busy. What is proved here is that it did not take the next look that was due anyway.
-    await eventually(lambda: stack.statuses(run)[0] is TaskStatus.SUCCEEDED, LONG.total_seconds())
-    assert datetime.now(UTC) < due
-    await stack.assert_true(run, {0: 0, 1: 5})
+    details = await stack.assert_true(run, {0: 0, 1: 5})
+    assert details.run.last_look_at
+    assert details.run.last_look_at < due
 
 
 def _next_look(stack: Site, run: Started) -> datetime:

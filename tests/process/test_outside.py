@@ -14,7 +14,7 @@ from tests.embedded import ask, crawlctl, processes_of, up
 from tests.receivers import Answer, PusherServer, Receiver, serving
 from tests.stores import BUCKET, REGION, SOURCE, Bus, S3Store
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 SECRET = f"whsec_{'A' * 32}"
 
 

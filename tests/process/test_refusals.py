@@ -11,7 +11,7 @@ import pytest
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from tests.embedded import environment
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.system]
 PARTS = ("lifecycle", "dispatcher", "watcher")
 PATIENCE = 60.0
 

@@ -21,7 +21,7 @@ from tests.clusters import until
 from tests.schedulers import TOKEN, a_request
 from workers.scheduler import listen
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.system]
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["sleep", "300"]\n'
 
 

@@ -1,6 +1,7 @@
 """A crawl's output went to the terminal as it was: it could clear the screen, set the title, or type an answer."""
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,8 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli import main
 from crawler_lifecycle.cli.common import plain
-from crawler_lifecycle.contract.records import RunDetails, RunRecord
-from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import LogChunk
 
@@ -41,6 +42,40 @@ def test_logs(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> N
     assert output(state, "logs", str(run.run_id), "--task", "0") == f"{SHOWN}\n"
     assert json.loads(output(state, "logs", str(run.run_id), "--task", "0", "--json"))["line"] == STEERING
     assert f" | {SHOWN}\n" in output(state, "logs", str(run.run_id))
+
+
+STEERS = ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08")
+
+
+def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = RunSummary.model_validate(run.model_dump()).model_copy(update={"crawler": STEERING, "reason": STEERING})
+    monkeypatch.setattr(Control, "list", lambda *_, **__: [listed])
+    told = output(state, "list")
+    assert told.count(SHOWN) == 2
+    assert not any(steering in told for steering in STEERS)
+
+
+def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    details = Control.open(state).show(run.run_id)
+    waits = {"waiting_cause": "image_pull", "waiting_message": f"one\n{STEERING}", "look_problem": STEERING}
+    over = {"status": RunStatus.COMPLETED, "reason": STEERING}
+    seen = [details.model_copy(update={"run": details.run.model_copy(update=each)}) for each in (waits, waits | over)]
+
+    async def watch(*_: object) -> AsyncIterator[RunDetails]:
+        for each in seen:
+            yield each
+
+    monkeypatch.setattr(Control, "watch", watch)
+    told = output(state, "watch", str(run.run_id))
+    assert f"image_pull: one {SHOWN}" in told
+    assert told.count(SHOWN) == 3
+    assert not any(steering in told for steering in STEERS)
+
+
+def test_errors(state: Path, run: RunRecord) -> None:
+    result = CliRunner().invoke(main, ["show", STEERING.replace("\x00", ""), "--state", str(state)], color=True)
+    assert result.exit_code == 3
+    assert not any(steering in result.output for steering in STEERS)
 
 
 def test_show(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:

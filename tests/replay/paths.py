@@ -7,6 +7,7 @@ from typing import Any
 
 from temporalio.client import WorkflowHistory
 
+from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, TakenOver, TakeOver, TaskChange
@@ -71,6 +72,17 @@ def _elsewhere() -> Script:
     return Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-1"))
 
 
+def _in_pages(number: int) -> Callable[[AuditStep], AuditPage]:
+    """Of runs; all else is one page."""
+
+    def page(step: AuditStep) -> AuditPage:
+        done = int(step.after or 0) + 1
+        rest = str(done) if step.part is AuditPart.RUNS and done < number else None
+        return AuditPage(examined=1000, found={FindingKind.UNSUPERVISED: 1}, acted=1, rest=rest)
+
+    return page
+
+
 WAITS = MainJobStatus(cause="unschedulable")
 REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
 EXPORT = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
@@ -97,6 +109,9 @@ PATHS = {
     ),
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
+    "overdue": Path(
+        lambda: Script(alive=lambda look: 1 if look < 3 else 0, overdue=lambda look: "0" if look == 1 else "")
+    ),
     "cancelled": Path(_obedient, cancelled=True),
     "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),
     "resumed_before_start": Path(lambda: _resumed(RunStatus.INITIALIZING), RESUME),
@@ -112,6 +127,7 @@ PATHS = {
         lambda: Script(deployments=in_turn(*[UNAVAILABLE] * 14, DEPLOYED)), continues=True
     ),
     "continued_in_a_stop": Path(lambda: _deaf(7), stop={"force": True, "actor": "ann"}, continues=True),
+    "cancelled_and_continued": Path(lambda: _deaf(7), cancelled=True, continues=True),
     "nothing_delivered": Path(
         lambda: Script(
             failing=["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished",
@@ -122,6 +138,10 @@ PATHS = {
     ),
     "bad_input": Path(Script, {"crawler": ""}),
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),
+    "audited": Path(lambda: Script(audited=_in_pages(3)), {"repair": True}, "AuditWorkflow"),
+    "audited_in_an_outage": Path(lambda: Script(failing=["audit_jobs"]), {}, "AuditWorkflow"),
+    "audited_continued": Path(lambda: Script(audited=_in_pages(40)), {}, "AuditWorkflow", continues=True),
+    "audit_refused": Path(Script, {"repair": "yes"}, "AuditWorkflow"),
 }  # fmt: skip
 
 

@@ -12,8 +12,10 @@ from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.services.api import changes
@@ -21,6 +23,7 @@ from crawler_lifecycle.services.api.changes import id_of, moment_of
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, Event, problem, served, stream
 from tests.databases import MakeRun, ref_to
+from tests.messages import a_notice
 
 
 @pytest.fixture
@@ -128,6 +131,57 @@ def test_a_clock_that_is_ahead_hides_nothing(http: httpx.Client, database: Datab
     other = make_run()
     with stream(http, "/v1/changes", last) as events:
         next_of(events, other, "INITIALIZING")
+
+
+def announce(database: Database, run: RunRecord, kind: NoticeKind, notice_id: str) -> None:
+    told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": kind, "at": datetime.now(UTC)}
+    SqlNotices(database).keep(ref_to(run), a_notice(notice_id).model_copy(update=told))
+
+
+def test_notices_come_once_each_and_before_the_state_of_their_run(
+    http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
+    run, other = make_run(), make_run()
+    announce(database, run, NoticeKind.PROGRESS, "before")
+    with stream(http, f"/v1/changes?run={run.run_id}") as events:
+        next(events)
+        start(database, run)
+        assert next_of(events, run, "PROCESSING").kind == "run", "a start is no notice of it"
+        announce(database, other, NoticeKind.STARTED, "other")
+        announce(database, run, NoticeKind.STARTED, "started")
+        told = [next(events), next(events)]
+        assert [each.kind for each in told] == ["notice", "run"]
+        assert told[0].data == http.get(f"/v1/runs/{run.run_id}").json()["notices"][-1]
+        announce(database, run, NoticeKind.STARTED, "started")  # its sender has died before it knew
+        announce(database, run, NoticeKind.FINISHED, "finished")
+        told = [each for each in (next(events), next(events)) if each.kind == "notice"]
+        assert [each.data["notice_id"] for each in told] == ["finished"]
+
+
+def test_who_comes_back_has_missed_no_notice(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
+    run = make_run()
+    with stream(http, "/v1/changes") as events:
+        last = next(events).id
+    announce(database, run, NoticeKind.STARTED, "started")
+    for _ in range(2):  # each event can be the last that was received
+        with stream(http, "/v1/changes", last) as events:
+            notice = next(event for event in events if event.kind == "notice")
+        assert notice.data["notice_id"] == "started"
+        last = notice.id
+
+
+def test_a_notice_of_long_ago_is_not_told_again_because_its_run_changes(
+    http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run()
+    announce(database, run, NoticeKind.STARTED, "started")
+    monkeypatch.setattr(changes, "LOOK_BACK", timedelta(0))
+    latest = http.get(f"/v1/runs/{run.run_id}").json()["run"]["changed_at"]
+    last = id_of(datetime.fromisoformat(latest) + timedelta(microseconds=1))
+    with stream(http, "/v1/changes", last) as events:
+        next(events)
+        start(database, run)
+        assert next(events).kind == "run"
 
 
 def test_only_one_run(http: httpx.Client, database: Database, make_run: MakeRun) -> None:

@@ -1,7 +1,6 @@
 """The API's commands against a whole running stack: start once, watch, stop, force, resume, reopen, export, follow."""
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -13,16 +12,12 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.services.api.app import openapi_document
-from crawler_lifecycle.services.api.document import STARTING, STOPPING
-from crawler_lifecycle.services.api.messages import StartRequest, StopBody
 from crawler_lifecycle.services.api.tokens import Tokens
-from tests.apis import LINK, problem, stream
-from tests.embedded import ask, eventually, processes_of
+from tests.apis import DOCUMENT, problem, stream
+from tests.embedded import LINK, ask, eventually, processes_of
 from tests.process.crawls import Site, end_all_of, eventually_async, site
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
-DOCUMENT = Path(__file__).parents[2] / "docs" / "api-openapi.json"
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
 
 
@@ -93,6 +88,27 @@ async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
 async def run_ids(http: httpx.AsyncClient) -> list[int]:
     """Of runs before, more may still be written: what matters is that there are no others."""
     return [run["run_id"] for run in (await http.get("/v1/runs?limit=500")).json()["runs"]]
+
+
+async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncClient) -> None:
+    asked = await http.post("/v1/audits", json={"repair": True})
+    assert asked.status_code == 202, asked.text
+    path = f"/v1/audits/{asked.json()['audit']}"
+
+    async def done() -> dict[str, Any] | None:
+        report: dict[str, Any] | None = (await http.get(path)).json()["report"]
+        return report
+
+    report = await eventually_async(done)
+    assert report is not None
+    assert {part: each["problem"] for part, each in report["parts"].items()} == dict.fromkeys(
+        ("runs", "jobs", "handovers")
+    )
+    overview = (await http.get("/v1/audits")).json()
+    assert overview["audits"][0]["complete"]
+    assert overview["last_complete_at"]
+    problem(await http.get("/v1/audits/crawl-1"), 404)
+    problem(await http.post("/v1/audits", json={"repair": "yes"}), 422, "repair")
 
 
 async def test_bad_input_leaves_nothing(http: httpx.AsyncClient) -> None:
@@ -199,36 +215,6 @@ async def test_no_log_knows_a_token(stack: Site, address: tuple[str, str]) -> No
     logs = [path.read_text(errors="replace") for path in (stack.state / "logs").iterdir()]
     assert logs
     assert not any(address[1] in log for log in logs)
-
-
-# The document
-
-
-def test_the_document_is_up_to_date() -> None:
-    assert json.loads(DOCUMENT.read_text()) == openapi_document(), (
-        "run `python -m workers.api --openapi > docs/api-openapi.json`"
-    )
-
-
-def test_every_operation_has_an_example_and_tells_its_errors() -> None:
-    document: Any = openapi_document()
-    for path, operations in document["paths"].items():
-        for operation in operations.values():
-            if not path.startswith("/v1/"):
-                continue
-            responses = operation["responses"]
-            assert {"401", "403", "429", "503"} <= responses.keys(), path
-            good = [answer for status, answer in responses.items() if status < "300"]
-            assert all("example" in content for answer in good for content in answer["content"].values()), path
-            bad = [answer["content"] for status, answer in responses.items() if status >= "400"]
-            assert all(list(content) == ["application/problem+json"] for content in bad), path
-
-
-def test_the_examples_are_accepted() -> None:
-    for example in (STARTING.openapi_examples or {}).values():
-        StartRequest.model_validate(example["value"])
-    for example in (STOPPING.openapi_examples or {}).values():
-        StopBody.model_validate(example["value"])
 
 
 async def test_requests_made_from_the_document_find_no_server_error(tmp_path: Path, address: tuple[str, str]) -> None:

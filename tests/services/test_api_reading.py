@@ -52,6 +52,19 @@ def test_runs_come_in_pages_and_with_filters(http: httpx.Client, database: Datab
     assert http.get("/v1/runs?crawler=another").json() == {"runs": [], "next": None}
 
 
+def test_metrics_count_also_who_is_not_let_in(api: Api, http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run().run_id
+    for _ in range(2):
+        http.get(f"/v1/runs/{run}")
+    problem(httpx.get(f"{api.url}/v1/runs", trust_env=False), 401)
+    problem(httpx.get(f"{api.url}/metrics", trust_env=False), 401)
+    text = http.get("/metrics").text
+    assert 'api_requests_total{method="GET",route="/v1/runs/{run}",status="200"} 2.0' in text
+    assert 'api_requests_total{method="GET",route="none",status="401"} 2.0' in text
+    assert "api_streams 0.0" in text
+    assert "python_info" in text
+
+
 def test_a_cursor_from_elsewhere_is_refused(http: httpx.Client, make_run: MakeRun) -> None:
     for _ in range(3):
         make_run()

@@ -1,5 +1,6 @@
 """The dispatcher: within the limits, with a cause for whatever waits, never a job twice, none after a stop."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -8,10 +9,11 @@ import pytest
 
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import LogCancellation, RunPlan
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import LogCancellation, RunPlan, TaskChange
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
+from crawler_lifecycle.ports import Claim
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from tests.clusters import until
 from tests.house import House
@@ -151,3 +153,51 @@ def test_a_job_made_while_the_run_is_stopped_is_ended_by_its_dispatcher(
         return job.phase is JobPhase.FAILED and job.stop_asked
 
     until(ended, "the job to be ended")
+
+
+def test_a_job_whose_task_is_over_without_it_is_ended_by_whoever_made_it(
+    house: House, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim was lost, and its run goes on: no look would ever expect this job."""
+    plan = house.started("sleepy", tasks=2)
+    deploy = house.deployer.deploy
+
+    def over_meanwhile(request: DeploymentRequest) -> Deployment:
+        deployment = deploy(request)
+        [row] = house.tasks.rows(plan.run.run_id, [request.task])
+        failed = TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=TaskStatus.FAILED)
+        house.tasks.sync(plan.run, [failed])
+        return deployment
+
+    monkeypatch.setattr(house.deployer, "deploy", over_meanwhile)
+    assert dispatcher(house, pool).dispatch() == 0
+    until(lambda: house.bench.cluster.look(plan.run.run_uid).jobs[1, 1].stop_asked, "the job to be asked to end")
+    assert not house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].stop_asked
+
+
+def test_what_is_in_the_way_of_one_deployment_keeps_none_of_the_others(
+    house: House, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = house.started("sleepy", tasks=4)
+    broken, deployed, deploy = threading.Event(), house.claims.deployed, house.deployer.deploy
+
+    def recorded(claim: Claim, deployment: Deployment) -> Intent | None:
+        if claim.task == 1:
+            broken.set()
+            raise TemporaryError("the database does not answer")
+        return deployed(claim, deployment)
+
+    def made(request: DeploymentRequest) -> Deployment:
+        assert request.task == 1 or broken.wait(60)
+        return deploy(request)
+
+    monkeypatch.setattr(house.claims, "deployed", recorded)
+    monkeypatch.setattr(house.deployer, "deploy", made)
+    dispatching = dispatcher(house, pool)
+    assert dispatching.dispatch() == 2, "and no request is under way any more"
+    assert statuses(house, plan) == [TaskStatus.PENDING, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.PENDING]
+    with pytest.raises(TemporaryError):
+        dispatching.dispatch()
+    monkeypatch.setattr(house.claims, "deployed", deployed)
+    assert dispatching.dispatch() == 1
+    assert jobs(house, plan) == 4

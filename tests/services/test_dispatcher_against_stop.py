@@ -63,7 +63,7 @@ def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActiv
         reconciliation.sync_statuses(StatusWrite(run=run, changes=differences.changes))
     alive = reconciliation.count_alive_tasks(CloseLook(run=run, nudge=active.nudge, known=differences.known))
     if differences.lingering:
-        stopping.k8_stop_pod(StopTasks(run=run, tasks=differences.lingering))
+        stopping.k8_stop_pod(StopTasks(run=run, tasks=differences.lingering, lingering=True))
     return differences.known and not alive.total and not differences.lingering
 
 
@@ -96,12 +96,14 @@ class QuickCluster(SmallCluster):
         finally:
             self.coming.discard(job)
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
         kinds = ((self.coming, JobPhase.UNCLEAR), (self.running, JobPhase.RUNNING), (self.ended, JobPhase.FAILED))
         jobs: dict[tuple[int, int], JobLook] = {}
         for known, phase in kinds:  # in the order in which a job goes through them
             for owner, task in list(known):
-                if owner == run_uid:
+                if owner == run_uid and (tasks is None or task in tasks):
                     uid = self.running.get((owner, task)) or self.ended.get((owner, task)) or ""
                     over = phase is JobPhase.FAILED
                     jobs[task, 1] = JobLook(task, 1, uid, f"job-{task}", phase, stop_asked=over, gone=over)
@@ -227,8 +229,8 @@ def _began(house: House, run_uid: str) -> set[str]:
     return {path.name for path in (house.folder / "files" / run_uid).glob("began-*")}
 
 
-def stop(house: House, plan: RunPlan) -> None:
-    step = LogCancellation(run=plan.run, stop=StopRequest(actor="ann"), asked_at=datetime.now(UTC))
+def stop(house: House, plan: RunPlan, *, force: bool = False) -> None:
+    step = LogCancellation(run=plan.run, stop=StopRequest(actor="ann", force=force), asked_at=datetime.now(UTC))
     house.stopping.add_cancellation_log_to_db(step)
     house.stopping.cancel_queued_tasks(EndRun(run=plan.run, reason="stopped"))
 

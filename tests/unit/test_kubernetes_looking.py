@@ -63,6 +63,13 @@ def test_pods_are_asked_by_task_or_all_at_once_whichever_takes_fewer_lists() -> 
     assert calls(few) == {"jobs": 1, "namespace": 1, "names": 1, "pods": 1}
 
 
+def test_a_look_at_some_tasks_lists_only_their_jobs() -> None:
+    shelf = Shelf(page=100).put(jobs=[job(0, 2, uid="older", **RUNS), *many(1200, **RUNS)])
+    seen = Looking(shelf, OURS).look(RUN, [(0, 1), (5000, 1)], tasks=[0, 3, 5000])
+    assert (seen.complete, sorted(seen.jobs)) == (True, [(0, 1), (0, 2), (3, 1)])
+    assert calls(shelf) == {"jobs": 1, "namespace": 1, "job": 1, "pods": 1}
+
+
 def test_events_are_asked_for_a_few_only_the_main_job_first() -> None:
     quota = [event(f"uid-{task}", "FailedCreate", "exceeded quota") for task in range(50)]
     shelf = Shelf().put(jobs=many(50), events=quota)

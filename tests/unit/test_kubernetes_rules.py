@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.domain.lingering import overdue
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import (
@@ -136,7 +137,7 @@ def test_rule_5_failed_is_failed_with_its_reason() -> None:
 
 
 def test_rule_6_a_job_that_is_being_deleted_is_stopping() -> None:
-    leaving = look([deleted(job(0, 1, active=1))])
+    leaving = look([deleted(job(0, 1, active=1), at=ago(0))])
     assert told(leaving.jobs[KEY]) == (JobPhase.ENDING, None)
     assert after(row(), leaving, intent=Intent.STOP).status is TaskStatus.STOPPING
     stopping = after(row(), leaving)
@@ -255,9 +256,9 @@ def test_rule_16_what_the_cluster_tries_for_ever_ends_by_a_limit_of_ours(reason:
     since = datetime.now(UTC) - timedelta(minutes=20)
     stuck = pending(waiting(reason), conditions=[condition("PodScheduled", at=since.isoformat())])
     shelf = Shelf().put(jobs=[job(0, 1, **ACTIVE)], pods=[stuck])
-    patient = Looking(shelf, OURS, timedelta(minutes=25)).look(RUN, [KEY])
+    patient = Looking(shelf, OURS, Patience(timedelta(minutes=25))).look(RUN, [KEY])
     assert after(row(TaskStatus.PENDING), patient).status is TaskStatus.PENDING
-    given_up = Looking(shelf, OURS, timedelta(minutes=15)).look(RUN, [KEY])
+    given_up = Looking(shelf, OURS, Patience(timedelta(minutes=15))).look(RUN, [KEY])
     failed = after(row(TaskStatus.PENDING), given_up)
     assert (failed.status, failed.reason) == (TaskStatus.FAILED, patient.jobs[KEY].cause)
     assert not given_up.jobs[KEY].gone
@@ -287,6 +288,47 @@ def test_rule_20_a_pod_that_runs() -> None:
     not_ready = [condition("Ready", "ContainersNotReady", "False"), condition("ContainersReady", None, "False")]
     assert run_with(running(), conditions=not_ready) == (JobPhase.RUNNING, None)
     assert told(seen([job(active=1, ready=1)])) == (JobPhase.RUNNING, None)
+
+
+def ago(minutes: float) -> str:
+    return (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+
+
+def ending_since(minutes: float) -> list[tuple[Json | None, list[Json]]]:
+    """What does not end although it was told to, as its node is dead: by each who may have told it."""
+    stuck = deleted(pod("Running", running()), at=ago(minutes))  # the time when its grace ends
+    graceful = {**deleted(job(0, 1, terminating=1), at=ago(minutes + 10)), "spec": GRACE_OF_TEN_MINUTES}
+    failing = job(0, 1, condition("FailureTarget", "DeadlineExceeded"), terminating=1)
+    return [(job(0, 1, terminating=1), [stuck]), (graceful, [stuck]), (failing, [stuck]), (None, [stuck])]
+
+
+GRACE_OF_TEN_MINUTES = {"template": {"spec": {"terminationGracePeriodSeconds": 600}}}
+
+
+@pytest.mark.parametrize("teller", range(4), ids=["a drain", "a person", "the deadline", "its Job is gone"])
+def test_rule_19_a_pod_that_never_ends_is_overdue_and_lost_once_it_was_forced(teller: int) -> None:
+    """Its node is dead, and the object of the node stays: such a run never ended by itself."""
+    there, left = ending_since(29)[teller]
+    patient = look([there] if there else [], left)
+    assert not patient.jobs[KEY].overdue
+    assert not overdue(patient)
+    there, left = ending_since(31)[teller]
+    late = look([there] if there else [], left)
+    assert overdue(late) == [KEY]
+    waiting_for = after(row(), patient, late)
+    assert (waiting_for.status, waiting_for.cause) == (TaskStatus.STOPPING, "pod_overdue")
+    forced = after(waiting_for, look([deleted(job(0, 1, terminating=1), at=ago(0))]))
+    assert forced.cause == "pod_overdue", "it was we who deleted it"
+    lost = after(forced, look(), look())
+    assert (lost.status, lost.reason) == (TaskStatus.LOST, "pod_overdue")
+    failed = after(forced, look([job(0, 1, FAILED)], [pod("Failed", reason="NodeLost")]))
+    assert (failed.status, failed.reason) == (TaskStatus.FAILED, "node_lost"), "its node came back and told"
+
+
+def test_rule_19_a_pod_beside_one_that_was_told_to_end_may_end_by_itself() -> None:
+    told, other = deleted(pod("Running", running()), at=ago(90)), pod("Running", running())
+    assert not overdue(look([job(0, 1, terminating=1)], [told, other]))
+    assert not overdue(look([job(0, 1, terminating=1)], [deleted(pod("Failed", ended(3)), at=ago(90))]))
 
 
 @pytest.mark.parametrize("phase", ["Unknown", "Dreaming", None])
@@ -347,8 +389,26 @@ def test_rule_26_a_pod_that_succeeded_speaks_for_its_job() -> None:
     left = look(pods=[pod("Succeeded", ended(0))])
     assert after(row(), left).status is TaskStatus.SUCCEEDED
     assert left.jobs[KEY].gone
-    doubtful = look(pods=[pod("Succeeded", running())])
-    assert after(row(), doubtful, doubtful).status is TaskStatus.RUNNING
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [pod("Succeeded", running())],
+        [pod("Succeeded", containerStatuses=None)],
+        [pod("Succeeded", ended(0)), pod("Failed", ended(3), uid="another")],
+    ],
+)
+def test_rule_28_what_is_over_and_does_not_say_how_is_lost_like_what_left_no_trace(pods: list[Json]) -> None:
+    """Such a run never ended: nobody could tell any more, and it waited."""
+    doubtful = look(pods=pods)
+    assert after(row(), doubtful).status is TaskStatus.RUNNING
+    lost = after(row(), doubtful, doubtful)
+    assert (lost.status, lost.reason) == (TaskStatus.LOST, "result_unknown")
+    assert after(row(), doubtful, intent=Intent.STOP).status is TaskStatus.STOPPED
+    assert after(lost, look([job(0, 1, COMPLETE)])).status is TaskStatus.SUCCEEDED
+    never_known = row(TaskStatus.DEPLOYING, None)
+    assert after(never_known, doubtful, doubtful) == never_known
 
 
 def test_rule_27_a_pod_that_failed_speaks_for_its_job() -> None:
@@ -483,6 +543,61 @@ def test_rule_4_a_stop_is_a_stop_whatever_the_job_remembers() -> None:
             stopped = look([deleted(by_policy(message), at=WHEN)], left)
             assert after(row(), stopped, intent=Intent.STOP).status is TaskStatus.STOPPED
             assert after(row(), stopped).status is TaskStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("failed", "left"),
+    [
+        (by_policy(BY_EXIT_CODE.format(137)), []),  # a pod that is deleted is gone once its Job has counted it
+        (by_policy(BY_EXIT_CODE.format(143)), []),
+        ({**job(0, 1, FAILED), "spec": {"podFailurePolicy": {"rules": []}}}, []),  # deleted before it ran
+        (job(0, 1, FAILED), [deleted(pod("Failed", ended(1)))]),
+        (by_policy(BY_EXIT_CODE.format(1)), [deleted(pod("Failed", ended(1)))]),
+    ],
+)
+def test_rule_4_a_job_of_which_only_the_pods_could_be_ended_was_stopped(failed: Json, left: list[Json]) -> None:
+    """In a stop by force the API server refused to delete the Job, and not its pods."""
+    ended_at = datetime.fromisoformat(failed["status"]["conditions"][0]["lastTransitionTime"])
+    stopped = look([failed], left)
+
+    def since(stopped_at: datetime) -> TaskStatus:
+        return after(row(), stopped, intent=Intent.FORCE, stopped_at=stopped_at).status
+
+    assert since(ended_at + timedelta(seconds=30)) is TaskStatus.STOPPED, "by another clock"
+    assert since(ended_at + timedelta(minutes=5)) is TaskStatus.FAILED, "it failed long before the stop"
+    assert after(row(), stopped).status is TaskStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("failed", "left", "reason"),
+    [
+        (by_policy(BY_EXIT_CODE.format(143)), [pod("Failed", ended(143))], "sigterm"),
+        (by_policy(BY_EXIT_CODE.format(3)), [], "exit_3"),
+        (job(0, 1, FAILED), [], "backoff_limit_exceeded"),  # it never told us more
+        (by_policy(BY_DISRUPTION), [], "disrupted"),
+        (
+            by_policy(BY_DISRUPTION),
+            [deleted(pod("Failed", ended(143), conditions=[condition("DisruptionTarget", "EvictionByEvictionAPI")]))],
+            "drained",
+        ),
+        (job(0, 1, condition("Failed", "DeadlineExceeded")), [], "deadline_exceeded"),
+        (job(0, 1, condition("Failed", "DeadlineExceeded")), [deleted(pod("Failed", ended(143)))], "deadline_exceeded"),
+    ],
+)
+def test_rule_4_a_job_that_ended_by_itself_or_by_others_was_not_stopped(
+    failed: Json, left: list[Json], reason: str
+) -> None:
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    truth = after(row(), look([failed], left), intent=Intent.FORCE, stopped_at=long_ago)
+    assert (truth.status, truth.reason) == (TaskStatus.FAILED, reason)
+
+
+def test_rule_11_what_was_seen_ending_in_a_stop_was_stopped_however_it_ended() -> None:
+    ending = look([job(terminating=1)])
+    truth = look([by_policy(BY_EXIT_CODE.format(1))])
+    assert after(row(), ending, truth, intent=Intent.STOP).status is TaskStatus.STOPPED
+    assert after(row(), ending, truth).status is TaskStatus.FAILED
+    assert after(row(), ending, look([job(0, 1, COMPLETE)]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
 
 
 def test_rule_r_a_reason_that_nobody_has_heard_of_is_written_as_ours() -> None:

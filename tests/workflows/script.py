@@ -1,5 +1,6 @@
 """A run as its workflow sees it: every activity by its name, answering as the test has written."""
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import (
@@ -31,6 +33,7 @@ from crawler_lifecycle.contract.steps import (
     MainJobStatus,
     NotePhase,
     Notify,
+    OwnExecution,
     RegisterWorkflow,
     Removal,
     RemoveJobs,
@@ -49,6 +52,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
+from crawler_lifecycle.control.engine import Engine
 
 DEPLOYED = DeploymentOutcome(job_id="job-1")
 STARTED = MainJobStatus(started=True)
@@ -73,6 +77,7 @@ class Script:
     more: Callable[[int], bool] = lambda look: False
     failing: Sequence[str] = ()
     lingering: Callable[[int], str] = lambda look: ""
+    overdue: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
     removable: Callable[[int], str] = lambda look: ""
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
@@ -85,6 +90,7 @@ class Script:
     before: dict[str, Callable[[], Awaitable[None]]] = field(default_factory=dict)
     run: RunRef = field(default_factory=lambda: RunRef(run_id=7, run_uid=str(uuid4()), epoch=1))
     request: AcceptedRequest | None = None
+    audited: Callable[[AuditStep], AuditPage] = lambda step: AuditPage(examined=1)
     looks: int = 0
 
     @property
@@ -163,6 +169,7 @@ class Script:
             known=self.known(self.looks),
             more=self.more(self.looks),
             lingering=self.lingering(self.looks),
+            overdue=self.overdue(self.looks),
             removable=self.removable(self.looks),
             saturated=self.saturated(self.looks),
             changes=changes,
@@ -229,6 +236,14 @@ class Script:
         return Counted(count=1)
 
     @activity.defn
+    async def cancel_execution(self, step: OwnExecution) -> Counted:
+        await self._noted("cancel_execution", step)
+        address = activity.client().service_client.config.target_host
+        engine = Engine({"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": os.devnull}, "any")
+        await engine.cancel(step.workflow_id, step.temporal_run_id)
+        return Counted(count=1)
+
+    @activity.defn
     async def k8_stop_task(self, step: StopTasks) -> StopReport:
         await self._noted("k8_stop_task", step)
         return StopReport(asked=1, rest="" if step.tasks else "500-600")
@@ -257,6 +272,31 @@ class Script:
     async def signal_pusher_finished(self, step: Notify) -> Counted:
         await self._noted("signal_pusher_finished", step)
         return Counted(count=1)
+
+    @activity.defn
+    async def begin_audit(self, step: AuditRequest) -> AuditRef:
+        await self._noted("begin_audit", step)
+        return AuditRef(audit_uid="audit", began_at=activity.info().scheduled_time, repair=step.repair)
+
+    @activity.defn
+    async def audit_runs(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_runs", step)
+        return self.audited(step)
+
+    @activity.defn
+    async def audit_jobs(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_jobs", step)
+        return self.audited(step)
+
+    @activity.defn
+    async def audit_handovers(self, step: AuditStep) -> AuditPage:
+        await self._noted("audit_handovers", step)
+        return self.audited(step)
+
+    @activity.defn
+    async def finish_audit(self, report: AuditReport) -> Counted:
+        await self._noted("finish_audit", report)
+        return Counted(count=0)
 
     @activity.defn
     async def initiate_export_signal(self, step: ToEnd) -> ExportSignal:

@@ -161,7 +161,9 @@ async def test_force_does_not_wait(play: Play) -> None:
         handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"force": True}])
         await handle.result()
     assert script.looks == 1
-    assert len(script.inputs("add_cancellation_log_to_db")) == 1
+    (logged,) = script.inputs("add_cancellation_log_to_db")
+    (looked,) = script.inputs("get_history_statuses_to_sync")
+    assert looked.stopped_at == logged.asked_at
 
 
 async def test_force_after_a_stop_escalates(play: Play, skipping: WorkflowEnvironment) -> None:
@@ -310,6 +312,29 @@ async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment
     by = [step.stop.door for step in script.inputs("add_cancellation_log_to_db")]
     assert by == ["temporal", "grace_period"]
     assert script.names.count("signal_pusher_stopped") == 1
+
+
+@pytest.mark.parametrize("silent", [False, True])
+async def test_a_cancel_that_cannot_be_proved_for_long_continues_as_new(
+    short_histories: WorkflowEnvironment, silent: bool
+) -> None:
+    """Else its history would grow until the server terminates it; and it closes as cancelled all the same."""
+    script = Script(alive=lambda look: 1 if look < 30 else 0, failing=["cancel_execution"] if silent else [])
+    held = Held(script, "get_main_job_status")
+    async with played(short_histories, script) as stage, asyncio.timeout(60):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await handle.cancel()
+        held.go_on.set()
+        if silent:  # Temporal does not hear that it is to be cancelled: what happened to the run is told all the same
+            assert (await handle.result())["reason"] == "stopped"
+        else:
+            await ended(handle, "cancel")
+        listed = short_histories.client.list_workflows(f'WorkflowId="{handle.id}"')
+        assert len([execution async for execution in listed]) > 1
+    assert [step.stop.door for step in script.inputs("add_cancellation_log_to_db")] == ["cancel", "grace_period"]
+    assert script.names.count("signal_pusher_stopped") == script.names.count("update_run_status") == 1
+    assert script.names[-1] == "cancel_execution"
 
 
 @pytest.mark.parametrize("pause", [0.2, 0.35, 0.5, 0.65, 0.8])

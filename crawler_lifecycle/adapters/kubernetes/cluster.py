@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.access import missing_rights
@@ -11,10 +10,11 @@ from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
+from crawler_lifecycle.adapters.kubernetes.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.looking import PATIENCE, Looking
+from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import METADATA
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
@@ -22,6 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
 from crawler_lifecycle.adapters.local.logs import read_from
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import LogChunk
@@ -39,7 +40,7 @@ class KubernetesCluster:
     """`installation`: whose jobs are ours; None: everybody's in the namespace."""
 
     def __init__(
-        self, access: Access, installation: str | None, pods: Pods, keeping: Keeping, patience: timedelta = PATIENCE
+        self, access: Access, installation: str | None, pods: Pods, keeping: Keeping, patience: Patience = PATIENT
     ) -> None:
         self._api = Api(access)
         self._installation = installation
@@ -56,8 +57,13 @@ class KubernetesCluster:
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
         return self._deploying.deploy(request)
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
-        return self._looking.look(run_uid, watched)
+    def look(
+        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+    ) -> Look:
+        return self._looking.look(run_uid, watched, tasks)
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        return inventory(self._api, self._installation)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         return self._collecting.evidence(run_uid, jobs)

@@ -5,6 +5,7 @@ failure policy (`job_spec`).
 """
 
 import re
+from collections.abc import Sequence
 
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
@@ -16,6 +17,7 @@ POLICY_ON_DISRUPTION = re.compile(r"Pod \S+ has condition DisruptionTarget match
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
+OF_A_DELETION = (143, 137)  # SIGTERM, and SIGKILL when the grace is over
 BY_POD_REASON = {
     "Evicted": "evicted",
     "Preempting": "preempted",
@@ -64,6 +66,21 @@ def exit_code(failed: Condition) -> int | None:
     """As the Job remembers it when its pod is gone."""
     found = POLICY_ON_EXIT_CODE.match(failed.message or "")
     return int(found[1]) if found else None
+
+
+def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers: bool) -> bool:
+    """Somebody deleted the pods, and it was neither the Job's deadline nor a disruption.
+
+    Of a pod that is gone only the exit code is left; one that a program gives itself says that it ended by itself.
+    None at all, of a Job that `remembers` them (by its failure policy), says that it was deleted before it ran."""
+    if failed is None or failed.reason in AS_THE_JOB_SAYS or POLICY_ON_DISRUPTION.match(failed.message or ""):
+        return False
+    if any(pods.is_true(pod, "DisruptionTarget") for pod in found):
+        return False
+    if found:
+        return all(pod.metadata.deletion_timestamp for pod in found)
+    code = exit_code(failed)
+    return remembers if code is None else code in OF_A_DELETION
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:

@@ -5,12 +5,13 @@ The cluster keeps a log for as long as the pod, and only its latest part: the no
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
 from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.local.layout import log_name
@@ -20,6 +21,7 @@ from crawler_lifecycle.ports import LogChunk
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it
 TAIL_SECONDS = 5.0
 WHOLE_SECONDS = 60.0
+SILENCE_SECONDS = 60.0
 NO_LOG_ANY_MORE = (400, 404, 500, 502, 504)  # never started, or the node that had it is gone
 
 
@@ -28,6 +30,7 @@ class Logs:
     api: Api
     files: Path
     most_bytes: int
+    mirrors: Mirrors = field(default_factory=Mirrors)
 
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
         """Where a log is when its job has left the cluster."""
@@ -41,7 +44,11 @@ class Logs:
             return tail(Path(file.name))
 
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
-        """The API cannot begin at a byte: what comes before is read, and dropped."""
+        """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
+        gets the rest of it from a mirror."""
+        uid = pod.metadata.uid
+        if not ended and (mirrored := self.mirrors.read(uid, offset)):
+            return mirrored
         wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
         with tempfile.NamedTemporaryFile() as file:
             try:
@@ -50,7 +57,14 @@ class Logs:
                 if not is_gone(error):
                     raise
             file.flush()
-            return replace(read_from(Path(file.name), offset, ended=ended), read=file.tell())
+            size = file.tell()
+            chunk = replace(read_from(Path(file.name), offset, ended=ended), read=size)
+        if not ended and offset > 0 and size >= WORTH_IT and chunk.offset == size:
+            self.mirrors.begin(uid, lambda: self._stream(pod))
+        return chunk
+
+    def _stream(self, pod: Pod) -> Generator[bytes]:
+        yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
     def keep(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
         """All of it, up to a limit, to the run's files; what is there already is left as it is."""
@@ -58,11 +72,13 @@ class Logs:
         if not path.exists():
             _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, WHOLE_SECONDS))
 
-    def _pieces(self, pod: Pod, query: Mapping[str, str | int], seconds: float) -> Iterator[bytes]:
+    def _pieces(
+        self, pod: Pod, query: Mapping[str, str | int], seconds: float | None = None, silence: float | None = None
+    ) -> Iterator[bytes]:
         containers = pod.spec.containers if pod.spec else None
         named = {"container": containers[0].name} if containers and containers[0].name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
-        return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds)
+        return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds, silence=silence)
 
 
 def is_gone(error: Missing | ApiFailed) -> bool:

@@ -1,7 +1,7 @@
 """What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import naming, pods, status
@@ -16,21 +16,31 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
-PATIENCE = timedelta(minutes=30)  # with what the cluster tries for ever, such as an image that is not there
 NOT_SEEN = (TemporaryError, PermanentError)
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """With what the cluster tries for ever, such as an image that is not there; and with what does not end."""
+
+    no_progress: timedelta = timedelta(minutes=30)
+    overdue: timedelta = timedelta(minutes=30)
+
+
+PATIENT = Patience()
+
+
 class Looking:
-    def __init__(self, api: Api, installation: str | None, patience: timedelta = PATIENCE) -> None:
+    def __init__(self, api: Api, installation: str | None, patience: Patience = PATIENT) -> None:
         self._api = api
         self._installation = installation
         self._patience = patience
         self._absence = Absence(api)
 
-    def look(self, run_uid: str, watched: Collection[Key] = ()) -> Look:
+    def look(self, run_uid: str, watched: Collection[Key] = (), tasks: Collection[int] | None = None) -> Look:
         survey = Survey(run_uid, self._installation, frozenset(watched))
         try:
-            self._list_jobs(survey)
+            self._list_jobs(survey, tasks)
         except NOT_SEEN as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
@@ -42,18 +52,23 @@ class Looking:
             survey.problems.append(error.message)
         if absent or survey.closer:
             self._ask_pods(survey, absent)
+        now = datetime.now(UTC)
+        told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
+        survey.jobs.update((key, status.if_overdue(job, now, self._patience.overdue)) for key, job in told)
         problem = survey.problems[0] if survey.problems else None
         return Look(complete=problem is None, jobs=survey.jobs, problem=problem)
 
-    def _list_jobs(self, survey: Survey) -> None:
-        selector = naming.selector(survey.installation, naming.checked(survey.run_uid))
-        for body in self._api.pages(self._api.batch("jobs"), {"labelSelector": selector}):
-            page = JOBS.page(body)
-            for job in page.whole:
-                survey.add(job)
-            for broken in page.broken:
-                problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
-                survey.add_unclear(key_of(broken.labels), broken.name, problem)
+    def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
+        naming.checked(survey.run_uid)
+        whole_run = [naming.selector(survey.installation, survey.run_uid)]
+        for selector in whole_run if tasks is None else _selectors_of(survey, tasks):
+            for body in self._api.pages(self._api.batch("jobs"), {"labelSelector": selector}):
+                page = JOBS.page(body)
+                for job in page.whole:
+                    survey.add(job)
+                for broken in page.broken:
+                    problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
+                    survey.add_unclear(key_of(broken.labels), broken.name, problem)
 
     def _absent(self, survey: Survey, missing: Sequence[Key]) -> list[Key]:
         """Of these, those that are provably not there."""
@@ -80,7 +95,7 @@ class Looking:
         asking: list[tuple[Key, str]] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = status.with_pods(key, job, own, now, self._patience)
+            look = survey.jobs[key] = status.with_pods(key, job, own, now, self._patience.no_progress)
             if uid := status.asks_events_of(look, job, pods.the_one_that_counts(own)):
                 asking.append((key, uid))
         self._ask_events(survey, asking)
@@ -108,9 +123,7 @@ class Looking:
         if len(tasks) > max(TASKS_IN_A_SELECTOR, len(survey.jobs)):
             yield naming.selector(survey.installation, survey.run_uid)
             return
-        for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
-            some = tasks[start : start + TASKS_IN_A_SELECTOR]
-            yield naming.selector(survey.installation, survey.run_uid, some)
+        yield from _selectors_of(survey, tasks)
 
     def _ask_events(self, survey: Survey, asking: Iterable[tuple[Key, str]]) -> None:
         """Of the first few: they say more about why a job waits, and change nothing else."""
@@ -123,6 +136,13 @@ class Looking:
                 survey.jobs[key] = replace(look, message=look.message or f"its events cannot be read: {error.message}")
             else:
                 survey.jobs[key] = status.with_events(look, events)
+
+
+def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:
+    numbers = sorted(tasks)
+    for start in range(0, len(numbers), TASKS_IN_A_SELECTOR):
+        some = numbers[start : start + TASKS_IN_A_SELECTOR]
+        yield naming.selector(survey.installation, survey.run_uid, some)
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:

@@ -69,8 +69,22 @@ class Condition(Object, frozen=True):
         return self.status == "True"
 
 
+class PodFailurePolicy(Object, frozen=True):
+    """Only whether there is one."""
+
+
+class TemplateSpec(Object, frozen=True):
+    termination_grace_period_seconds: Counter = None
+
+
+class Template(Object, frozen=True):
+    spec: TemplateSpec | None = None
+
+
 class JobSpec(Object, frozen=True):
     suspend: bool | None = None
+    template: Template | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
 
 
 class JobStatus(Object, frozen=True):

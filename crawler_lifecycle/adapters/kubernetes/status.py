@@ -8,12 +8,15 @@ from crawler_lifecycle.adapters.kubernetes import failure, pods, waiting
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Pod
 from crawler_lifecycle.adapters.kubernetes.waiting import Wait
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_TERMINATING, SUSPENDED
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING, SUSPENDED
 
 NO_STATUS = JobStatus()
 SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
 FINISHING, FAILING, SUSPENDING, BACKOFF = "finishing", "failing", "suspending", "backoff"
 SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
+
+PODS_SAY_MORE = (POD_TERMINATING, FAILING, SUSPENDING)  # whether they will ever be gone
+USUAL_GRACE, LONGEST_GRACE = timedelta(seconds=30), 10**9
 
 Key = tuple[int, int]  # task and attempt
 
@@ -29,8 +32,8 @@ def of_job(key: Key, job: Job) -> JobLook | None:
         return _succeeded(key, job, complete)
     if failed := true.get("Failed"):
         return _failed(key, job, failed)
-    if job.metadata.deletion_timestamp:
-        return _look(key, job, JobPhase.ENDING, stop_asked=True)
+    if deleted := job.metadata.deletion_timestamp:
+        return replace(_look(key, job, JobPhase.ENDING, stop_asked=True), due_at=deleted + _grace(job))
     stage = _by_conditions(job, status, true) or _by_counters(status)
     return _look(key, job, *stage) if stage else None
 
@@ -60,9 +63,14 @@ def _by_counters(status: JobStatus) -> Stage | None:
 
 def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
     """The same once its pods are known."""
+    look = _with_pods(key, job, found, now, patience)
+    return look if look.gone else replace(look, due_at=look.due_at or _due_at(found))
+
+
+def _with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
     pod, known = pods.the_one_that_counts(found), of_job(key, job)
     if known is not None:
-        return _failed_because(known, job, pod, found) if pod and known.phase is JobPhase.FAILED else known
+        return _failed_because(known, job, pod, found) if known.phase is JobPhase.FAILED else known
     if pod is None:
         return _without_pod(key, job)
     phase = pods.phase(pod)
@@ -73,6 +81,27 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience:
     return unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
+def _due_at(found: Sequence[Pod]) -> datetime | None:
+    """When the last of its living pods should have ended: a pod's deletion is noted with the time when its grace ends.
+    None: one of them was not told to."""
+    due = [pod.metadata.deletion_timestamp for pod in found if not pods.has_ended(pod)]
+    told = [each for each in due if each]
+    return max(told) if told and len(told) == len(due) else None
+
+
+def _grace(job: Job) -> timedelta:
+    template = job.spec.template.spec if job.spec and job.spec.template else None
+    seconds = template.termination_grace_period_seconds if template else None
+    return USUAL_GRACE if seconds is None else timedelta(seconds=min(max(seconds, 0), LONGEST_GRACE))
+
+
+def if_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
+    """Nobody ends it any more: its node is dead, or something holds it."""
+    if look.gone or look.due_at is None or now - look.due_at <= patience:
+        return look
+    return replace(look, cause=POD_OVERDUE, overdue=True)
+
+
 def _without_pod(key: Key, job: Job) -> JobLook:
     if _some((job.status or NO_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
@@ -80,9 +109,12 @@ def _without_pod(key: Key, job: Job) -> JobLook:
     return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
 
 
-def _failed_because(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> JobLook:
-    """That it failed, the Job says; why, its pod."""
+def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
+    """That it failed, the Job says; why, its pod; and if somebody told it to end, either."""
     failed = _true_conditions(job.status or NO_STATUS).get("Failed")
+    look = replace(look, pods_deleted=_is_by_deletion(job, failed, found))
+    if pod is None:
+        return look
     gone = look.gone and all(pods.has_ended(each) for each in found)
     return replace(
         look,
@@ -93,6 +125,11 @@ def _failed_because(look: JobLook, job: Job, pod: Pod, found: Sequence[Pod]) -> 
         gone=gone,
         removable=look.removable and gone,
     )
+
+
+def _is_by_deletion(job: Job, failed: Condition | None, found: Sequence[Pod]) -> bool:
+    remembers = job.spec is not None and job.spec.pod_failure_policy is not None
+    return failure.is_by_deletion(failed, found, remembers=remembers)
 
 
 def _true_conditions(status: JobStatus) -> dict[str, Condition]:
@@ -164,11 +201,11 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
     uid = pods.controller_uid(pod)
     if not uid or len(uids) > 1:
         problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
-        return replace(unclear(key, name, problem), gone=pods.has_ended(pod))
+        return replace(unclear(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
     asked = pod.metadata.deletion_timestamp is not None
     look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
     if not pods.has_ended(pod):
-        return replace(look, started_at=pods.started_at(pod))
+        return replace(look, started_at=pods.started_at(pod), due_at=_due_at(found))
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     ended = replace(
         look,

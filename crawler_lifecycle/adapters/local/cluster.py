@@ -8,6 +8,7 @@ from crawler_lifecycle.adapters.local import logs
 from crawler_lifecycle.adapters.local.changes import watch_runs
 from crawler_lifecycle.adapters.local.claims import claim
 from crawler_lifecycle.adapters.local.evidence import evidence
+from crawler_lifecycle.adapters.local.inventory import living
 from crawler_lifecycle.adapters.local.layout import Layout, checked, log_name, names
 from crawler_lifecycle.adapters.local.looking import Looking
 from crawler_lifecycle.adapters.local.placing import Placing
@@ -15,6 +16,7 @@ from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
 from crawler_lifecycle.adapters.local.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
@@ -49,8 +51,17 @@ class LocalCluster:
             with self._placing.exclusive():
                 self._placing.place()
 
-    def look(self, run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:  # noqa: ARG002 (all are cheap)
-        return self._looking.look(run_uid)
+    def look(
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),  # noqa: ARG002 (all are cheap)
+        tasks: Collection[int] | None = None,
+    ) -> Look:
+        return self._looking.look(run_uid, tasks)
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        with _wrapped("list its jobs"):
+            yield living(self._layout, self._installation)
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
         with _wrapped("collect evidence"):

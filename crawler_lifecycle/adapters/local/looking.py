@@ -1,6 +1,6 @@
 """What does the local cluster show of a run: one listing of its folder, and one or two small files a job."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -37,15 +37,18 @@ class Looking:
         self._layout = layout
         self._installation = installation
 
-    def look(self, run_uid: str) -> Look:
+    def look(self, run_uid: str, tasks: Collection[int] | None = None) -> Look:
+        """`tasks`: only theirs."""
+        asked_for = None if tasks is None else frozenset(tasks)
         try:
             coming = self._coming(run_uid)  # first: what is listed afterwards has come
-            listed = list(self._list(run_uid))
+            listed = [found for found in self._list(run_uid) if asked_for is None or found.task in asked_for]
             jobs = self._see(listed)
             self._refuse_if_away()
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
         there = {(found.task, found.attempt) for found in listed}
+        coming = {key: job for key, job in coming.items() if asked_for is None or key[0] in asked_for}
         return Look(complete=True, jobs=jobs | {key: job for key, job in coming.items() if key not in there})
 
     def some(self, run_uid: str, jobs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], JobLook]:

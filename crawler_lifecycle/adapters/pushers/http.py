@@ -2,15 +2,10 @@
 
 import httpx
 
-from crawler_lifecycle.adapters.http_deadline import end_requests_after
-from crawler_lifecycle.adapters.scheduler_client import LOOPBACK
+from crawler_lifecycle.adapters.http_deadline import DeadlineTransport
 
 
 def make_http(timeout: float) -> httpx.Client:
     """May be used by several threads at once; one request takes `timeout` in all, each phase its share."""
-    client = httpx.Client(
-        timeout=httpx.Timeout(connect=0.2 * timeout, pool=0.1 * timeout, write=0.1 * timeout, read=0.6 * timeout),
-        mounts={f"all://{host}": None for host in LOOPBACK},  # never through a proxy
-    )
-    end_requests_after(client, timeout)
-    return client
+    shares = httpx.Timeout(connect=0.2 * timeout, pool=0.1 * timeout, write=0.1 * timeout, read=0.6 * timeout)
+    return httpx.Client(timeout=shares, transport=DeadlineTransport(timeout))

@@ -75,15 +75,15 @@ class SqlClaims:
 
         return self._db.transact(write)
 
-    def deployed(self, claim: Claim, deployment: Deployment) -> Intent:
+    def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
         job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
         pending = update(task_histories).where(_held_by(claim))
         pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **UNCLAIMED, **NO_CAUSE)
 
-        def write(connection: Connection) -> Intent:
+        def write(connection: Connection) -> Intent | None:
             intent = held_intent(connection, claim.run_id)
-            connection.execute(pending)
-            return intent
+            held = connection.execute(pending).rowcount
+            return intent if held or _is_wanted(connection, claim, deployment) else None
 
         return self._db.transact(write)
 
@@ -140,6 +140,15 @@ def _in_cluster(now: datetime, token: str) -> ColumnElement[bool]:
 def _held_by(claim: Claim) -> ColumnElement[bool]:
     task = and_(of.history_id == claim.run_id, of.task == claim.task, of.attempt == claim.request.attempt)
     return and_(task, of.status == TaskStatus.DEPLOYING, of.claim_token == claim.token)
+
+
+def _is_wanted(connection: Connection, claim: Claim, deployment: Deployment) -> bool:
+    """Of a claim that was lost: its job is on record, or will be when the task is deployed again or looked at."""
+    query = select(of.attempt, of.status, of.job_uid).where(of.history_id == claim.run_id, of.task == claim.task)
+    row = connection.execute(query).one_or_none()
+    if row is None or row.attempt != claim.request.attempt:
+        return False
+    return not row.status.is_over or row.job_uid == deployment.job_uid
 
 
 def _caused(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.schema import histories, history_logs
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.naming import event_id
@@ -49,7 +49,24 @@ def _unindexed(column: Column[str]) -> ColumnElement[str]:
 
 def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:
     """A line of the run's timeline; the same key is logged once. The run's row is locked already."""
-    uid = event_id(run.run_uid, f"log:{key}")
-    logged = select(history_logs.c.id).where(history_logs.c.history_id == run.run_id, history_logs.c.entry_uid == uid)
-    if connection.scalar(logged) is None:
+    if not is_logged(connection, run, key):
+        uid = _line_uid(run, key)
         connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))
+
+
+def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
+    """In place of what it was. The run's row is locked already."""
+    key = {"history_id": run.run_id, "name": name}
+    known = update(history_properties).filter_by(**key).values(value=value)
+    if not connection.execute(known).rowcount:
+        connection.execute(insert(history_properties).values(**key, value=value))
+
+
+def is_logged(connection: Connection, run: RunRef, key: str) -> bool:
+    line = history_logs.c
+    mine = (line.history_id == run.run_id, line.entry_uid == _line_uid(run, key))
+    return connection.scalar(select(line.id).where(*mine)) is not None
+
+
+def _line_uid(run: RunRef, key: str) -> str:
+    return event_id(run.run_uid, f"log:{key}")

@@ -7,13 +7,12 @@ from uuid import uuid4
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import LIVE, fence, log
+from crawler_lifecycle.adapters.sql.fence import LIVE, fence, is_logged, keep_property, log
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import (
     LONGEST_WORKFLOW_ID,
     histories,
-    history_properties,
     installation,
     task_histories,
 )
@@ -59,10 +58,7 @@ class SqlHistories:
     def set_property(self, run: RunRef, name: str, value: str) -> None:
         def write(connection: Connection) -> None:
             fence(connection, run)
-            key = {"history_id": run.run_id, "name": name}
-            known = update(history_properties).filter_by(**key).values(value=value)
-            if not connection.execute(known).rowcount:
-                connection.execute(insert(history_properties).values(**key, value=value))
+            keep_property(connection, run, name, value)
 
         self._db.transact(write)
 
@@ -74,6 +70,10 @@ class SqlHistories:
             log(connection, run, key, line)
 
         self._db.transact(write)
+
+    def noted(self, run: RunRef, key: str) -> bool:
+        with self._db.read() as connection:
+            return is_logged(connection, run, key)
 
     def mark_started(self, run: RunRef) -> RunRecord:
         now = self._db.clock()

@@ -104,7 +104,8 @@ def _locked(database: Database) -> Iterator[Connection]:
         try:
             yield connection
         finally:
-            connection.scalar(select(func.release_lock(LOCK)))
+            if not connection.invalidated:  # else the server has released it, and there is another error to tell
+                connection.scalar(select(func.release_lock(LOCK)))
 
 
 def _run_migrations(connection: Connection) -> None:

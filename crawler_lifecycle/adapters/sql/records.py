@@ -3,6 +3,7 @@
 from sqlalchemy import ColumnElement, Connection, select
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
@@ -50,7 +51,7 @@ class SqlRecords:
         with self._db.read() as connection:
             overview = _overview(connection, run_id)
             rows = [task_record(row) for row in connection.execute(tasks)]
-        return RunDetails(run=overview.run, tasks=rows, log=overview.log, exports=overview.exports)
+        return RunDetails(tasks=rows, **dict(overview))
 
     def overview(self, run_id: int) -> RunOverview:
         with self._db.read() as connection:
@@ -88,10 +89,12 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
     of_run = {"history_id": run_id}
     log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
     told = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
+    run = run_record(connection, run_id)
     return RunOverview(
-        run=run_record(connection, run_id),
+        run=run,
         log=[log_record(row) for row in connection.execute(log)],
         exports=[export_record(row) for row in connection.execute(told)],
+        findings=findings_of(connection, run.run_uid),
     )
 
 

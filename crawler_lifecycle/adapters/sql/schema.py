@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -21,9 +22,10 @@ from sqlalchemy import (
 )
 
 from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, UtcDateTime, words
+from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
-REVISION = "0001"
+REVISION = "0002"
 LONGEST_WORKFLOW_ID = 700  # with the execution's id the longest that fits a unique key of InnoDB
 
 
@@ -91,6 +93,7 @@ histories = Table(
     Index("ix_histories_status", "status", "intent"),
     Index("ix_histories_crawler", "crawler"),
     Index("ix_histories_changed", "changed_at"),
+    Index("ix_histories_export", "export_state", "id"),
     sqlite_autoincrement=True,  # a RunID is never given twice
     **MYSQL,
 )
@@ -118,6 +121,7 @@ history_logs = Table(
     Column("door", Line(64)),
     PrimaryKeyConstraint("id", name="pk_history_logs"),
     UniqueConstraint("history_id", "entry_uid", name="uq_history_logs_entry"),
+    Index("ix_history_logs_event", "event", "history_id"),
     **MYSQL,
 )
 
@@ -169,5 +173,45 @@ exports = Table(
     PrimaryKeyConstraint("event_id", name="pk_exports"),
     Index("ix_exports_history", "history_id"),
     Index("ix_exports_state", "state", "created_at"),
+    **MYSQL,
+)
+
+audits = Table(
+    "audits",
+    metadata,
+    Column("audit_uid", String(36), nullable=False),
+    Column("began_at", UtcDateTime, nullable=False),
+    Column("finished_at", UtcDateTime),
+    Column("complete", Boolean, nullable=False),
+    Column("parts", Document, nullable=False),
+    PrimaryKeyConstraint("audit_uid", name="pk_audits"),
+    Index("ix_audits_began", "began_at"),
+    Index("ix_audits_complete", "complete", "finished_at"),
+    **MYSQL,
+)
+
+audit_findings = Table(
+    "audit_findings",
+    metadata,
+    Column("id", Id, nullable=False, autoincrement=True),
+    Column("open_key", String(36)),  # of kind and subject; none once it is closed, so that there is one open at most
+    Column("kind", words(FindingKind), nullable=False),
+    Column("subject", Line(255), nullable=False),
+    Column("history_id", Id),  # no foreign key: what was found outlives the run
+    Column("run_uid", String(36)),
+    Column("message", Lines(4000), nullable=False),
+    Column("evidence", Lines(16_000, keep_end=True)),
+    Column("first_seen_at", UtcDateTime, nullable=False),
+    Column("last_seen_at", UtcDateTime, nullable=False),
+    Column("last_seen_by", String(36), nullable=False),  # the audit
+    Column("closed_at", UtcDateTime),
+    Column("action", Lines(4000)),
+    Column("acted_at", UtcDateTime),
+    Column("acts", Integer, nullable=False),
+    Column("problem", Lines(4000)),
+    PrimaryKeyConstraint("id", name="pk_audit_findings"),
+    UniqueConstraint("open_key", name="uq_audit_findings_open"),
+    Index("ix_audit_findings_run", "run_uid"),
+    Index("ix_audit_findings_closed", "closed_at", "kind", "last_seen_at"),
     **MYSQL,
 )

@@ -3,16 +3,18 @@
 import asyncio
 from functools import partial
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.middleware.cors import CORSMiddleware
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api import commands, runs, streams
-from crawler_lifecycle.services.api.desk import Desk, Here
+from crawler_lifecycle.services.api import audits, commands, runs, schedules, streams
+from crawler_lifecycle.services.api.desk import READING, Desk, Here
 from crawler_lifecycle.services.api.document import DESCRIPTION
 from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
 from crawler_lifecycle.services.api.messages import Health
+from crawler_lifecycle.services.api.metrics import Counting
 from crawler_lifecycle.services.api.page_files import files, page_router
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.gate import Gate
@@ -44,9 +46,15 @@ async def readyz(desk: Here) -> Health:
     return Health(status="ready")
 
 
+@health.get("/metrics", include_in_schema=False, dependencies=READING)
+async def metrics(desk: Here) -> Response:
+    desk.metrics.streams.set(desk.streams)
+    return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
 def make_app(control: Control, settings: Settings) -> FastAPI:
     app = _routes()
-    app.state.desk = Desk(control, settings.api)
+    desk = app.state.desk = Desk(control, settings.api)
     app.include_router(page_router())
     admit = Doorkeeper(Tokens(settings.tokens_file), settings.api.requests_per_second)
     open_paths = {*HEALTH, *files()}
@@ -55,9 +63,10 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
         app.add_middleware(  # outside of the gate: browsers ask for leave without the token
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
         )
+    app.add_middleware(Counting, metrics=desk.metrics)
     return app
 
 
@@ -76,7 +85,7 @@ def _routes() -> FastAPI:
         telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
     )
     speak_problems(app)
-    for router in (runs.router, commands.router, streams.router, health):
+    for router in (runs.router, commands.router, schedules.router, audits.router, streams.router, health):
         app.include_router(router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

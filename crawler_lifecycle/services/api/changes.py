@@ -2,13 +2,16 @@
 
 The database says of each run when anything of it was last written. A transaction that began earlier may become visible
 later, and clocks of several machines differ: so each pass looks back further than any of that lasts, and sends what
-differs from what it sent. An id is the time of the last change that was sent.
+differs from what it sent. An id is the time of the last change that was sent. Whoever keeps a notice writes to its run:
+so notices are found with the runs that changed.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.deployment import Problem
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.api.desk import Desk
@@ -62,6 +65,7 @@ class View:
         self._run = run
         self._high = None if last is None else _not_ahead(last)
         self._sent: Sent | None = None if last is None else {}
+        self._told = dict[str, datetime]()  # notices, by their ids
         self._greeted = False
 
     def news(self) -> list[bytes]:
@@ -70,20 +74,31 @@ class View:
         wanted = [each for each in fresh if self._run in (None, each.run_id)]
         events = [self._event(found)] if self._is_worth_telling(found) else []
         if len(found) <= MOST:
+            self._pass_over(found)
             events += self._states(wanted)
         self._sent = {each.run_id: each.changed_at for each in found}
         high = self._later(found[0].changed_at if found else None)
         self._high = None if high is None else _not_ahead(high)
+        since = self._since()
+        self._told = {uid: at for uid, at in self._told.items() if at >= since}
         self._greeted = self.works = True
         return events
 
     def _found(self) -> Sequence[Changed]:
-        since = None
-        if self._high is not None and self._high - BEGINNING > LOOK_BACK:
-            since = self._high - LOOK_BACK
-        elif self._sent is None and (latest := self._desk.changes.latest()) is not None:
+        since = self._since()
+        if self._sent is None and (latest := self._desk.changes.latest()) is not None:
             since = latest - LOOK_BACK
         return self._desk.changes.since(since, MOST + 1)
+
+    def _since(self) -> datetime:
+        return self._high - LOOK_BACK if self._high is not None and self._high - BEGINNING > LOOK_BACK else BEGINNING
+
+    def _pass_over(self, found: Sequence[Changed]) -> None:
+        """A new view reads by itself what was told before it."""
+        if self._sent is None:
+            for start in range(0, len(found), PAGE):
+                numbers = [each.run_id for each in found[start : start + PAGE]]
+                self._told |= {notice.notice_id: notice.at for notice in self._desk.notices.of(numbers)}
 
     def _is_new(self, each: Changed) -> bool:
         return self._sent is not None and self._sent.get(each.run_id) != each.changed_at
@@ -98,16 +113,32 @@ class View:
         return event("reset" if len(found) > MOST else "ready", place=id_of(high or BEGINNING))
 
     def _states(self, fresh: Sequence[Changed]) -> list[bytes]:
-        """In the order of their changes, so that who has received some of them has missed none before."""
-        events, high = [], self._high
+        """In the order of their changes, so that who has received some of them has missed none before.
+
+        A run's notices come before its state: who waits for a start is not told of the end first."""
+        events, high, told = [], self._high, dict[str, datetime]()
         for start in range(0, len(fresh), PAGE):
             page = fresh[start : start + PAGE]
-            states = {run.run_id: run for run in self._desk.changes.summaries([each.run_id for each in page])}
+            numbers = [each.run_id for each in page]
+            states = {run.run_id: run for run in self._desk.changes.summaries(numbers)}
+            notices = self._untold(numbers)
+            told |= {notice.notice_id: notice.at for of_run in notices.values() for notice in of_run}
             for each in page:
+                place = id_of(high or BEGINNING)  # not this change's own: after it comes more of the same
+                events += [event("notice", notice, place) for notice in notices[each.run_id]]
                 high = max(each.changed_at, high or each.changed_at)
                 if each.run_id in states:
                     events.append(event("run", states[each.run_id], id_of(high)))
+        self._told |= told  # nothing can fail any more
         return events
+
+    def _untold(self, run_ids: Sequence[int]) -> dict[int, list[Notice]]:
+        """Those of long ago have been told when their run changed then."""
+        since, untold = self._since(), defaultdict[int, list[Notice]](list)
+        for notice in self._desk.notices.of(run_ids):
+            if notice.at >= since and notice.notice_id not in self._told:
+                untold[notice.run_id].append(notice)
+        return untold
 
     def _later(self, moment: datetime | None) -> datetime | None:
         return max((each for each in (self._high, moment) if each is not None), default=None)

@@ -11,7 +11,8 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.ports import Changes
+from crawler_lifecycle.ports import Changes, Notices
+from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.settings import ApiSettings
 
@@ -29,11 +30,16 @@ class Desk:
     settings: ApiSettings
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
     streams: int = 0
+    metrics: Metrics = field(default_factory=Metrics)
     readers: ThreadPoolExecutor = field(default_factory=_readers)
 
     @property
     def changes(self) -> Changes:
         return self.control.parts.changes
+
+    @property
+    def notices(self) -> Notices:
+        return self.control.parts.notices
 
     async def read(self, reading: Callable[[], T]) -> T:
         """For streams: however many of them read slowly, commands have threads of their own."""

@@ -8,17 +8,18 @@ from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.services.scheduler_document import Responses
 
 DESCRIPTION = """
-Start, watch and stop runs of crawlers.
+Start, watch and stop runs of crawlers, and have them start by the clock.
 
 - **Tokens.** Every request carries `Authorization: Bearer ...`. A token has scopes: `read` for everything that is
   looked at, `operate` for everything that is done. `crawlctl token create` makes one.
 - **Once.** A start with an `Idempotency-Key` can be asked for again and again: the same key is the same run.
 - **Errors** are `application/problem+json`; `field` names what is not acceptable. 503 and 429 say when to try again.
-- **Live.** `/v1/changes` sends each run that changes, as it is now. Its events have ids: who reconnects with
-  `Last-Event-ID` gets everything that happened meanwhile, from whichever process answers.
+- **Live.** `/v1/changes` sends each run that changes, as it is now, and every notice. Its events have ids: who
+  reconnects with `Last-Event-ID` gets everything that happened meanwhile, from whichever process answers.
 - **Times** are in UTC.
 """
 NO_RUN = "There is no such run."
+NO_SCHEDULE = "There is no such schedule."
 UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
 AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:07.250000Z"
 WORKFLOW = "crawl-key-0f3c1d5a9b7e4c2d8a6f5e4d3c2b1a09"
@@ -42,6 +43,10 @@ LINE = {
     "exit_code": 3, "message": None, "node": "node-7", "restarts": 0, "queued_at": AT, "deployed_at": LATER,
     "started_at": LATER, "finished_at": "2026-11-20T09:02:11Z",
 }  # fmt: skip
+NOTICE = {
+    "notice_id": "5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11", "kind": "started", "run_id": 42, "run_uid": UID,
+    "crawler": "bookshop", "status": "PROCESSING", "reason": None, "tasks": {"RUNNING": 1, "QUEUED": 3}, "at": LATER,
+}  # fmt: skip
 CREATED = {"at": AT, "event": "created", "message": "api run of bookshop, 4 tasks", "actor": "shop-backend"}
 EXPORT = {
     "event_id": "8d3a0d5e-4a52-5f0f-8f52-0c3f9a1b7c6d", "kind": "files_ready", "state": "done",
@@ -61,7 +66,7 @@ def _streamed(example: str) -> Responses:
 ME = _said({"name": "shop-backend", "scopes": ["operate", "read"]})
 CRAWLERS = _said({"crawlers": ["bookshop", "sleeper"]})
 PAGE = _said({"runs": [SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
-VIEW = _said({"run": RECORD, "log": [CREATED], "exports": [], "main_task": "RUNNING"})
+VIEW = _said({"run": RECORD, "log": [CREATED], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]})
 TASKS = _said({"tasks": [LINE], "total": 4, "next": 3})
 JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
 TASK = _said(LINE | JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
@@ -80,7 +85,65 @@ LOG_STREAM = _streamed(
 )
 CHANGES = _streamed(
     "event: ready\ndata: {}\nid: 1763629207250000\n\n"
+    'event: notice\ndata: {"notice_id":"5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11","kind":"started","run_id":42}\n'
+    "id: 1763629207250000\n\n"
     'event: run\ndata: {"run_id":42,"status":"PROCESSING"}\nid: 1763629209000000\n\n'
+)
+RULE = {
+    "schedule_id": "nightly", "crawler": "bookshop", "cron": ["0 3 * * *"], "every_seconds": None, "offset_seconds": 0,
+    "time_zone": "Europe/Berlin", "jitter_seconds": 0, "paused": False, "next_at": ["2026-11-21T02:00:00Z"],
+    "last_started_at": "2026-11-20T02:00:00Z",
+}  # fmt: skip
+OCCURRENCE = {
+    "at": "2026-11-20T02:00:00Z", "outcome": "started", "reason": None, "detail": "",
+    "started_at": "2026-11-20T02:00:00Z", "workflow_id": "crawl-nightly-2026-11-20T02:00:00Z", "run_id": 42,
+    "run_status": "COMPLETED",
+}  # fmt: skip
+SCHEDULES = _said({"schedules": [RULE]})
+SCHEDULE = _said(
+    RULE
+    | {
+        "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "overlap": "skip",
+        "missed_window_seconds": 3600, "created_at": AT, "note": "", "pauses": [], "open_workflows": [],
+        "counts": {"started": 12, "skipped_overlap": 1, "skipped_missed_window": 0, "queued": 0},
+        "occurrences": [OCCURRENCE],
+    }
+)  # fmt: skip
+TRIGGERED = _said(
+    {
+        "schedule_id": "nightly",
+        "outcome": "started",
+        "reason": None,
+        "workflow_id": "crawl-nightly-2026-11-20T09:12:44Z",
+    }
+)
+BACKFILLED = _said(
+    {"schedule_id": "nightly", "occurrences": ["2026-11-16T02:00:00Z", "2026-11-17T02:00:00Z"]},
+    202,
+    "They are started.",
+)
+DELETED = _said({"schedule_id": "nightly", "deleted": True})
+SCHEDULING = Body(
+    openapi_examples={
+        "cron": {
+            "summary": "Every night at three, in Berlin",
+            "value": {"run": REQUEST, "cron": ["0 3 * * *"], "time_zone": "Europe/Berlin"},
+        },
+        "interval": {
+            "summary": "Every quarter of an hour, one after another",
+            "value": {"run": {"crawler": "newsroom"}, "every_seconds": 900, "jitter_seconds": 60, "overlap": "queue"},
+        },
+    }
+)
+PAUSING = Body(
+    openapi_examples={
+        "why": {"summary": "With a note", "value": {"reason": "the site is being rebuilt", "actor": "ann"}}
+    }
+)
+BACKFILLING = Body(
+    openapi_examples={
+        "two days": {"summary": "Two days", "value": {"since": "2026-11-16T00:00:00Z", "until": "2026-11-18T00:00:00Z"}}
+    }
 )
 STARTING = Body(
     openapi_examples={

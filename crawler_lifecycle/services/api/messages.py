@@ -8,8 +8,10 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskRecord
-from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, RunParameters
+from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, Moment, RunParameters
+from crawler_lifecycle.contract.schedules import Overlap, ScheduleRules, ScheduleSummary
 from crawler_lifecycle.contract.states import TaskStatus, Trigger
 from crawler_lifecycle.services.api.tokens import Scope
 
@@ -64,6 +66,50 @@ class TasksAdded(Message):
     count: int
 
 
+class ScheduledRun(Asked, RunParameters):
+    """What each occurrence asks for."""
+
+    model_config = Request.model_config
+    trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")
+
+    @field_validator("trigger")
+    @classmethod
+    def _is_by_the_clock(cls, trigger: Trigger) -> Trigger:
+        if trigger is not Trigger.SCHEDULED:
+            raise ValueError("expected scheduled")
+        return trigger
+
+
+class ScheduleBody(Asked, ScheduleRules):
+    run: ScheduledRun = Field(description="what each occurrence asks for")
+    overlap: Overlap = Field(
+        default=Overlap.SKIP, strict=False, description="while an earlier run of the schedule is open"
+    )
+    paused: bool = Field(default=False, description="made, but not going; one that is there already stays as it is")
+
+
+class PauseBody(Asked):
+    reason: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="why, for the record")
+    actor: Annotated[str, Field(max_length=256)] | None = Field(
+        default=None, description="who asks, for the record; default: the token's name"
+    )
+
+
+class BackfillBody(Asked):
+    since: Moment = Field(strict=False, description="from this time on")
+    until: Moment | None = Field(default=None, strict=False, description="up to this time; default: now")
+    at_once: bool = Field(default=False, description="all at the same time; else one after another")
+
+
+class ScheduleList(Message):
+    schedules: list[ScheduleSummary]
+
+
+class Deleted(Message):
+    schedule_id: str
+    deleted: bool
+
+
 class Caller(Message):
     name: str
     scopes: list[Scope]
@@ -79,9 +125,10 @@ class RunPage(Message):
 
 
 class RunView(RunOverview):
-    """A run, its timeline and its exports. Its tasks are a list of their own."""
+    """A run, its timeline, its exports and notices. Its tasks are a list of their own."""
 
     main_task: TaskStatus | None = Field(description="where task 0 stands, which starts the run")
+    notices: list[Notice] = Field(description="that were sent of it, of progress the last one; in order")
 
 
 class TaskLine(Message):

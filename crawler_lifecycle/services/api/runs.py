@@ -48,10 +48,12 @@ def runs(
 
 @router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422="Not a run."))
 def run(desk: Here, run: Run) -> messages.RunView:
-    """A run: how it stands, what it waits for and since when, its timeline, its exports."""
+    """A run: how it stands, what it waits for and since when, its timeline, its exports, its notices."""
     overview = desk.control.overview(run)
-    main = desk.control.tasks(overview.run.run_id, limit=1)
-    return messages.RunView(**dict(overview), main_task=main[0].status if main else None)
+    number = overview.run.run_id
+    main = desk.control.tasks(number, limit=1)
+    notices = desk.notices.of([number])
+    return messages.RunView(**dict(overview), main_task=main[0].status if main else None, notices=notices)
 
 
 @router.get(

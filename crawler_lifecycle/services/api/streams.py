@@ -56,7 +56,9 @@ def follow_changes(
     last: LastId = None,
 ) -> StreamingResponse:
     """Every change of every run from now on, or from the event with the id on. What has changed comes as it is now,
-    so a run that changed several times may come once, and one that did not may come again; none is left out."""
+    so a run that changed several times may come once, and one that did not may come again; none is left out.
+    Notices (started, progress, stopped, finished) come as well, each before the state of its run; those that come
+    again do so under their ids."""
     return _stream(desk, changes.follow(desk, _moment(last), run))
 
 

@@ -1,4 +1,7 @@
-"""${message}"""
+"""${message}
+
+MySQL commits each of these steps: one that is done must do nothing when the migration is made again.
+"""
 
 import sqlalchemy as sa
 from alembic import op

@@ -26,7 +26,7 @@ function route() {
 }
 
 function askForToken() {
-  startButton.hidden = true;
+  startButton.hidden = live.hidden = true;
   const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
@@ -36,7 +36,9 @@ function askForToken() {
   main.replaceChildren(
     h("form", { class: "card narrow", onsubmit: enter },
       h("h1", {}, "A token is needed"),
-      h("p", { class: "quiet" }, "crawlctl token create NAME makes one; the stack of crawlctl up prints a link with one."),
+      h("p", { class: "quiet" }, h("code", {}, "crawlctl up"), " prints a link with one. Elsewhere, ",
+        h("code", {}, "crawlctl token create NAME"), " makes one that may read; with ",
+        h("code", {}, "--scope read --scope operate"), " it may start and stop runs as well."),
       h("label", { for: "token" }, "Token"), field,
       h("div", { class: "actions" }, h("button", { class: "primary", type: "submit" }, "Go on"))),
   );
@@ -46,6 +48,7 @@ function askForToken() {
 async function begin() {
   route();
   if (!hasToken()) return;
+  live.hidden = false;
   goLive();
   try {
     const me = await get("/v1/me");

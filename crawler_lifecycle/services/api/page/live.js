@@ -6,8 +6,8 @@ const listeners = new Set();
 let state = "connecting";
 let stopped = new AbortController();
 
-// `listener({kind, run})`: kind is "run" with the run as it is now, "ready" when everything should be read (again),
-// "state" when the connection has come or gone.
+// `listener({kind, run, notice})`: kind is "run" with the run as it is now, "notice" with what was announced of one,
+// "ready" when everything should be read (again), "state" when the connection has come or gone.
 export function listen(listener, signal) {
   listeners.add(listener);
   signal.addEventListener("abort", () => listeners.delete(listener));
@@ -23,6 +23,7 @@ export function goLive() {
     told: (next) => tell(next),
     event: ({ kind, data }) => {
       if (kind === "run") emit({ kind, run: data });
+      else if (kind === "notice") emit({ kind, notice: data });
       else if (kind === "problem") tell(data.detail);
       else emit({ kind: "ready" });
     },

@@ -6,7 +6,7 @@ import { listen } from "/live.js";
 import { phasesOf } from "/phases.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
-import { counts, isOver, inWords, lasting, pill, setLasting, setPill, time, waitsFor } from "/words.js";
+import { counts, isOver, inWords, lasting, pill, setLasting, setPill, time, utc, waitsFor } from "/words.js";
 
 const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
@@ -26,6 +26,7 @@ export function showRun(main, id, signal) {
   const facts = h("dl", { class: "facts" });
   const log = h("ol", { class: "timeline" });
   const exports = h("ul", { class: "exports" });
+  const none = h("p", { class: "quiet" });
   const tasks = makeTasks(id, signal);
   const buttons = makeButtons();
   const content = h("div", { class: "run", hidden: true },
@@ -33,7 +34,7 @@ export function showRun(main, id, signal) {
     waits, problem, stages, stop, tasks.element,
     h("div", { class: "columns" },
       h("section", { class: "card" }, h("h2", {}, "Timeline"), log),
-      h("section", { class: "card" }, h("h2", {}, "Details"), facts, h("h2", {}, "Exports"), exports)));
+      h("section", { class: "card" }, h("h2", {}, "Details"), facts, h("h2", {}, "Exports"), exports, none)));
   main.append(h("p", { class: "back" }, h("a", { href: "#/" }, "\u2190 Runs")), missing, content);
 
   async function load() {
@@ -72,7 +73,8 @@ export function showRun(main, id, signal) {
     patch(log, view.log.map((line, place) => ({ ...line, place })).reverse(), (line) => line.place, makeLine, () => {});
     drawFacts(run);
     patch(exports, view.exports, (each) => each.event_id, () => h("li", {}, h("b"), pill("pending"), h("span")), updateExport);
-    if (!view.exports.length) exports.replaceChildren();
+    none.hidden = view.exports.length > 0;
+    setText(none, isOver(run) ? "None." : "When the run is over.");
     tasks.know(run.tasks);
     buttons.update(run);
   }
@@ -87,7 +89,7 @@ export function showRun(main, id, signal) {
       waits.replaceChildren(text, ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []));
     }
     problem.hidden = !run.look_problem || isOver(run);
-    setText(problem, run.look_problem ? `The cluster has not been seen since ${run.last_look_at}: ${run.look_problem}` : "");
+    setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");
   }
 
   function drawStages(run, main) {
@@ -113,8 +115,9 @@ export function showRun(main, id, signal) {
         request.grace_seconds && `${request.grace_seconds} s of grace`,
         request.allowed_failures && `${request.allowed_failures * 100} % may fail`,
       ].filter(Boolean).join(", "),
-      "Cluster": run.cluster, "Created": run.created_at, "Started": run.started_at, "Finished": run.finished_at,
-      "Last look": run.last_look_at, "Next look": isOver(run) ? null : run.next_look_at,
+      "Cluster": run.cluster, "Created": utc(run.created_at), "Started": utc(run.started_at),
+      "Finished": utc(run.finished_at), "Last look": utc(run.last_look_at),
+      "Next look": isOver(run) ? null : utc(run.next_look_at),
       "Run UID": run.run_uid, "Workflow": run.workflow_id, "Epoch": String(run.epoch),
     };
     const shown = Object.entries(told).filter(([, value]) => value);
@@ -123,7 +126,8 @@ export function showRun(main, id, signal) {
   }
 
   function makeButtons() {
-    const button = (name, kind, act) => h("button", { type: "button", class: kind, hidden: true, onclick: act }, name);
+    const button = (name, kind, title, act) =>
+      h("button", { type: "button", class: kind, title, hidden: true, onclick: act }, name);
     const command = (path, body, said) => async (event) => {
       event.target.disabled = true;
       try {
@@ -136,11 +140,11 @@ export function showRun(main, id, signal) {
       soon();
     };
     const all = {
-      stop: button("Stop", "", () => askToStop(view.run, false, soon)),
-      force: button("Force stop", "danger", () => askToStop(view.run, true, soon)),
-      resume: button("Resume", "", command("resume", {}, "Its workflow goes on.")),
-      reopen: button("Reopen", "", command("resume", { reopen: true }, "Its unfinished tasks get another attempt.")),
-      export: button("Export again", "", command("export", {}, "Exported.")),
+      stop: button("Stop", "", "Its jobs are asked to end", () => askToStop(view.run, false, soon)),
+      force: button("Force stop", "danger", "Its jobs are ended without being asked", () => askToStop(view.run, true, soon)),
+      resume: button("Resume", "", "For a run whose workflow was terminated; harmless for others", command("resume", {}, "Its workflow goes on.")),
+      reopen: button("Reopen", "", "Its tasks that did not succeed get another attempt", command("resume", { reopen: true }, "Its unfinished tasks get another attempt.")),
+      export: button("Export again", "", "Its end is announced and its files are archived again", command("export", {}, "Exported.")),
     };
     const update = (run) => {
       const may = document.body.dataset.scopes?.includes("operate");

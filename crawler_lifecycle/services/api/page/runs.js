@@ -19,20 +19,21 @@ export function showRuns(main, filter, signal) {
       class: "chip", href: address({ status: state }), "aria-current": filter.get("status") === state ? "true" : null,
     }, state ? state.toLowerCase() : "all")));
   const crawler = h("input", {
-    type: "search", placeholder: "Crawler  ( / )", "aria-label": "Crawler", value: filter.get("crawler") ?? "",
+    type: "search", placeholder: matchMedia("(hover: hover)").matches ? "Crawler  ( / )" : "Crawler", "aria-label": "Crawler", value: filter.get("crawler") ?? "",
     onchange: (event) => { location.hash = address({ crawler: event.target.value.trim() || null }); },
   });
   const body = h("tbody");
+  const table = h("table", { class: "list runs", hidden: true },
+    h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Waits for, or ended because", "Created", "Took"]
+      .map((name) => h("th", { scope: "col" }, name)))),
+    body);
   const empty = h("p", { class: "empty", hidden: true });
   const older = h("button", { type: "button", onclick: () => { pages.push(next); load(); } }, "Older");
   const newer = h("button", { type: "button", onclick: () => { pages.pop(); load(); } }, "Newer");
   const place = h("span", { class: "quiet num" });
   main.append(
     h("div", { class: "tools" }, h("h1", {}, "Runs"), status, crawler),
-    h("table", { class: "list runs" },
-      h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Waits for, or ended because", "Created", "Took"]
-        .map((name) => h("th", { scope: "col" }, name)))),
-      body),
+    table,
     empty,
     h("nav", { class: "pager", "aria-label": "Pages" }, newer, place, older),
   );
@@ -65,7 +66,8 @@ export function showRuns(main, filter, signal) {
     newer.hidden = pages.length === 1;
     older.hidden = !next;
     setText(place, pages.length > 1 || next ? `page ${pages.length}` : "");
-    say(shown.length ? "" : filter.size ? "No such runs." : "No runs yet. Start one with n.");
+    table.hidden = !shown.length;
+    say(shown.length ? "" : filter.size ? "No such runs." : "No runs yet. The first one that starts appears here.");
   }
 
   function say(text) {

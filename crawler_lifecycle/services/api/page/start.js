@@ -1,6 +1,7 @@
-// Starting a run: asked once however often it has to be asked again, watched until it has started or never will.
+// Starting a run: asked once however often it has to be asked again, watched until the notice comes that it has started,
+// or never will.
 
-import { get, post } from "/api.js";
+import { Problem, get, post } from "/api.js";
 import { h, setText, toast } from "/dom.js";
 import { listen } from "/live.js";
 import { inWords, isOver, lasting, waitsFor } from "/words.js";
@@ -18,6 +19,7 @@ export function goOnStarting() {
 function open(starting) {
   if (document.querySelector("dialog.start")) return;
   const closed = new AbortController();
+  let told = ""; // as of when
   const field = (name, label, properties = {}) => {
     const input = h("input", { id: `start-${name}`, name, autocomplete: "off", ...properties });
     return { input, element: h("div", { class: "field" }, h("label", { for: `start-${name}` }, label), input) };
@@ -27,7 +29,7 @@ function open(starting) {
   const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
   const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
   const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
-  const args = h("textarea", { id: "start-arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
+  const args = h("textarea", { id: "start-arguments", name: "arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
   const names = h("datalist", { id: "crawlers" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const send = h("button", { class: "primary", type: "submit" }, "Start");
@@ -56,7 +58,7 @@ function open(starting) {
     try {
       starting = { key: crypto.randomUUID(), request: request() };
     } catch (error) {
-      return refuse(error.message);
+      return refuse(error);
     }
     keep();
     wait();
@@ -66,18 +68,19 @@ function open(starting) {
     const wanted = { crawler: crawler.input.value.trim(), trigger: "manual", arguments: {} };
     for (const line of args.value.split("\n").filter((each) => each.trim())) {
       const equals = line.indexOf("=");
-      if (equals < 1) throw new Error(`arguments: expected name=value, not ${line.trim()}`);
+      if (equals < 1) throw new Problem(0, `expected name=value, not ${line.trim()}`, "arguments");
       wanted.arguments[line.slice(0, equals).trim()] = line.slice(equals + 1).trim();
     }
     for (const { input } of [tasks, parallel, longest, limit]) if (input.value) wanted[input.name] = Number(input.value);
     return wanted;
   }
 
-  function refuse(text) {
+  function refuse({ message, field }) {
     waiting.hidden = true;
     form.hidden = false;
     problem.hidden = false;
-    setText(problem, text);
+    setText(problem, message);
+    (form.elements.namedItem(field?.split(".")[0] ?? "") ?? crawler.input).focus();
   }
 
   const keep = () => sessionStorage.setItem(KEPT, JSON.stringify(starting));
@@ -97,7 +100,7 @@ function open(starting) {
       } catch (error) {
         if (![0, 429, 503].includes(error.status)) {
           sessionStorage.removeItem(KEPT);
-          return refuse(error.message);
+          return refuse(error);
         }
         setText(waits, `Waits: ${error.message}. Asking again ...`);
         await new Promise((resume) => setTimeout(resume, Math.max(AGAIN, error.pause * 1000)));
@@ -112,28 +115,39 @@ function open(starting) {
     toRun.hidden = false;
     const look = async () => {
       try {
-        tell((await get(`/v1/runs/${starting.run}`, closed.signal)).run);
+        const { run, notices } = await get(`/v1/runs/${starting.run}`, closed.signal);
+        if (!notices.some(announce)) tell(run);
       } catch (error) {
         if (!closed.signal.aborted && error.status === 404) tellNever(error.message);
       }
     };
-    listen(({ kind, run }) => {
+    listen(({ kind, run, notice }) => {
+      if (kind === "notice" && notice.run_id === starting.run) announce(notice);
       if (kind === "run" && run.run_id === starting.run) tell(run);
       if (kind === "ready") look();
     }, closed.signal);
     look();
   }
 
+  // The start is what its notice says; whether that closes the dialog.
+  function announce({ kind, run_id: run }) {
+    if (kind !== "started" || closed.signal.aborted) return false;
+    dialog.close();
+    toast(`Run ${run} has started.`);
+    location.hash = `#/runs/${run}`;
+    return true;
+  }
+
   function tell(run) {
-    if (closed.signal.aborted) return;
-    if (run.started_at && run.status !== "STOPPING") {
-      dialog.close();
-      toast(`Run ${run.run_id} has started.`);
-      location.hash = `#/runs/${run.run_id}`;
-    } else if (isOver(run)) {
-      tellNever(`It never started: ${inWords(run.reason)}.`);
+    if (closed.signal.aborted || run.changed_at < told) return; // an answer that an event has overtaken
+    told = run.changed_at;
+    if (isOver(run)) {
+      tellNever(`${run.started_at ? "It is over" : "It never started"}: ${inWords(run.reason)}.`);
     } else if (run.intent !== "RUN") {
-      tellNever("It will not start: it is being stopped.");
+      tellNever(`${run.started_at ? "It" : "It will not start: it"} is being stopped.`);
+    } else if (run.started_at) {
+      setText(waits, "It runs. Waits for the notice of its start");
+      since.replaceChildren("for ", lasting(run.started_at));
     } else {
       setText(waits, `Waits for ${waitsFor(run)}`);
       since.replaceChildren("for ", lasting(run.waiting_since ?? run.created_at));

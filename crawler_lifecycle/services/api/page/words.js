@@ -34,6 +34,9 @@ export function moment(iso) {
 
 export const time = (iso) => (iso ? h("time", { datetime: iso, title: iso }, moment(iso)) : "");
 
+// To the second, for the record.
+export const utc = (iso) => iso?.replace(/\.\d+/, "") ?? null;
+
 // A duration that goes on until `until`, or for ever: see `tick`.
 export function lasting(since, until) {
   const shown = h("span", { class: "num" });

@@ -3,8 +3,9 @@
 from typing import Any
 
 import sqlalchemy as sa
-from alembic import op
 from sqlalchemy.dialects import mysql
+
+from crawler_lifecycle.adapters.sql.again import create_index, create_table
 
 revision = "0001"
 down_revision = None
@@ -25,7 +26,7 @@ def upgrade() -> None:
 
 
 def _installation() -> None:
-    op.create_table(
+    create_table(
         "installation",
         sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
         sa.Column("uid", sa.String(36), nullable=False),
@@ -37,7 +38,7 @@ def _installation() -> None:
 
 
 def _histories() -> None:
-    op.create_table(
+    create_table(
         "histories",
         sa.Column("id", Id, nullable=False, autoincrement=True),
         sa.Column("run_uid", sa.String(36), nullable=False),
@@ -79,13 +80,13 @@ def _histories() -> None:
         sqlite_autoincrement=True,
         **MYSQL,
     )
-    op.create_index("ix_histories_changed", "histories", ["changed_at"])
-    op.create_index("ix_histories_crawler", "histories", ["crawler"])
-    op.create_index("ix_histories_status", "histories", ["status", "intent"])
+    create_index("ix_histories_changed", "histories", ["changed_at"])
+    create_index("ix_histories_crawler", "histories", ["crawler"])
+    create_index("ix_histories_status", "histories", ["status", "intent"])
 
 
 def _history_properties() -> None:
-    op.create_table(
+    create_table(
         "history_properties",
         sa.Column("history_id", Id, nullable=False),
         sa.Column("name", sa.String(128), nullable=False),
@@ -97,7 +98,7 @@ def _history_properties() -> None:
 
 
 def _history_logs() -> None:
-    op.create_table(
+    create_table(
         "history_logs",
         sa.Column("id", Id, nullable=False, autoincrement=True),
         sa.Column("history_id", Id, nullable=False),
@@ -115,7 +116,7 @@ def _history_logs() -> None:
 
 
 def _task_histories() -> None:
-    op.create_table(
+    create_table(
         "task_histories",
         sa.Column("history_id", Id, nullable=False),
         sa.Column("task", sa.Integer, nullable=False, autoincrement=False),
@@ -144,12 +145,12 @@ def _task_histories() -> None:
         sa.ForeignKeyConstraint(["history_id"], ["histories.id"], name="fk_task_histories_history"),
         **MYSQL,
     )
-    op.create_index("ix_task_histories_run", "task_histories", ["history_id", "status", "task"])
-    op.create_index("ix_task_histories_status", "task_histories", ["status", "history_id", "task", "claim_expires_at"])
+    create_index("ix_task_histories_run", "task_histories", ["history_id", "status", "task"])
+    create_index("ix_task_histories_status", "task_histories", ["status", "history_id", "task", "claim_expires_at"])
 
 
 def _exports() -> None:
-    op.create_table(
+    create_table(
         "exports",
         sa.Column("event_id", sa.String(36), nullable=False),
         sa.Column("history_id", Id, nullable=False),
@@ -164,5 +165,5 @@ def _exports() -> None:
         sa.ForeignKeyConstraint(["history_id"], ["histories.id"], name="fk_exports_history"),
         **MYSQL,
     )
-    op.create_index("ix_exports_history", "exports", ["history_id"])
-    op.create_index("ix_exports_state", "exports", ["state", "created_at"])
+    create_index("ix_exports_history", "exports", ["history_id"])
+    create_index("ix_exports_state", "exports", ["state", "created_at"])

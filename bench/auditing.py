@@ -1,0 +1,137 @@
+"""What does an audit of the runs cost, in statements, time and memory, however many runs are open?
+
+The activity page by page, over a real database. Temporal is made in memory: it lists the workflows of most runs as
+open and knows nothing of the others.
+"""
+
+import asyncio
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from sqlalchemy import insert, select
+from temporalio.testing import ActivityEnvironment
+
+from bench.measuring import Ledger
+from bench.table import Scale, Table
+from crawler_lifecycle.activities.audit_runs import RunAudit
+from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.findings import SqlFindings
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.audit import Described, Patience
+from crawler_lifecycle.ports import NewRun
+from tests.databases import create_database, mariadb_is_installed, running_mariadb
+
+AS_INSTALLED = ("--skip-log-bin", "--skip-name-resolve")  # every commit reaches the disk
+LOST = 100  # runs without a workflow, of each audit but the first
+AT_ONCE = Patience(workflow=timedelta())
+ROWS = 1000
+
+
+class Temporal:
+    """Lists every workflow as open but for those that are lost."""
+
+    def __init__(self, lost: Sequence[str]) -> None:
+        self._lost = set(lost)
+        self.asked = self.resumed = 0
+
+    async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
+        self.asked += -(-len(workflow_ids) // 100)
+        return set(workflow_ids) - self._lost
+
+    async def describe(self, _workflow_id: str) -> Described:
+        return Described(is_open=False, end="missing")
+
+    async def go_on(self, workflow_id: str, _request: RunRequest) -> None:
+        self.resumed += 1
+        self._lost.discard(workflow_id)
+
+    async def cancel(self, workflow_id: str, _temporal_run_id: str) -> None:
+        raise AssertionError(f"an audit cancels nothing, and nothing of {workflow_id}")
+
+
+def measure(scale: Scale) -> Table:
+    columns = ("database", "open runs", "of which lost", "pages", "statements", "lists of Temporal", "ms", "peak MB")
+    with TemporaryDirectory(prefix="bench-audit-") as folder:
+        rows = list(_rows("SQLite", f"sqlite:///{folder}/crawler.db", scale))
+    if mariadb_is_installed():
+        with running_mariadb(*AS_INSTALLED) as port:
+            rows += _rows("MariaDB", create_database(port, "crawler"), scale)
+    return Table(columns, rows)
+
+
+def _rows(name: str, url: str, scale: Scale) -> Iterator[tuple[object, ...]]:
+    with _database(url) as database:
+        made = 0
+        for runs in scale.audited:
+            _make(database, runs - made)
+            made = runs
+            for lost in (0, min(LOST, runs // 2)):
+                yield name, runs, lost, *_audit(database, lost)
+
+
+@contextmanager
+def _database(url: str) -> Iterator[Database]:
+    upgrade(url)
+    database = Database(url)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _make(database: Database, runs: int) -> None:
+    """Copies of one run, each with ids of its own."""
+    entry = Crawler(name="books", command=["true"])
+    new = NewRun(RunRequest(crawler="books"), entry, 1, f"crawl-books-{uuid4()}", str(uuid4()))
+    run = SqlHistories(database).create(new)
+    with database.read() as connection:
+        row = connection.execute(select(histories).where(histories.c.id == run.run_id)).one()
+    like = {name: value for name, value in row._mapping.items() if name != "id"}
+    for start in range(1, runs, ROWS):
+        copies = [_copy(like) for _ in range(min(ROWS, runs - start))]
+        with database.transaction() as connection:
+            connection.execute(insert(histories), copies)
+
+
+def _copy(like: dict[str, object]) -> dict[str, object]:
+    workflow_id = f"crawl-books-{uuid4()}"
+    ids = {"workflow_id": workflow_id, "supervisor_workflow_id": workflow_id, "first_execution_run_id": str(uuid4())}
+    return like | ids | {"run_uid": str(uuid4())}
+
+
+def _audit(database: Database, lost: int) -> tuple[object, ...]:
+    with database.read() as connection:
+        ids = list(connection.scalars(select(histories.c.workflow_id).order_by(histories.c.id).limit(lost)))
+    ledger, temporal = Ledger(database), Temporal(ids)
+    with ledger.spent_on("audit"):
+        pages, report = asyncio.run(_pages(database, temporal))
+    assert report.acted == temporal.resumed == lost, report
+    asked = temporal.asked
+    tracemalloc.start()  # in a pass of its own: it takes its time
+    try:
+        asyncio.run(_pages(database, Temporal(ids)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return pages, ledger.statements, asked, ledger.milliseconds["audit"], peak / 1e6
+
+
+async def _pages(database: Database, temporal: Temporal) -> tuple[int, PartReport]:
+    activities = RunAudit(SqlAuditedRuns(database), SqlFindings(database), temporal, AT_ONCE)
+    audit = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True)
+    report, pages, after = PartReport(), 0, None
+    while pages == 0 or after is not None:
+        step = AuditStep(audit=audit, part=AuditPart.RUNS, after=after)
+        page = await ActivityEnvironment().run(activities.audit_runs, step)
+        report, after, pages = report.with_page(page), page.rest, pages + 1
+    return pages, report

@@ -1,0 +1,76 @@
+"""Runs that are over, and what was to be told and archived of them."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
+from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
+from crawler_lifecycle.domain.audit import (
+    MOST_NOTICES,
+    AuditedRun,
+    Described,
+    Patience,
+    handover,
+    is_too_old,
+    undelivered,
+)
+from crawler_lifecycle.ports import AuditedRuns, Findings, Handover, Supervisors
+
+RUNS_IN_A_PAGE = 500
+IN_VAIN = f"sent again {MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
+TOO_OLD = "it is too old to be done again by itself: `crawlctl export` does it"
+
+
+@dataclass(frozen=True)
+class HandoverAudit:
+    runs: AuditedRuns
+    findings: Findings
+    supervisors: Supervisors
+    patience: Patience
+
+    @activity.defn
+    async def audit_handovers(self, step: AuditStep) -> AuditPage:
+        """Has the workflows of runs that are over export them, and send their closing notices, under the same ids."""
+        since = datetime.now(UTC) - self.patience.replay
+        page, rest = await asyncio.to_thread(self.runs.handovers, int(step.after or 0), RUNS_IN_A_PAGE, since)
+        found = await self._found(page)
+        by_id = {each.run.run_id: each.run for each in page}
+        known = await asyncio.to_thread(self.findings.acted, [(each.kind, each.subject) for each in found])
+
+        async def act(finding: Finding) -> Finding:
+            run = by_id[finding.run_id or 0]
+            done = known.get((finding.kind, finding.subject))
+            problem = self._in_the_way(run, finding, done.acts if done else 0)
+            return await go_on(self.supervisors, run, finding.model_copy(update={"problem": problem}))
+
+        settled = await Ledger(step.audit, self.findings).settle(found, act, examined=len(page))
+        return settled.model_copy(update={"rest": None if rest is None else str(rest)})
+
+    async def _found(self, page: Sequence[Handover]) -> list[Finding]:
+        closed = await not_open(self.supervisors, [each.run for each in page])
+        again = await asyncio.to_thread(self.runs.by_id, closed) if closed else {}
+        now = datetime.now(UTC)
+        candidates = (each for each in page if self._is_left(closed.get(each.run.run_id), now))
+        return [
+            finding for each in candidates for finding in self._of(each, again.get(each.run.run_id), now) if finding
+        ]
+
+    def _is_left(self, workflow: Described | None, now: datetime) -> bool:
+        """An open workflow is still at it, and one that has just ended may have done it since we looked."""
+        if workflow is None or workflow.is_open:
+            return False
+        return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
+
+    def _of(self, before: Handover, run: AuditedRun | None, now: datetime) -> Iterator[Finding | None]:
+        if run is not None and run.status.is_over and run.end_number == before.run.end_number:
+            yield handover(run, before.failed_at, now, self.patience)
+            yield undelivered(run, before.logged, now, self.patience)
+
+    def _in_the_way(self, run: AuditedRun, finding: Finding, acts: int) -> str | None:
+        if is_too_old(run, datetime.now(UTC), self.patience):
+            return TOO_OLD
+        return IN_VAIN if finding.kind is FindingKind.UNDELIVERED and acts >= MOST_NOTICES else None

@@ -1,0 +1,149 @@
+"""The cluster's jobs, against their runs."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.activities.auditing import Ledger
+from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditStep, Finding, FindingKind
+from crawler_lifecycle.domain.audit import (
+    Key,
+    ListedJob,
+    Patience,
+    Step,
+    disputed,
+    leftover,
+    nameless_job,
+    steps,
+    unknown_job,
+)
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
+
+RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
+JOBS_WITH_EVIDENCE = 20
+NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
+Jobs = Mapping[str, Sequence[ListedJob]]
+
+
+@dataclass
+class Listed:
+    """All jobs there are, by run."""
+
+    by_run: dict[str, list[ListedJob]] = field(default_factory=dict)
+    nameless: list[ListedJob] = field(default_factory=list)
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run whose jobs nobody supervises, and what each of them needs."""
+
+    finding: Finding
+    steps: Mapping[Key, Step]
+
+
+@dataclass(frozen=True)
+class JobAudit:
+    runs: AuditedRuns
+    findings: Findings
+    cluster: Cluster
+    patience: Patience
+
+    @activity.defn
+    async def audit_jobs(self, step: AuditStep) -> AuditPage:
+        """Ends and removes jobs whose runs are over; reports those of which nobody knows the run."""
+        listed = await asyncio.to_thread(self._listed)
+        # the rows after the jobs: a job that is made meanwhile, and its row, are not among them
+        rows = await asyncio.to_thread(self.runs.by_uid, list(listed.by_run))
+        due = sorted(disputed(listed.by_run, rows, datetime.now(UTC), self.patience))
+        due = [run_uid for run_uid in due if run_uid > (step.after or "")]
+        found, unknown = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
+        ledger, by_subject = Ledger(step.audit, self.findings), {each.finding.subject: each for each in found}
+        await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
+
+        async def act(finding: Finding) -> Finding:
+            return await asyncio.to_thread(self._end, step.audit, by_subject.get(finding.subject), finding)
+
+        told = [each.finding for each in found]
+        is_first = step.after is None
+        told += [nameless_job(job) for job in listed.nameless] if is_first else []
+        settled = await ledger.settle(told, act, examined=listed.count if is_first else 0, unknown=len(unknown))
+        rest = due[RUNS_IN_A_PAGE - 1] if len(due) > RUNS_IN_A_PAGE else None
+        return settled.model_copy(update={"rest": rest})
+
+    def _listed(self) -> Listed:
+        """Whole, or an error: of a list that breaks off nobody judges anything."""
+        listed, seen = Listed(), set[str]()
+        for page in self.cluster.inventory():
+            for job in page:
+                if job.name in seen:
+                    continue
+                seen.add(job.name)
+                if job.run_uid is None or job.key is None:
+                    listed.nameless.append(job)
+                else:
+                    listed.by_run.setdefault(job.run_uid, []).append(job)
+        listed.count = len(seen)
+        return listed
+
+    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str]]:
+        """What was found, and the runs of which nothing can be said."""
+        subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
+        acted, now = self.findings.acted(subjects), datetime.now(UTC)
+        asked = {uid for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
+        found, unknown = [], []
+        for run_uid in run_uids:
+            keys = {job.key for job in jobs[run_uid] if job.key}
+            look = self.cluster.look(run_uid, sorted(keys))
+            if not look.complete:
+                unknown.append(run_uid)
+                continue
+            needed = steps(look, keys, insist=run_uid in asked)
+            row = self.runs.by_uid([run_uid]).get(run_uid)  # again, after the look
+            if needed and (row is None or row.status.is_over):
+                finding = leftover(row, needed) if row else unknown_job(run_uid, jobs[run_uid], needed)
+                found.append(Found(finding, needed))
+        return found, unknown
+
+    def _end(self, audit: AuditRef, found: Found | None, finding: Finding) -> Finding:
+        if found is None:
+            return finding
+        if finding.kind is FindingKind.UNKNOWN_JOB and not audit.remove_unknown_jobs:
+            return finding.model_copy(update={"problem": NOT_TOLD})
+        try:
+            evidence = self._evidence(finding, found.steps)
+            return finding.model_copy(update={"action": self._act(finding, found.steps), "evidence": evidence})
+        except LifecycleError as error:  # in the way of one run: the others are not for that
+            return finding.model_copy(update={"problem": error.message})
+
+    def _evidence(self, finding: Finding, needed: Mapping[Key, Step]) -> str | None:
+        """What they printed last, of those that are ended by us: nobody asks for it afterwards."""
+        keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
+        try:
+            seen = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
+        except LifecycleError as error:  # what runs on must end all the same
+            return f"no evidence: {error.message}"
+        told = [f"task {each.task}: {each.message or ''}\n{each.log_tail}".strip() for each in seen]
+        return "\n".join(told) or None
+
+    def _act(self, finding: Finding, needed: Mapping[Key, Step]) -> str:
+        run_uid, done = finding.run_uid or "", list[str]()
+        if keys := _that(needed, Step.STOP):
+            self.cluster.stop(run_uid, keys)
+            done.append(f"{len(keys)} jobs were asked to end")
+        if keys := _that(needed, Step.KILL):
+            self.cluster.kill(run_uid, keys)
+            done.append(f"{len(keys)} jobs were made to end")
+        if keys := _that(needed, Step.REMOVE):
+            left = self.cluster.remove(run_uid, keys)
+            stay = f", {left} have to stay for now" if left else ""
+            done.append(f"{len(keys) - left} jobs were removed, their logs kept{stay}")
+        return "; ".join(done)
+
+
+def _that(needed: Mapping[Key, Step], step: Step) -> list[Key]:
+    return sorted(key for key, each in needed.items() if each is step)

@@ -1,0 +1,59 @@
+"""Runs that are not over, against their workflows."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio import activity
+
+from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
+from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
+from crawler_lifecycle.domain.audit import AuditedRun, Patience, claim_expired, overdue, unsupervised
+from crawler_lifecycle.ports import AuditedRuns, Findings, Supervisors
+
+RUNS_IN_A_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class RunAudit:
+    runs: AuditedRuns
+    findings: Findings
+    supervisors: Supervisors
+    patience: Patience
+
+    @activity.defn
+    async def audit_runs(self, step: AuditStep) -> AuditPage:
+        """Resumes those that nobody supervises; reports those whose supervisor or dispatcher does not do its part."""
+        page, rest = await asyncio.to_thread(self.runs.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
+        lost = await self._unsupervised(page)
+        stuck = await self._stuck([run for run in page if run.run_id not in {each.run_id for each in lost}])
+        by_id = {run.run_id: run for run in page}
+
+        async def act(finding: Finding) -> Finding:
+            if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
+                return finding
+            return await go_on(self.supervisors, by_id[finding.run_id], finding)
+
+        settled = await Ledger(step.audit, self.findings).settle([*lost, *stuck], act, examined=len(page))
+        return settled.model_copy(update={"rest": None if rest is None else str(rest)})
+
+    async def _unsupervised(self, page: Sequence[AuditedRun]) -> list[Finding]:
+        described = await not_open(self.supervisors, page)
+        again = await asyncio.to_thread(self.runs.by_id, described) if described else {}
+        now = datetime.now(UTC)
+        candidates = (run for run in page if run.run_id in described)
+        found = (
+            unsupervised(run, again.get(run.run_id), described[run.run_id], now, self.patience) for run in candidates
+        )
+        return [finding for finding in found if finding]
+
+    async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
+        now = datetime.now(UTC)
+        late = [finding for run in supervised if (finding := overdue(run, now, self.patience))]
+        ids = [run.run_id for run in supervised]
+        claims = await asyncio.to_thread(self.runs.expired_claims, ids, now - self.patience.stuck) if ids else {}
+        expired = [
+            claim_expired(run, claim.tasks, claim.since) for run in supervised if (claim := claims.get(run.run_id))
+        ]
+        return [*late, *expired]

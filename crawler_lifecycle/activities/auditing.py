@@ -1,0 +1,94 @@
+"""What do all parts of an audit do with what they have found? Write it down, act, write down what was done.
+
+A dry run only tells. What is written down is told as well: the first of it, for whoever asked for the audit.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.audits import AuditPage, AuditRef, Finding, FindingKind
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.audit import AuditedRun, Described
+from crawler_lifecycle.errors import PermanentError
+from crawler_lifecycle.ports import Findings, Supervisors
+
+AT_ONCE = 16  # questions to Temporal
+TOLD = 100
+RESUMED = "its workflow was started again"
+T = TypeVar("T")
+R = TypeVar("R")
+Act = Callable[[Finding], Awaitable[Finding]]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Of one page."""
+
+    audit: AuditRef
+    findings: Findings
+
+    async def settle(self, found: Sequence[Finding], act: Act, *, examined: int, unknown: int = 0) -> AuditPage:
+        counts = Counter(each.kind for each in found)
+        if self.audit.repair and found:
+            await asyncio.to_thread(self.findings.report, self.audit, found)
+            found = await each_of(act, found)
+            if told := [each for each in found if each.action or each.problem]:
+                await asyncio.to_thread(self.findings.report, self.audit, told)
+            _count(counts)
+        return AuditPage(
+            examined=examined,
+            found=dict(counts),
+            acted=sum(each.action is not None for each in found),
+            unknown=unknown,
+            findings=[each.model_copy(update={"evidence": None}) for each in found[:TOLD]],
+        )
+
+    async def keep(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
+        if self.audit.repair and subjects:
+            await asyncio.to_thread(self.findings.keep, self.audit, subjects)
+
+
+async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """In their order, a few at once. The first that fails fails all: the page is tried again."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(item: T) -> R:
+        async with turns:
+            return await ask(item)
+
+    tasks = [asyncio.create_task(in_turn(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def not_open(supervisors: Supervisors, runs: Sequence[AuditedRun]) -> dict[int, Described]:
+    """Of these runs, by RunID, those whose workflows are not listed as open; described."""
+    listed = await supervisors.open_among([run.workflow_id for run in runs])
+    missing = [run for run in runs if run.workflow_id not in listed]
+    described = await each_of(lambda run: supervisors.describe(run.workflow_id), missing)
+    return {run.run_id: seen for run, seen in zip(missing, described, strict=True)}
+
+
+async def go_on(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> Finding:
+    """By its own workflow, under its registered id; joined if it is open by now."""
+    if finding.problem:
+        return finding
+    try:
+        await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
+    except PermanentError as error:
+        return finding.model_copy(update={"problem": error.message})
+    return finding.model_copy(update={"action": RESUMED})
+
+
+def _count(counts: Counter[FindingKind]) -> None:
+    for kind, count in counts.items():
+        meter = activity.metric_meter().with_additional_attributes({"kind": kind})
+        meter.create_counter("crawler_audit_findings", "what audits found, each time they found it").add(count)

@@ -1,0 +1,40 @@
+"""The beginning and the end of an audit."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+
+from crawler_lifecycle.contract.audits import AuditRef, AuditReport, AuditRequest
+from crawler_lifecycle.contract.steps import Counted
+from crawler_lifecycle.ports import Findings
+
+
+@dataclass(frozen=True)
+class AuditActivities:
+    findings: Findings
+    keep: timedelta
+    remove_unknown_jobs: bool = False
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def begin_audit(self, step: AuditRequest) -> AuditRef:
+        """One audit for each execution, however often this is tried."""
+        audit = AuditRef(
+            audit_uid=activity.info().workflow_run_id or "",
+            began_at=datetime.now(UTC),
+            repair=step.repair,
+            remove_unknown_jobs=step.remove_unknown_jobs or self.remove_unknown_jobs,
+        )
+        if audit.repair:
+            self.findings.begin(audit)
+        return audit
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def finish_audit(self, report: AuditReport) -> Counted:
+        """What the parts that came to their end have not found is closed."""
+        if not report.audit.repair:
+            return Counted(count=0)
+        whole = [part for part, each in report.parts.items() if each.problem is None]
+        closed = self.findings.close(report.audit, [kind for part in whole for kind in part.kinds]) if whole else 0
+        self.findings.finish(report, self.keep)
+        return Counted(count=closed)

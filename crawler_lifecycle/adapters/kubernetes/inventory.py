@@ -1,0 +1,41 @@
+"""Which jobs of the installation are there, of all runs? Metadata alone: of the Jobs, and of pods that lost theirs."""
+
+from collections.abc import Iterator, Sequence
+
+from crawler_lifecycle.adapters.kubernetes import naming
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.objects import METADATA, NO_LABELS, Labels, Metadata
+from crawler_lifecycle.adapters.kubernetes.survey import key_of
+from crawler_lifecycle.domain.audit import Key, ListedJob
+from crawler_lifecycle.errors import BadInput
+
+
+def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
+    """In pages of the API server; an error in one of them is raised, and the list is none."""
+    seen: set[tuple[str | None, Key | None]] = set()
+    for path in (api.batch("jobs"), api.core("pods")):
+        query = {"labelSelector": naming.selector(installation)}
+        for body in api.pages(path, query, accept=naming.METADATA_LIST):
+            page = METADATA.page(body)
+            listed = [_listed(each.metadata) for each in page.whole if _is_ours(each.metadata.labels, installation)]
+            listed += [ListedJob(each.name, None, None) for each in page.broken if _is_ours(each.labels, installation)]
+            new = [job for job in listed if job.key is None or (job.run_uid, job.key) not in seen]
+            seen |= {(job.run_uid, job.key) for job in new}
+            yield new
+
+
+def _is_ours(labels: Labels | None, installation: str | None) -> bool:
+    owner = (labels or NO_LABELS).installation
+    return owner is not None and installation in (None, owner)
+
+
+def _listed(metadata: Metadata) -> ListedJob:
+    labels = metadata.labels or NO_LABELS
+    return ListedJob(metadata.name, _run_uid(labels), key_of(labels), metadata.creation_timestamp)
+
+
+def _run_uid(labels: Labels) -> str | None:
+    try:
+        return naming.checked(labels.run_uid or "")
+    except BadInput:
+        return None

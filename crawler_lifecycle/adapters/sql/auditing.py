@@ -1,0 +1,145 @@
+"""What does an audit read of the runs? Narrow rows, in pages along an index."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from itertools import product
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import LIVE
+from crawler_lifecycle.adapters.sql.pages import pages
+from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
+from crawler_lifecycle.domain.audit import AuditedRun
+from crawler_lifecycle.ports import ExpiredClaims, Handover
+
+run = histories.c
+of = task_histories.c
+ENDED = tuple(status for status in RunStatus if status.is_over)
+NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
+ABOUT_NOTICES = ("undelivered", "delivered")
+OURS = select(installation.c.uid).scalar_subquery()
+COLUMNS = [
+    run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.epoch, run.begun_at,
+    run.supervisor_began_at, run.finished_at, run.next_look_at, run.export_state, run.end_number,
+]  # fmt: skip
+
+
+class SqlAuditedRuns:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
+        with self._db.read() as connection:
+            numbers = connection.scalars(_next_open(after, limit)).all()
+            rows = connection.execute(_ours().where(run.id.in_(numbers)).order_by(run.id))
+            return [_audited(row) for row in rows], _next(numbers, limit)
+
+    def by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]:
+        return {each.run_id: each for each in self._those(run.id, sorted(set(run_ids)))}
+
+    def by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]:
+        return {each.run_uid: each for each in self._those(run.run_uid, sorted(set(run_uids)))}
+
+    def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
+        expired = (of.status == TaskStatus.DEPLOYING, of.claim_expires_at < before)
+        found: dict[int, list[tuple[int, datetime]]] = defaultdict(list)
+        with self._db.read() as connection:
+            for ids in pages(sorted(set(run_ids))):
+                query = select(of.history_id, of.task, of.claim_expires_at).where(*expired, of.history_id.in_(ids))
+                for run_id, task, since in connection.execute(query.order_by(of.history_id, of.task)):
+                    found[run_id].append((task, since))
+        return {
+            run_id: ExpiredClaims([task for task, _ in tasks], min(since for _, since in tasks))
+            for run_id, tasks in found.items()
+        }
+
+    def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
+        with self._db.read() as connection:
+            numbers = _next_to_hand_over(connection, after, limit, noticed_since)
+            query = _ours().where(run.id.in_(numbers), run.status.in_(ENDED)).order_by(run.id)
+            found = [_audited(row) for row in connection.execute(query)]
+            failed_at = _failed_at(connection, numbers)
+            logged = _logged(connection, numbers)
+        page = [Handover(each, failed_at.get(each.run_id), frozenset(logged[each.run_id])) for each in found]
+        return page, _next(numbers, limit)
+
+    def _those(self, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
+        found: list[AuditedRun] = []
+        with self._db.read() as connection:
+            for page in pages(values):
+                found += [_audited(row) for row in connection.execute(_ours().where(column.in_(page)))]
+        return found
+
+
+def _next_open(after: int, limit: int) -> Select[Any]:
+    """By RunID along the index of status and intent, which is sorted by RunID only within each pair of them. Asked for
+    in any other way, each page would read and sort all open runs, or walk through all that are over."""
+    parts = [
+        select(run.id)
+        .where(run.status == status, run.intent == intent, run.id > after, run.installation == OURS)
+        .order_by(run.id)
+        .limit(limit)
+        .subquery()
+        for status, intent in product(LIVE, Intent)
+    ]
+    found = union_all(*(select(part.c.id) for part in parts)).subquery()
+    return select(found.c.id).order_by(found.c.id).limit(limit)
+
+
+def _next(numbers: Sequence[int], limit: int) -> int | None:
+    return numbers[-1] if len(numbers) == limit else None
+
+
+def _ours() -> Select[Any]:
+    return select(*COLUMNS).where(run.installation == OURS)
+
+
+def _audited(row: Row[Any]) -> AuditedRun:
+    return AuditedRun(
+        run_id=row.id,
+        run_uid=row.run_uid,
+        crawler=row.crawler,
+        status=row.status,
+        reason=row.reason,
+        workflow_id=row.workflow_id,
+        epoch=row.epoch,
+        begun_at=max(row.begun_at, row.supervisor_began_at or row.begun_at),
+        finished_at=row.finished_at,
+        next_look_at=row.next_look_at,
+        export_state=row.export_state,
+        end_number=row.end_number,
+    )
+
+
+def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_since: datetime) -> list[int]:
+    """Each of them along its own index: together neither would be used."""
+    numbers: set[int] = set()
+    for state in NOT_EXPORTED:
+        query = select(run.id).where(run.export_state == state, run.id > after).order_by(run.id).limit(limit)
+        numbers.update(connection.scalars(query))
+    line = history_logs.c
+    undelivered = (line.event == "undelivered", line.history_id > after, line.at >= noticed_since)
+    told = select(line.history_id).where(*undelivered)
+    numbers.update(connection.scalars(told.distinct().order_by(line.history_id).limit(limit)))
+    return sorted(numbers)[:limit]
+
+
+def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
+    failed = (exports.c.history_id.in_(run_ids), exports.c.state == ExportState.FAILED)
+    query = select(exports.c.history_id, func.max(exports.c.finished_at)).where(*failed)
+    rows = connection.execute(query.group_by(exports.c.history_id))
+    return {run_id: at for run_id, at in rows if at is not None}
+
+
+def _logged(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
+    line = history_logs.c
+    about = or_(*(line.event == event for event in ABOUT_NOTICES))
+    found: dict[int, set[str]] = defaultdict(set)
+    query = select(line.history_id, line.entry_uid).where(line.history_id.in_(run_ids), about)
+    for run_id, entry in connection.execute(query):
+        found[run_id].add(entry)
+    return found

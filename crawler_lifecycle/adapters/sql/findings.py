@@ -1,0 +1,202 @@
+"""What have audits found, since when, and what was done?"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid5
+
+from sqlalchemy import Connection, Row, Update, case, delete, func, insert, select, update
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.pages import pages, rows_of
+from crawler_lifecycle.adapters.sql.schema import audit_findings, audits
+from crawler_lifecycle.contract.audits import (
+    AuditOverview,
+    AuditRecord,
+    AuditRef,
+    AuditReport,
+    Finding,
+    FindingKind,
+    FindingRecord,
+    PartReport,
+)
+from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.ports import Acted
+
+found = audit_findings.c
+FORGOTTEN_AT_ONCE = 1000
+NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")
+Subject = tuple[FindingKind, str]
+TOLD = ("message", "problem", "evidence", "action")
+SEEN = [found.open_key, *(found[name] for name in TOLD)]
+
+
+class SqlFindings:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def begin(self, audit: AuditRef) -> None:
+        values = {"audit_uid": audit.audit_uid, "began_at": audit.began_at, "complete": False, "parts": "{}"}
+
+        def write(connection: Connection) -> None:
+            known = select(audits.c.audit_uid).where(audits.c.audit_uid == audit.audit_uid)
+            if connection.scalar(known) is None:
+                connection.execute(insert(audits).values(values))
+
+        self._db.transact(write)
+
+    def acted(self, findings: Collection[Subject]) -> Mapping[Subject, Acted]:
+        keys = {_key(*each): each for each in findings}
+        known: dict[Subject, Acted] = {}
+        with self._db.read() as connection:
+            for page in pages(sorted(keys)):
+                query = select(found.open_key, found.acts, found.acted_at).where(found.open_key.in_(page))
+                known |= {keys[key]: Acted(acts, at) for key, acts, at in connection.execute(query)}
+        return known
+
+    def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
+        for page in pages(findings):
+            write = partial(self._report, audit, page)
+            try:
+                self._db.transact(write)
+            except Conflict:  # another audit has found the same since we looked
+                self._db.transact(write)
+
+    def _report(self, audit: AuditRef, findings: Sequence[Finding], connection: Connection) -> None:
+        now = self._db.clock()
+        by = {"last_seen_at": now, "last_seen_by": audit.audit_uid}
+        keys = {_key(each.kind, each.subject): each for each in findings}
+        known = set(connection.scalars(select(found.open_key).where(found.open_key.in_(sorted(keys)))))
+        if again := [(key, each) for key, each in sorted(keys.items()) if key in known]:
+            connection.execute(_seen_again(connection, again, now).values(by))
+        if new := [by | _opened(key, each, now) for key, each in sorted(keys.items()) if key not in known]:
+            connection.execute(insert(audit_findings), new)
+
+    def keep(self, audit: AuditRef, subjects: Collection[Subject]) -> None:
+        by = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
+        for page in pages(sorted(_key(*each) for each in subjects)):
+            seen = update(audit_findings).where(found.open_key.in_(page)).values(by)
+            self._db.transact(partial(Connection.execute, statement=seen))
+
+    def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
+        # what another audit, which began later, has seen since is its business
+        unseen = (found.last_seen_by != audit.audit_uid, found.last_seen_at < audit.began_at)
+        vanished = (found.closed_at.is_(None), found.kind.in_(kinds), *unseen)
+        closed = update(audit_findings).where(*vanished).values(closed_at=self._db.clock(), open_key=None)
+        return self._db.transact(lambda connection: connection.execute(closed).rowcount)
+
+    def finish(self, report: AuditReport, keep: timedelta) -> None:
+        now = self._db.clock()
+        parts = json.dumps({part: each.model_dump(mode="json") for part, each in report.parts.items()})
+        mine = update(audits).where(audits.c.audit_uid == report.audit.audit_uid, audits.c.finished_at.is_(None))
+        done = mine.values(finished_at=now, complete=report.is_complete, parts=parts)
+        self._db.transact(lambda connection: connection.execute(done))
+        self._forget(now - keep)
+
+    def _forget(self, before: datetime) -> None:
+        """A bounded piece a time: the next audit goes on."""
+
+        def write(connection: Connection) -> None:
+            old = select(found.id).where(found.closed_at < before).order_by(found.closed_at).limit(FORGOTTEN_AT_ONCE)
+            connection.execute(delete(audit_findings).where(found.id.in_(connection.scalars(old).all())))
+            past = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
+            numbers = connection.scalars(past.limit(FORGOTTEN_AT_ONCE)).all()
+            connection.execute(delete(audits).where(audits.c.audit_uid.in_(numbers)))
+
+        self._db.transact(write)
+
+    def overview(self, *, audits: int, findings: int) -> AuditOverview:
+        with self._db.read() as connection:
+            return AuditOverview(
+                audits=_audits(connection, audits),
+                last_complete_at=_last_complete(connection),
+                open=_counts(connection),
+                findings=_findings(connection, findings),
+            )
+
+    def of_run(self, run_uid: str) -> list[FindingRecord]:
+        with self._db.read() as connection:
+            return findings_of(connection, run_uid)
+
+
+def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
+    query = select(audit_findings).where(found.run_uid == run_uid).order_by(found.id)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def _key(kind: FindingKind, subject: str) -> str:
+    return str(uuid5(NAMESPACE, f"{kind}:{subject}"))
+
+
+def _opened(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
+    return {
+        "open_key": key,
+        "kind": finding.kind,
+        "subject": finding.subject,
+        "history_id": finding.run_id,
+        "run_uid": finding.run_uid,
+        "message": finding.message,
+        "evidence": finding.evidence,
+        "first_seen_at": now,
+        "action": finding.action,
+        "acted_at": now if finding.action else None,
+        "acts": 1 if finding.action else 0,
+        "problem": finding.problem,
+    }
+
+
+def _seen_again(connection: Connection, findings: Sequence[tuple[str, Finding]], now: datetime) -> Update:
+    """In one statement. What was done, and what was printed, stays until there is something newer."""
+    page = rows_of(connection, SEEN, [(key, *(getattr(each, name) for name in TOLD)) for key, each in findings])
+    new, nothing_done = page.c, page.c.action.is_(None)
+    return (
+        update(audit_findings)
+        .where(found.open_key == new.open_key)
+        .values(
+            message=new.message,
+            problem=new.problem,
+            evidence=func.coalesce(new.evidence, found.evidence),
+            action=func.coalesce(new.action, found.action),
+            acted_at=case((nothing_done, found.acted_at), else_=now),
+            acts=found.acts + case((nothing_done, 0), else_=1),
+        )
+    )
+
+
+def _audits(connection: Connection, limit: int) -> list[AuditRecord]:
+    query = select(audits).order_by(audits.c.began_at.desc()).limit(limit)
+    return [
+        AuditRecord(
+            audit_uid=row.audit_uid,
+            began_at=row.began_at,
+            finished_at=row.finished_at,
+            complete=row.complete,
+            parts={part: PartReport.model_validate(each) for part, each in json.loads(row.parts).items()},
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _last_complete(connection: Connection) -> datetime | None:
+    latest: datetime | None = connection.scalar(
+        select(func.max(audits.c.finished_at)).where(audits.c.complete.is_(True))
+    )
+    return latest
+
+
+def _counts(connection: Connection) -> dict[FindingKind, int]:
+    query = select(found.kind, func.count()).where(found.closed_at.is_(None)).group_by(found.kind)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def _findings(connection: Connection, limit: int) -> list[FindingRecord]:
+    is_closed = case((found.closed_at.is_(None), 0), else_=1)
+    query = select(audit_findings).order_by(is_closed, found.id.desc()).limit(limit)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def _record(row: Row[Any]) -> FindingRecord:
+    names = FindingRecord.model_fields.keys() - {"run_id"}
+    return FindingRecord(run_id=row.history_id, **{name: row._mapping[name] for name in names})

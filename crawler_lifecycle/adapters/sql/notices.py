@@ -1,0 +1,39 @@
+"""What have people been told of a run? Kept among the run's properties, one for each notice."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, select
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.fence import fence, keep_property
+from crawler_lifecycle.adapters.sql.schema import history_properties
+from crawler_lifecycle.contract.notices import Notice, NoticeKind
+from crawler_lifecycle.contract.steps import RunRef
+
+PREFIX = "notice:"
+row = history_properties.c
+
+
+class SqlNotices:
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def keep(self, run: RunRef, notice: Notice) -> None:
+        def write(connection: Connection) -> None:
+            fence(connection, run)
+            keep_property(connection, run, _name(notice), notice.model_dump_json())
+
+        self._db.transact(write)
+
+    def of(self, run_ids: Sequence[int]) -> list[Notice]:
+        kept = select(row.value).where(row.history_id.in_(run_ids), row.name.startswith(PREFIX, autoescape=True))
+        with self._db.read() as connection:
+            found = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
+        return sorted(found, key=lambda notice: (notice.at, notice.notice_id))
+
+
+def _name(notice: Notice) -> str:
+    """A run that changes a thousand times keeps its last progress, which tells all that was told before."""
+    if notice.kind is NoticeKind.PROGRESS:
+        return PREFIX + notice.kind
+    return f"{PREFIX}{notice.kind}:{notice.notice_id}"

@@ -1,0 +1,201 @@
+"""What disagrees, and may anything be done about it yet? Pure: rows, descriptions and looks in, findings out."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from crawler_lifecycle.contract.audits import Finding, FindingKind
+from crawler_lifecycle.contract.notices import NoticeKind
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.domain.looks import JobLook, Look
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.domain.reasons import BY_A_STOP
+
+MOST_NOTICES = 3  # times that an audit has a closing notice sent again: some receivers never take it
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long something may be as it is before it disagrees."""
+
+    workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
+    job: timedelta = timedelta(minutes=5)  # since its run was over, or it was made
+    handover: timedelta = timedelta(minutes=5)  # since the run was over
+    failed_export: timedelta = timedelta(hours=1)  # since it failed
+    insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
+    stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, or a look was due
+    replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedRun:
+    """As much of a run's row as an audit needs."""
+
+    run_id: int
+    run_uid: str
+    crawler: str
+    status: RunStatus
+    reason: str | None
+    workflow_id: str
+    epoch: int
+    begun_at: datetime  # or taken over, whichever was later
+    finished_at: datetime | None
+    next_look_at: datetime | None
+    export_state: ExportState | None
+    end_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A run's workflow, as Temporal itself describes it. `end`: terminated, failed, ... or missing."""
+
+    is_open: bool
+    end: str = ""
+    ended_at: datetime | None = None
+    is_ours: bool = True  # of the type that supervises runs
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job, as a list of all of them shows it. `run_uid` is None if it does not tell."""
+
+    name: str
+    run_uid: str | None
+    key: Key | None
+    made_at: datetime | None = None
+
+
+class Step(StrEnum):
+    """What is done to a job next."""
+
+    STOP = "stop"
+    KILL = "kill"
+    REMOVE = "remove"
+
+
+def unsupervised(
+    run: AuditedRun, again: AuditedRun | None, workflow: Described, now: datetime, patience: Patience
+) -> Finding | None:
+    """`again`: the row as it is now, after the workflow was described."""
+    if workflow.is_open and workflow.is_ours:
+        return None
+    if again is None or again.status.is_over or again.epoch != run.epoch:
+        return None
+    since = max(again.begun_at, workflow.ended_at or again.begun_at)
+    if now - since < patience.workflow:
+        return None
+    if workflow.is_open:
+        message = f"its workflow id {run.workflow_id} is taken by an open workflow of another type"
+        return _of_run(again, FindingKind.UNSUPERVISED, message).model_copy(update={"problem": "end that one first"})
+    ended = "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
+    return _of_run(again, FindingKind.UNSUPERVISED, f"it is {again.status}, and its workflow {ended}")
+
+
+def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:
+    """Of a run whose workflow is open."""
+    if run.status is not RunStatus.PROCESSING or run.next_look_at is None:
+        return None
+    if now - run.next_look_at < patience.stuck:
+        return None
+    message = (
+        f"a look was due at {_time(run.next_look_at)}: Temporal's page of {run.workflow_id} tells what is in its way"
+    )
+    return _of_run(run, FindingKind.LOOK_OVERDUE, message)
+
+
+def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
+    who = "its workflow" if tasks[0] == 0 else "the dispatcher"
+    message = (
+        f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {_time(since)}: {who} should have taken them up"
+    )
+    return _of_run(run, FindingKind.CLAIM_EXPIRED, message)
+
+
+def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: Patience) -> Finding | None:
+    """What is to be announced and archived of a run that is over, while no workflow is about it."""
+    if run.finished_at is None or now - run.finished_at < patience.handover:
+        return None
+    if run.export_state is ExportState.PENDING:
+        return _of_run(run, FindingKind.EXPORT_PENDING, f"it was over at {_time(run.finished_at)} and is not exported")
+    if run.export_state is ExportState.FAILED and (failed_at is None or now - failed_at >= patience.failed_export):
+        at = f" at {_time(failed_at)}" if failed_at else ""
+        return _of_run(run, FindingKind.EXPORT_FAILED, f"its export failed{at}")
+    return None
+
+
+def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
+    """Nobody waits for it any more; it is still reported."""
+    return run.finished_at is not None and now - run.finished_at > patience.replay
+
+
+def undelivered(run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience) -> Finding | None:
+    """`logged`: ids of the run's lines about notices that were not delivered, or were after all."""
+    if run.finished_at is None or now - run.finished_at < patience.handover:
+        return None
+    kind = NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED
+    failed, mended = (
+        event_id(run.run_uid, f"log:{event}:{kind}:{run.end_number}") for event in ("undelivered", "delivered")
+    )
+    if failed not in logged or mended in logged:
+        return None
+    return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{kind}` was not delivered")
+
+
+def disputed(
+    jobs: Mapping[str, Sequence[ListedJob]], runs: Mapping[str, AuditedRun], now: datetime, patience: Patience
+) -> list[str]:
+    """Of these runs, by run_uid, those whose jobs need a look."""
+    return [run_uid for run_uid, listed in jobs.items() if _is_disputed(listed, runs.get(run_uid), now, patience)]
+
+
+def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetime, patience: Patience) -> bool:
+    if run is None:
+        return any(job.made_at is None or now - job.made_at >= patience.job for job in jobs)
+    return run.finished_at is not None and run.status.is_over and now - run.finished_at >= patience.job
+
+
+def steps(look: Look, keys: Iterable[Key], *, insist: bool) -> dict[Key, Step]:
+    """What each job of a run needs that nobody supervises. `insist`: it was asked to end before."""
+    needed = {key: _step(job, insist=insist) for key in keys if (job := look.jobs.get(key))}
+    return {key: step for key, step in needed.items() if step}
+
+
+def _step(job: JobLook, *, insist: bool) -> Step | None:
+    if job.removable:
+        return Step.REMOVE
+    if job.gone:
+        return None
+    return Step.KILL if insist or job.phase.has_ended else Step.STOP
+
+
+def leftover(run: AuditedRun, needed: Mapping[Key, Step]) -> Finding:
+    finished = _time(run.finished_at) if run.finished_at else "some time ago"
+    message = f"it was over at {finished} ({run.status}, {run.reason}), and {_told(needed)}"
+    return _of_run(run, FindingKind.LEFTOVER_JOB, message)
+
+
+def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
+    message = f"of run {run_uid}, which this database does not know: {_told(needed)}"
+    names = ", ".join(sorted(job.name for job in jobs)[:3])
+    return Finding(kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({names})")
+
+
+def nameless_job(job: ListedJob) -> Finding:
+    message = f"job {job.name} has our label, but does not tell its run: remove it by hand"
+    return Finding(kind=FindingKind.UNKNOWN_JOB, subject=job.name, message=message)
+
+
+def _told(needed: Mapping[Key, Step]) -> str:
+    tasks = ", ".join(str(task) for task, _ in sorted(needed)[:5]) + (", ..." if len(needed) > 5 else "")
+    living = sum(step is not Step.REMOVE for step in needed.values())
+    return f"{len(needed)} jobs are still there, {living} of them alive (tasks {tasks})"
+
+
+def _of_run(run: AuditedRun, kind: FindingKind, message: str) -> Finding:
+    return Finding(kind=kind, subject=run.run_uid, run_id=run.run_id, run_uid=run.run_uid, message=message)
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

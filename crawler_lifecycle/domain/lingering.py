@@ -1,0 +1,27 @@
+"""Which jobs live on although nobody wants them any more? Over is one thing, gone another. Pure."""
+
+from collections.abc import Iterable
+
+from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.domain.looks import JobLook, Look, TaskRow
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS
+
+
+def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[tuple[int, int]]:
+    """By task and attempt: whatever lives and is not the present job of a task that goes on.
+
+    So also another attempt's job, and one of a task that has no row: a database or a cluster that was restored from a
+    backup knows less than the other."""
+    wanted = {(row.task, row.attempt) for row in rows if not row.status.is_over}
+    living = ((key, job) for key, job in look.jobs.items() if not job.gone)
+    return sorted(key for key, job in living if key not in wanted or _nobody_asked(job, intent))
+
+
+def overdue(look: Look) -> list[tuple[int, int]]:
+    """By task and attempt: what was told to end and never does by itself."""
+    return sorted(key for key, job in look.jobs.items() if job.overdue and not job.gone)
+
+
+def _nobody_asked(job: JobLook, intent: Intent) -> bool:
+    """Its job is gone and what it ran is not; in a stop it is asked to end anyway."""
+    return intent is Intent.RUN and job.cause == ORPHAN_PODS

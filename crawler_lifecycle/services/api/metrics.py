@@ -1,0 +1,51 @@
+"""How many requests come, how are they answered, and how long until an answer begins?"""
+
+import time
+from dataclasses import dataclass, field
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # a client may make up others, without end
+NO_ROUTE = "none"  # refused before, or not there
+
+
+@dataclass
+class Metrics:
+    """Of one process."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        of = self.registry
+        self.requests = Counter(
+            "api_requests", "Requests, by how they were answered", ["method", "route", "status"], registry=of
+        )
+        self.seconds = Histogram("api_request_seconds", "Time until an answer began", registry=of)
+        self.streams = Gauge("api_streams", "Streams that are open", registry=of)
+
+    def text(self) -> bytes:
+        return generate_latest(REGISTRY) + generate_latest(self.registry)
+
+
+class Counting:
+    """Outermost, so that also those are counted who are not let in."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began = time.monotonic()
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", NO_ROUTE)
+                method = scope["method"] if scope["method"] in METHODS else "other"
+                self._metrics.requests.labels(method, route, str(message["status"])).inc()
+                self._metrics.seconds.observe(time.monotonic() - began)
+            await send(message)
+
+        return await self._app(scope, receive, counted)

@@ -1,0 +1,152 @@
+"""Endpoints of runs that start by the clock: what is due, what came of it, and who may change that."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import ValidationError
+
+from crawler_lifecycle.contract.requests import as_bad_input
+from crawler_lifecycle.contract.schedules import (
+    Backfilled,
+    ScheduleDetails,
+    ScheduleId,
+    ScheduleRequest,
+    Triggered,
+)
+from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.services.api import messages
+from crawler_lifecycle.services.api.desk import OPERATING, READING, Caller, Here
+from crawler_lifecycle.services.api.document import (
+    BACKFILLED,
+    BACKFILLING,
+    DELETED,
+    NO_SCHEDULE,
+    PAUSING,
+    SCHEDULE,
+    SCHEDULES,
+    SCHEDULING,
+    TRIGGERED,
+    problems,
+)
+from crawler_lifecycle.services.problems import problem
+
+Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
+NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
+OnlyNew = Annotated[
+    str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if there is none of this name")
+]
+PAUSE = messages.PauseBody()  # without a body
+NOT_ACCEPTABLE = "Not acceptable: `field` says what."
+
+router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
+
+
+@router.get("", dependencies=READING, responses=SCHEDULES | problems())
+async def schedules(desk: Here) -> messages.ScheduleList:
+    """The schedules, by name. One that was just made may take a moment to appear."""
+    return messages.ScheduleList(schedules=list(await desk.control.schedules.list()))
+
+
+@router.get("/{schedule}", dependencies=READING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE))
+async def schedule(
+    desk: Here,
+    schedule: Name,
+    occurrences: Annotated[int, Query(ge=0, le=500, description="so many of the latest")] = 10,
+) -> ScheduleDetails:
+    """What a schedule does, when it is due next, and what became of its latest occurrences: why one was skipped."""
+    return await desk.control.schedules.show(schedule, occurrences=occurrences)
+
+
+@router.put(
+    "/{schedule}",
+    dependencies=OPERATING,
+    response_model=ScheduleDetails,
+    responses=SCHEDULE
+    | {201: SCHEDULE[200] | {"description": "It is made."}}
+    | problems(
+        _400="The request cannot be read.",
+        _409="The name is taken by something else.",
+        _412="There is one of this name already, and `If-None-Match: *` was asked for.",
+        _413="The body is too large.",
+        _422=NOT_ACCEPTABLE + " Nothing was changed.",
+    ),
+)
+async def put_schedule(
+    desk: Here,
+    caller: Caller,
+    schedule: NewName,
+    body: Annotated[messages.ScheduleBody, SCHEDULING],
+    response: Response,
+    only_new: OnlyNew = None,
+) -> ScheduleDetails | Response:
+    """Make a schedule, or have the one of this name go by these rules from now on. Asked twice it is the same."""
+    request, known = _request(schedule, body, caller.name), desk.control.schedules
+    try:
+        if only_new is None:
+            return await known.replace(request)
+        await known.show(schedule, occurrences=0)
+        return problem(412, f"there is a schedule {schedule} already", "If-None-Match")
+    except NotFound:
+        response.status_code = 201
+        return await known.create(request, actor=caller.name)
+
+
+def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest:
+    given = body.model_dump(exclude_unset=True)
+    run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
+    run["requested_by"] = body.run.requested_by or caller
+    try:
+        return ScheduleRequest(**given | {"run": run, "overlap": body.overlap, "schedule_id": schedule})
+    except ValidationError as error:
+        raise as_bad_input(error) from error
+
+
+@router.post(
+    "/{schedule}/pause", dependencies=OPERATING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+)
+async def pause_schedule(
+    desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+) -> ScheduleDetails:
+    """Let nothing of a schedule start until it is resumed. Runs under way go on."""
+    return await desk.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
+
+
+@router.post(
+    "/{schedule}/resume", dependencies=OPERATING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+)
+async def resume_schedule(
+    desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+) -> ScheduleDetails:
+    """Let a schedule go on. What was due while it was paused stays skipped: a backfill makes up for it."""
+    return await desk.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
+
+
+@router.post(
+    "/{schedule}/trigger", dependencies=OPERATING, responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+)
+async def trigger_schedule(desk: Here, schedule: Name) -> Triggered:
+    """Start an occurrence now, also of a schedule that is paused. Its overlap policy holds; the answer says what came
+    of it."""
+    return await desk.control.schedules.trigger(schedule)
+
+
+@router.post(
+    "/{schedule}/backfill",
+    status_code=202,
+    dependencies=OPERATING,
+    responses=BACKFILLED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE + " Nothing was started."),
+)
+async def backfill_schedule(
+    desk: Here, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
+) -> Backfilled:
+    """Start what was due in the past, whether it ran or not."""
+    until = body.until or datetime.now(UTC)
+    return await desk.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
+
+
+@router.delete("/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422="A name."))
+async def delete_schedule(desk: Here, schedule: Name) -> messages.Deleted:
+    """Remove a schedule. Runs under way go on, and those that were stay on record."""
+    await desk.control.schedules.delete(schedule)
+    return messages.Deleted(schedule_id=schedule, deleted=True)

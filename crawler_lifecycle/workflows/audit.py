@@ -1,0 +1,83 @@
+"""The audit: database, Temporal and cluster are compared, part by part, page by page, and mended where they disagree.
+
+It looks from outside of every run: what a run's own workflow cannot do because it is gone, somebody has to see.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+from crawler_lifecycle.activities.audit_handovers import HandoverAudit
+from crawler_lifecycle.activities.audit_jobs import JobAudit
+from crawler_lifecycle.activities.audit_runs import RunAudit
+from crawler_lifecycle.activities.audits import AuditActivities
+from crawler_lifecycle.contract.audits import (
+    AuditContinuation,
+    AuditPage,
+    AuditPart,
+    AuditReport,
+    AuditRequest,
+    AuditStep,
+    PartReport,
+)
+from crawler_lifecycle.workflows.inputs import NOTHING, decoded
+from crawler_lifecycle.workflows.options import AUDIT, WRITE
+
+FINDINGS_TOLD = 200
+STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
+    AuditPart.RUNS: RunAudit.audit_runs,
+    AuditPart.JOBS: JobAudit.audit_jobs,
+    AuditPart.HANDOVERS: HandoverAudit.audit_handovers,
+}
+
+
+@workflow.defn(name="AuditWorkflow")
+class AuditWorkflow:
+    @workflow.run
+    async def run(self, raw: RawValue = NOTHING) -> AuditReport:
+        report, part, after = await _begun(raw)
+        for each in list(AuditPart)[list(AuditPart).index(part) :]:
+            report = await _audited(report, each, after)
+            after = None
+        await workflow.execute_activity_method(AuditActivities.finish_audit, report, **WRITE)
+        return report
+
+
+async def _begun(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
+    if workflow.info().continued_run_id:
+        carried = decoded(AuditContinuation, raw)
+        return carried.report, carried.part, carried.after
+    request = decoded(AuditRequest, raw)
+    audit = await workflow.execute_activity_method(AuditActivities.begin_audit, request, **WRITE)
+    return AuditReport(audit=audit), AuditPart.RUNS, None
+
+
+async def _audited(report: AuditReport, part: AuditPart, after: str | None) -> AuditReport:
+    """With this part. One that cannot be finished is told and leaves the others alone: the next audit is soon."""
+    try:
+        while True:
+            step = AuditStep(audit=report.audit, part=part, after=after)
+            page = await workflow.execute_activity_method(STEPS[part], step, **AUDIT)
+            report, after = _with_page(report, part, page), page.rest
+            if after is None:
+                return report
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(AuditContinuation(report=report, part=part, after=after))
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        workflow.logger.error("the audit of %s is not complete: %s", part, error.cause)
+        problem = str(error.cause or error)[:1000]
+        so_far = report.parts.get(part, PartReport())
+        return report.model_copy(
+            update={"parts": {**report.parts, part: so_far.model_copy(update={"problem": problem})}}
+        )
+
+
+def _with_page(report: AuditReport, part: AuditPart, page: AuditPage) -> AuditReport:
+    parts = {**report.parts, part: report.parts.get(part, PartReport()).with_page(page)}
+    findings = [*report.findings, *page.findings][:FINDINGS_TOLD]
+    return report.model_copy(update={"parts": parts, "findings": findings})

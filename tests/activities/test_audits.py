@@ -1,0 +1,410 @@
+"""An audit over a real database and real jobs: what disagrees is found and mended, and nothing else is touched."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.activities.audit_handovers import IN_VAIN, HandoverAudit
+from crawler_lifecycle.activities.audit_jobs import NOT_TOLD, JobAudit
+from crawler_lifecycle.adapters.sql.exports import SqlExports
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.schema import metadata
+from crawler_lifecycle.contract.audits import (
+    AuditPage,
+    AuditPart,
+    AuditRef,
+    AuditReport,
+    AuditRequest,
+    AuditStep,
+    FindingKind,
+    FindingRecord,
+    PartReport,
+)
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
+from crawler_lifecycle.domain.audit import Described, ListedJob, Patience
+from crawler_lifecycle.domain.looks import JobPhase, Look
+from crawler_lifecycle.errors import Conflict, TemporaryError
+from tests.clusters import LocalBench, until
+from tests.house import House
+
+AN_HOUR = timedelta(hours=1)
+TERMINATED = Described(is_open=False, end="terminated", ended_at=datetime.now(UTC) - AN_HOUR)
+
+
+def audit(
+    house: House, part: AuditPart, *, repair: bool = True, after: str | None = None, unknown: bool = False
+) -> AuditPage:
+    ref = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=repair, remove_unknown_jobs=unknown)
+    step = AuditStep(audit=ref, part=part, after=after)
+    activities = {
+        AuditPart.RUNS: house.run_audit.audit_runs,
+        AuditPart.JOBS: house.job_audit.audit_jobs,
+        AuditPart.HANDOVERS: house.handover_audit.audit_handovers,
+    }
+    return asyncio.run(house.environment.run(activities[part], step))
+
+
+def findings(house: House) -> Sequence[FindingRecord]:
+    return house.findings.overview(audits=0, findings=100).findings
+
+
+def ended(house: House, plan: RunPlan) -> RunPlan:
+    """Over, while whatever it runs goes on."""
+    with house.database.transaction() as connection:
+        tasks = metadata.tables["task_histories"]
+        connection.execute(tasks.update().where(tasks.c.history_id == plan.run.run_id).values(status="STOPPED"))
+    house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="stopped"))
+    return plan
+
+
+# Runs
+
+
+def test_a_run_whose_workflow_is_gone_is_resumed(house: House) -> None:
+    watched, terminated, deleted = house.begin(), house.begin(), house.begin()
+    ids = {plan.run.run_id: house.details(plan).run.workflow_id for plan in (watched, terminated, deleted)}
+    house.supervisors.listed = {ids[watched.run.run_id]}
+    house.supervisors.described = {ids[terminated.run.run_id]: TERMINATED}
+    page = audit(house, AuditPart.RUNS)
+    assert (page.examined, page.found, page.acted, page.rest) == (3, {FindingKind.UNSUPERVISED: 2}, 2, None)
+    started = [(workflow_id, request.run_id) for workflow_id, request in house.supervisors.started]
+    assert sorted(started) == sorted((ids[plan.run.run_id], plan.run.run_id) for plan in (terminated, deleted))
+    (found,) = house.details(terminated).findings
+    assert (found.kind, found.acts, found.problem) == (FindingKind.UNSUPERVISED, 1, None)
+    assert "terminated" in found.message
+    assert house.details(watched).findings == []
+
+
+def test_one_that_is_only_not_listed_yet_is_left_alone(house: House) -> None:
+    workflow_id = house.details(house.begin()).run.workflow_id
+    house.supervisors.described = {workflow_id: Described(is_open=True)}
+    page = audit(house, AuditPart.RUNS)
+    assert (page.examined, page.found, house.supervisors.started) == (1, {}, [])
+
+
+def test_what_began_or_ended_a_moment_ago_is_left_alone(house: House) -> None:
+    house.run_audit = replace(house.run_audit, patience=Patience())
+    just_begun, just_ended = house.begin(), house.begin()
+    house.supervisors.described = {
+        house.details(just_ended).run.workflow_id: replace(TERMINATED, ended_at=datetime.now(UTC))
+    }
+    assert audit(house, AuditPart.RUNS).found == {}
+    assert house.details(just_begun).findings == []
+
+
+def test_a_dry_run_changes_nothing(house: House) -> None:
+    plan = ended(house, house.started("sleepy"))
+    house.begin()
+    unknown = house.bench.request("exec sleep 60")
+    house.bench.cluster.deploy(unknown)
+    house.bench.until_phase(unknown, JobPhase.RUNNING)
+    before = dump(house)
+    found = {part: audit(house, part, repair=False).found for part in AuditPart}
+    assert found == {
+        AuditPart.RUNS: {FindingKind.UNSUPERVISED: 1},
+        AuditPart.JOBS: {FindingKind.LEFTOVER_JOB: 1, FindingKind.UNKNOWN_JOB: 1},
+        AuditPart.HANDOVERS: {FindingKind.EXPORT_PENDING: 1},
+    }
+    ref = house.do(house.audits.begin_audit, AuditRequest())
+    house.do(house.audits.finish_audit, AuditReport(audit=ref, parts={part: PartReport() for part in AuditPart}))
+    assert dump(house) == before
+    assert house.supervisors.started == []
+    look = house.bench.cluster.look(plan.run.run_uid)
+    assert not any(job.stop_asked for job in look.jobs.values())
+
+
+def dump(house: House) -> dict[str, list[object]]:
+    with house.database.read() as connection:
+        return {name: list(connection.execute(table.select()).all()) for name, table in metadata.tables.items()}
+
+
+def test_an_outage_of_temporal_says_nothing_about_runs(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.begin()
+
+    async def away(*_: object) -> set[str]:
+        raise TemporaryError("Temporal does not answer")
+
+    monkeypatch.setattr(house.supervisors, "open_among", away)
+    with pytest.raises(TemporaryError):
+        audit(house, AuditPart.RUNS)
+    assert (findings(house), house.supervisors.started) == ([], [])
+
+
+def test_one_that_cannot_be_described_fails_the_page_as_what_it_is(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        house.begin()
+
+    async def away(*_: object) -> Described:
+        raise TemporaryError("Temporal does not answer")
+
+    monkeypatch.setattr(house.supervisors, "describe", away)
+    with pytest.raises(TemporaryError, match="does not answer"):
+        audit(house, AuditPart.RUNS)
+    assert findings(house) == []
+
+
+def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = house.begin(), house.begin()
+    go_on = house.supervisors.go_on
+
+    async def refusing(workflow_id: str, request: object) -> None:
+        if workflow_id == house.details(bad).run.workflow_id:
+            raise Conflict("not this one")
+        await go_on(workflow_id, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(house.supervisors, "go_on", refusing)
+    assert audit(house, AuditPart.RUNS).acted == 1
+    (told,) = house.details(bad).findings
+    assert (told.problem, told.acts) == ("not this one", 0)
+    assert house.details(good).findings[0].acts == 1
+
+
+def test_claims_and_looks_that_nobody_keeps_are_reported(house: House) -> None:
+    plan = house.begin()
+    house.supervisors.listed = {house.details(plan).run.workflow_id}
+    house.claims.claim_main(plan.run, "gone", timedelta(minutes=-5))
+    late = house.started("sleepy")
+    house.supervisors.listed.add(house.details(late).run.workflow_id)
+    SqlHistories(house.database).mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.LOOK_OVERDUE: 1, FindingKind.CLAIM_EXPIRED: 1}, 0)
+    assert house.supervisors.started == []
+
+
+def test_pages_follow_each_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler_lifecycle.activities.audit_runs.RUNS_IN_A_PAGE", 2)
+    plans = [house.begin() for _ in range(5)]
+    after, examined = None, []
+    for _ in range(3):
+        page = audit(house, AuditPart.RUNS, after=after)
+        examined.append(page.examined)
+        after = page.rest
+    assert (examined, after) == ([2, 2, 1], None)
+    assert len({workflow_id for workflow_id, _ in house.supervisors.started}) == len(plans)
+
+
+# Jobs
+
+
+def test_a_job_whose_run_is_over_is_asked_to_end_and_then_made_to(house: House) -> None:
+    plan = house.started("sleepy")
+    other = house.started("sleepy")
+    until(lambda: is_running(house, plan), "its job to run")
+    ended(house, plan)
+    page = audit(house, AuditPart.JOBS)
+    assert (page.found, page.acted) == ({FindingKind.LEFTOVER_JOB: 1}, 1)
+    (found,) = house.details(plan).findings
+    assert found.action == "1 jobs were asked to end"
+    until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
+    assert audit(house, AuditPart.JOBS).found == {}
+    assert is_running(house, other)
+    assert house.details(other).findings == []
+
+
+def is_running(house: House, plan: RunPlan) -> bool:
+    return house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].phase is JobPhase.RUNNING
+
+
+def deaf(house: House) -> RunPlan:
+    """A run whose job does not end when it is asked to."""
+    house.deployer.scripts["deaf"] = 'trap "" TERM; echo up; while true; do sleep 1; done'
+    plan = house.started("deaf")
+    until(lambda: "up" in house.bench.cluster.log(plan.run.run_uid, 0, 1, 0).text, "it to listen to nobody")
+    return plan
+
+
+def test_one_that_does_not_end_is_made_to(house: House) -> None:
+    plan = ended(house, deaf(house))
+    assert audit(house, AuditPart.JOBS).acted == 1
+    page = audit(house, AuditPart.JOBS)
+    assert page.findings[0].action == "1 jobs were made to end"
+    until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
+    (found,) = house.details(plan).findings
+    assert found.acts == 2
+    assert "up" in (found.evidence or "")
+
+
+def test_a_run_that_was_over_a_moment_ago_is_left_alone(house: House) -> None:
+    house.job_audit = replace(house.job_audit, patience=Patience())
+    plan = ended(house, house.started("sleepy"))
+    assert audit(house, AuditPart.JOBS).found == {}
+    assert house.details(plan).findings == []
+
+
+def test_a_job_of_nobody_is_reported_and_removed_only_if_told_to(house: House) -> None:
+    request = house.bench.request("exec sleep 60")
+    house.bench.cluster.deploy(request)
+    house.bench.until_phase(request, JobPhase.RUNNING)
+    assert audit(house, AuditPart.JOBS).acted == 0
+    (found,) = findings(house)
+    assert (found.kind, found.subject, found.problem) == (FindingKind.UNKNOWN_JOB, request.run_uid, NOT_TOLD)
+    assert house.bench.job(request)
+    assert not getattr(house.bench.job(request), "stop_asked", True)
+    assert audit(house, AuditPart.JOBS, unknown=True).acted == 1
+    house.bench.until_stopped(request)
+
+
+def test_a_job_of_another_installation_is_not_seen(house: House) -> None:
+    other = str(uuid4())
+    request = house.bench.request("exec sleep 60", installation=other)
+    house.bench.other_client(other).deploy(request)
+    page = audit(house, AuditPart.JOBS, unknown=True)
+    assert (page.examined, page.found) == (0, {})
+
+
+class Blind:
+    """A cluster that lists its jobs but breaks off, or does not let them be looked at."""
+
+    def __init__(self, bench: LocalBench, *, breaks_off: bool = False) -> None:
+        self._cluster, self._breaks_off = bench.cluster, breaks_off
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        yield from self._cluster.inventory()
+        if self._breaks_off:
+            raise TemporaryError("the list broke off")
+
+    def look(self, *_: object) -> Look:
+        return Look(complete=False, problem="no answer")
+
+
+def test_the_unknown_is_judged_by_nobody(house: House) -> None:
+    plan = ended(house, deaf(house))
+    sighted = house.job_audit
+    house.job_audit = JobAudit(sighted.runs, house.findings, Blind(house.bench, breaks_off=True), sighted.patience)  # type: ignore[arg-type]
+    with pytest.raises(TemporaryError, match="broke off"):
+        audit(house, AuditPart.JOBS)
+    house.job_audit = JobAudit(sighted.runs, house.findings, Blind(house.bench), sighted.patience)  # type: ignore[arg-type]
+    page = audit(house, AuditPart.JOBS)
+    assert (page.found, page.unknown) == ({}, 1)
+    assert house.details(plan).findings == []
+    house.job_audit = sighted
+    audit(house, AuditPart.JOBS)
+    house.job_audit = JobAudit(sighted.runs, house.findings, Blind(house.bench), sighted.patience)  # type: ignore[arg-type]
+    whole(house)
+    kept = {each.kind: each.closed_at for each in house.details(plan).findings}
+    assert kept[FindingKind.LEFTOVER_JOB] is None, "not seen is not mended"
+
+
+# What was to be handed over
+
+
+def test_an_export_that_nobody_makes_is_replayed_by_the_runs_own_workflow(house: House) -> None:
+    pending, done, failed, busy = (ended(house, house.begin()) for _ in range(4))
+    house.do(house.exports.initiate_export_signal, ToEnd(run=done.run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=done.run))
+    event = house.do(house.exports.initiate_export_signal, ToEnd(run=failed.run))
+    exports = metadata.tables["exports"]
+    with house.database.transaction() as connection:
+        connection.execute(exports.update().where(exports.c.event_id == event.event_id).values(state="failed"))
+    SqlExports(house.database).settle(failed.run, event.event_id, ExportState.FAILED, None, "no space")
+    house.supervisors.listed = {house.details(busy).run.workflow_id}
+    page = audit(house, AuditPart.HANDOVERS)
+    assert page.found == {FindingKind.EXPORT_PENDING: 1, FindingKind.EXPORT_FAILED: 1}
+    started = {request.run_id for _, request in house.supervisors.started}
+    assert started == {pending.run.run_id, failed.run.run_id}
+    assert house.details(done).findings == house.details(busy).findings == []
+
+
+def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
+    """A run that is over and exported, and whose end nobody was told."""
+    plan = ended(house, house.begin())
+    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+
+    def away(*_: object) -> None:
+        raise TemporaryError("nobody there")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(house.notices.pusher), "send", away)
+        with pytest.raises(TemporaryError):
+            house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run))
+    return plan
+
+
+def test_a_closing_notice_that_was_not_delivered_is_sent_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = undelivered(house, monkeypatch)
+    page = audit(house, AuditPart.HANDOVERS)
+    assert (page.found, page.acted) == ({FindingKind.UNDELIVERED: 1}, 1)
+    house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run))
+    assert audit(house, AuditPart.HANDOVERS).found == {}
+    assert [line.event for line in house.details(plan).log][-2:] == ["undelivered", "delivered"]
+
+
+def test_one_that_nobody_takes_is_sent_a_few_times_only(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = undelivered(house, monkeypatch)
+    for _ in range(5):
+        audit(house, AuditPart.HANDOVERS)
+    (found,) = house.details(plan).findings
+    assert (found.acts, found.problem, len(house.supervisors.started)) == (3, IN_VAIN, 3)
+
+
+def test_an_old_end_is_reported_and_not_replayed(house: House) -> None:
+    audits = house.handover_audit
+    ancient = replace(audits.patience, replay=timedelta(seconds=-1))
+    house.handover_audit = HandoverAudit(audits.runs, audits.findings, audits.supervisors, ancient)
+    ended(house, house.begin())
+    page = audit(house, AuditPart.HANDOVERS)
+    assert (page.found, page.acted, house.supervisors.started) == ({FindingKind.EXPORT_PENDING: 1}, 0, [])
+
+
+# All of it
+
+
+def whole(house: House) -> AuditReport:
+    """As the workflow does it."""
+    house.environment.info = replace(house.environment.info, workflow_run_id=str(uuid4()))
+    ref = house.do(house.audits.begin_audit, AuditRequest(repair=True))
+    report = AuditReport(audit=ref)
+    activities = (house.run_audit.audit_runs, house.job_audit.audit_jobs, house.handover_audit.audit_handovers)
+    for part, activity in zip(AuditPart, activities, strict=True):
+        page = asyncio.run(house.environment.run(activity, AuditStep(audit=ref, part=part)))
+        report = report.model_copy(update={"parts": {**report.parts, part: PartReport().with_page(page)}})
+    house.do(house.audits.finish_audit, report)
+    return report
+
+
+def test_what_is_mended_is_closed_by_the_next_audit(house: House) -> None:
+    plan = house.begin()
+    whole(house)
+    (found,) = house.details(plan).findings
+    assert found.closed_at is None
+    house.supervisors.listed = {house.details(plan).run.workflow_id}
+    report = whole(house)
+    (found,) = house.details(plan).findings
+    assert found.closed_at is not None
+    overview = house.findings.overview(audits=10, findings=10)
+    assert (overview.open, len(overview.audits)) == ({}, 2)
+    assert overview.audits[0].parts == report.parts
+    assert overview.last_complete_at is not None
+
+
+def test_a_part_that_was_not_finished_closes_nothing(house: House) -> None:
+    plan = house.begin()
+    whole(house)
+    house.supervisors.listed = {house.details(plan).run.workflow_id}
+    ref = house.do(house.audits.begin_audit, AuditRequest(repair=True))
+    parts = {part: PartReport(problem="no answer" if part is AuditPart.RUNS else None) for part in AuditPart}
+    house.do(house.audits.finish_audit, AuditReport(audit=ref, parts=parts))
+    assert [each.closed_at for each in house.details(plan).findings] == [None]
+
+
+def test_two_audits_at_once_do_no_harm(house: House) -> None:
+    plan = house.begin()
+
+    async def twice() -> None:
+        refs = [AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True) for _ in range(4)]
+        steps = [AuditStep(audit=ref, part=AuditPart.RUNS) for ref in refs]
+        await asyncio.gather(*(house.environment.run(house.run_audit.audit_runs, step) for step in steps))
+
+    asyncio.run(twice())
+    assert len(house.details(plan).findings) == 1
+    assert {workflow_id for workflow_id, _ in house.supervisors.started} == {house.details(plan).run.workflow_id}

@@ -1,0 +1,66 @@
+"""The page of a running stack in a real browser, for modules with a fixture `stack`; what tests do on it again and
+again."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.control.control import Started
+from tests.browser.chromium import Page, chromium, program
+from tests.databases import missing
+from tests.embedded import LINK
+from tests.process.crawls import Site
+
+IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"
+DIALOG = "document.querySelector('dialog.start[open]')"
+ON_A_RUN = "/^#\\/runs\\/\\d+$/.test(location.hash)"
+
+
+@pytest.fixture(scope="session")
+def has_chromium() -> None:
+    if program() is None:
+        missing("no Chromium on this machine (Debian's package is chromium)")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser(has_chromium: None, stack: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    """Ends before its stack does: what it could not fetch then would be an error of the page."""
+    async with chromium(tmp_path_factory.mktemp("browser")) as page:
+        await page.look_like(1280, 900)
+        yield page
+        assert page.errors == [], "nothing went wrong in the page, and its policy had nothing to forbid"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(browser: Page, stack: Site) -> Page:
+    """The list of runs, live."""
+    link = await stack.command.wait_for(LINK)
+    await browser.open("about:blank")
+    await browser.open(link)
+    await browser.until(IS_LIVE)
+    return browser
+
+
+async def fill(page: Page, **fields: str) -> None:
+    for name, value in fields.items():
+        await page.evaluate(f"document.querySelector('#start-{name}').focus()")
+        await page.type(value)
+
+
+async def show(page: Page, run: Started) -> None:
+    await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+    await page.until_text(f"run {run.run_id}", "Timeline")
+
+
+async def until_started(page: Page) -> int:
+    """The dialog has closed by itself and has left the run's page behind; its RunID."""
+    await page.until(f"!document.querySelector('dialog') && {ON_A_RUN}")
+    return int(str(await page.evaluate("location.hash")).rpartition("/")[2])
+
+
+async def finish(stack: Site, run_id: int, tasks: int) -> None:
+    run = stack.control.show(run_id).run
+    started = Started(run_id=run_id, run_uid=run.run_uid, workflow_id="", first_execution_run_id="")
+    stack.release(started, *range(tasks))
+    await stack.until_over(started)

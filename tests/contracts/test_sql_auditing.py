@@ -1,0 +1,88 @@
+"""Does an audit read the runs that it has to, in pages, and no other installation's?"""
+
+from datetime import UTC, datetime, timedelta
+
+from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
+from crawler_lifecycle.adapters.sql.claims import SqlClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.exports import SqlExports
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.domain.naming import event_id
+from tests.contracts.test_sql_exports import event_of
+from tests.databases import MakeRun, give_away, ref_to
+
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def ended(database: Database, run: RunRecord) -> RunRecord:
+    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+    return SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+
+
+def test_open_runs_in_pages(database: Database, make_run: MakeRun) -> None:
+    runs, port = [make_run() for _ in range(5)], SqlAuditedRuns(database)
+    ended(database, runs[1])
+    ids = [run.run_id for run in runs if run is not runs[1]]
+    first, rest = port.open_runs(0, 3)
+    assert ([run.run_id for run in first], rest) == (ids[:3], ids[2])
+    last, rest = port.open_runs(ids[2], 3)
+    assert ([run.run_id for run in last], rest) == (ids[3:], None)
+    seen, made = first[0], runs[0]
+    assert (seen.run_uid, seen.workflow_id, seen.epoch) == (made.run_uid, made.workflow_id, 1)
+    assert seen.begun_at == made.begun_at
+
+
+def test_runs_as_they_are_now(database: Database, make_run: MakeRun) -> None:
+    run, port = ended(database, make_run()), SqlAuditedRuns(database)
+    seen = port.by_id([run.run_id, run.run_id + 1])
+    assert seen == port.by_id([run.run_id])
+    assert seen[run.run_id].finished_at == run.finished_at
+    assert port.by_uid([run.run_uid, "another"]) == {run.run_uid: seen[run.run_id]}
+    assert port.by_id([]) == {}
+
+
+def test_of_another_installation_nothing_is_read(database: Database, database_url: str, make_run: MakeRun) -> None:
+    open_one, over = make_run(), ended(database, make_run())
+    give_away(database_url)
+    port = SqlAuditedRuns(database)
+    assert port.open_runs(0, 10) == ([], None)
+    assert port.by_uid([open_one.run_uid]) == {}
+    assert port.handovers(0, 10, LONG_AGO) == ([], None)
+    assert over.export_state is ExportState.PENDING
+
+
+def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
+    late, fresh, port, claims = make_run(3), make_run(), SqlAuditedRuns(database), SqlClaims(database)
+    claims.claim_main(ref_to(late), "gone", timedelta(seconds=-300))
+    claims.claim_main(ref_to(fresh), "busy", timedelta(seconds=300))
+    before = datetime.now(UTC) - timedelta(seconds=60)
+    found = port.expired_claims([late.run_id, fresh.run_id], before)
+    assert {run_id: list(claim.tasks) for run_id, claim in found.items()} == {late.run_id: [0]}
+    assert found[late.run_id].since < before
+    assert port.expired_claims([fresh.run_id], before) == {}
+
+
+def test_what_is_left_to_hand_over(database: Database, make_run: MakeRun) -> None:
+    histories, exports, port = SqlHistories(database), SqlExports(database), SqlAuditedRuns(database)
+    make_run()
+    pending, failed, done, silent = (ended(database, make_run()) for _ in range(4))
+    for run, state in ((failed, ExportState.FAILED), (done, ExportState.DONE), (silent, ExportState.DONE)):
+        for event in (event_of(run), event_of(run)):
+            exports.open(ref_to(run), event)
+            exports.settle(ref_to(run), event.event_id, state, None, "no space")
+    histories.note(ref_to(silent), "undelivered:stopped:1", "undelivered", "nobody there")
+    page, rest = port.handovers(0, 10, LONG_AGO)
+    assert rest is None
+    assert [each.run.run_id for each in page] == [pending.run_id, failed.run_id, silent.run_id]
+    assert [each.failed_at is None for each in page] == [True, False, True]
+    assert page[2].logged == {event_id(silent.run_uid, "log:undelivered:stopped:1")}
+    assert histories.noted(ref_to(silent), "undelivered:stopped:1")
+    assert not histories.noted(ref_to(silent), "delivered:stopped:1")
+    first, rest = port.handovers(0, 2, LONG_AGO)
+    assert ([each.run.run_id for each in first], rest) == ([pending.run_id, failed.run_id], failed.run_id)
+    assert [each.run.run_id for each in port.handovers(failed.run_id, 2, LONG_AGO)[0]] == [silent.run_id]
+    late = datetime.now(UTC) + timedelta(hours=1)
+    assert silent.run_id not in [each.run.run_id for each in port.handovers(0, 10, late)[0]]

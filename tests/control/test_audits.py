@@ -1,0 +1,245 @@
+"""The audit on a real Temporal server, with real workflows, jobs and a worker as the settings make it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import TypeVar
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import ScheduleOverlapPolicy
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from crawler_lifecycle.adapters.local.cluster import LocalCluster
+from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKind
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
+from crawler_lifecycle.control.control import Control, is_handed_over
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from tests.clusters import LocalBench
+from tests.databases import ref_to
+from tests.schedulers import TOKEN, a_catalogue, served
+
+CATALOGUE = '[crawlers.sleeper]\ncommand = ["/bin/sh", "-c", "exec sleep 300"]\n'
+PATIENCE = 60.0
+AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("WORKFLOW", "JOB", "HANDOVER", "FAILED_EXPORT")}
+A = TypeVar("A")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Control]:
+    folder = tmp_path_factory.mktemp("audits")
+    bench = LocalBench(folder)
+    cluster = LocalCluster(folder / "cluster", folder / "files", None, capacity=8)
+    with served(cluster, a_catalogue(folder, CATALOGUE)) as url, ThreadPoolExecutor(8) as threads:
+        variables = AT_ONCE | {
+            "CRAWLER_SCHEDULER__URL": url,
+            "CRAWLER_SCHEDULER__TOKEN": TOKEN,
+            "CRAWLER_WORKER__TASK_QUEUE": f"audits-{uuid4()}",
+            "TEMPORAL_ADDRESS": real_time.client.service_client.config.target_host,
+            "TEMPORAL_NAMESPACE": real_time.client.namespace,
+        }
+        control = Control(Installation.of(folder, variables))
+        migrate.upgrade(control.installation.settings.database_url)
+        engine = control.engine
+        activities = control.parts.activities(engine, search_attributes=False)
+        worker = Worker(
+            await engine.client(),
+            task_queue=engine.task_queue,
+            plugins=[LifecyclePlugin(activities)],
+            activity_executor=threads,
+        )
+        try:
+            async with worker:
+                yield control
+        finally:
+            bench.clear()
+
+
+async def until(look: Callable[[], Awaitable[A | None]], what: str) -> A:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await look()):
+            await asyncio.sleep(0.2)
+    assert found, what
+    return found
+
+
+async def delete(control: Control, workflow_id: str) -> None:
+    """With all of its history, as retention does it."""
+    client = await control.engine.client()
+    execution = WorkflowExecution(workflow_id=workflow_id)
+    await client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    )
+
+    async def gone() -> bool:
+        return (await control.engine.describe(workflow_id)).end == "missing"
+
+    await until(gone, "its history to be gone")
+
+
+async def until_deployed(control: Control, run_id: int) -> None:
+    async def deployed() -> bool:
+        return control.show(run_id).tasks[0].job_name is not None
+
+    await until(deployed, f"run {run_id} to have a job")
+
+
+async def test_runs_without_a_workflow_go_on(control: Control) -> None:
+    """Terminated, its history deleted, its start lost; one that is watched is left alone."""
+    started = [await control.start(RunRequest(crawler="sleeper")) for _ in range(3)]
+    terminated, deleted, watched = (each.run_id for each in started)
+    for each in started:
+        await until_deployed(control, each.run_id)
+    client = await control.engine.client()
+    await client.get_workflow_handle(started[0].workflow_id).terminate("somebody did")
+    await delete(control, started[1].workflow_id)
+    entry = control.deployer.crawler("sleeper")
+    new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
+    lost = SqlHistories(control.parts.database).create(new).run_id
+    expected = {terminated, deleted, lost}
+
+    async def seen() -> bool:
+        dry = await control.audits.run(AuditRequest())
+        return {each.run_id for each in dry.findings if each.kind is FindingKind.UNSUPERVISED} == expected
+
+    await until(seen, "Temporal's list to show what is open")
+    assert [control.show(run_id).findings for run_id in expected] == [[], [], []]
+    assert {control.show(run_id).run.epoch for run_id in expected} == {1}
+
+    report = await control.audits.run(AuditRequest(repair=True))
+    assert report.is_complete
+    assert report.parts[AuditPart.RUNS].found == {FindingKind.UNSUPERVISED: 3}
+    for run_id in expected:
+
+        async def taken_over(run_id: int = run_id) -> bool:
+            return control.show(run_id).run.epoch == 2
+
+        await until(taken_over, f"run {run_id} to be supervised again")
+        await until_deployed(control, run_id)
+        (found,) = control.show(run_id).findings
+        assert (found.kind, found.acts) == (FindingKind.UNSUPERVISED, 1)
+    assert control.show(watched).run.epoch == 1
+
+    async def agrees() -> bool:
+        again = await control.audits.run(AuditRequest(repair=True))
+        return again.is_complete and again.found == 0
+
+    await until(agrees, "nothing to disagree any more")
+    assert control.audits.overview().open == {}
+    for run_id in (*expected, watched):
+        assert len(control.show(run_id).tasks) == 1
+        assert control.show(run_id).tasks[0].attempt == 1, "the job was attached to"
+        await control.stop(run_id, StopRequest(force=True))
+        await until_handed_over(control, run_id)
+
+
+async def until_handed_over(control: Control, run_id: int) -> None:
+    async def over() -> bool:
+        details = control.show(run_id)
+        return details.run.status is RunStatus.FAILED and is_handed_over(details)
+
+    await until(over, f"run {run_id} to be over and handed over")
+
+
+async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
+    """The run is over, and its workflow was terminated before the export."""
+    entry = control.deployer.crawler("sleeper")
+    new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
+    histories = SqlHistories(control.parts.database)
+    run = histories.create(new)
+    ref = await _closed(control, run.run_id)
+    report = await control.audits.run(AuditRequest(repair=True))
+    assert report.parts[AuditPart.HANDOVERS].found == {FindingKind.EXPORT_PENDING: 1}
+    await until_handed_over(control, ref)
+    details = control.show(ref)
+    assert [(export.kind, export.state) for export in details.exports] == [
+        ("run_ended", "done"),
+        ("files_ready", "done"),
+    ]
+    notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
+    assert run.run_uid in notices
+
+
+async def _closed(control: Control, run_id: int) -> int:
+    run = control.parts.supervision.get(run_id)
+    control.parts.tasks.cancel_queued(ref_to(run), "stopped")
+    control.parts.histories.close(ref_to(run), RunStatus.FAILED, "stopped")
+    return run_id
+
+
+async def test_an_audit_that_is_asked_for_and_looked_up_later(control: Control) -> None:
+    started = await control.audits.start(AuditRequest())
+
+    async def done() -> bool:
+        return await control.audits.result(started.audit) is not None
+
+    await until(done, "the audit to come to its end")
+    for other in ("crawl-1", f"{started.audit}-not"):
+        with pytest.raises(NotFound):
+            await control.audits.result(other)
+
+
+async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control) -> None:
+    installation = control.records.installation()
+    with pytest.raises(NotReady, match="no schedule"):
+        await control.audits.check()
+    every_hour = AuditSchedule(control.engine, installation, 3600)
+    await asyncio.gather(*(every_hour.keep() for _ in range(3)))
+    await every_hour.keep()
+    seen = await every_hour.describe()
+    assert (seen.id, seen.schedule.policy.overlap) == (schedule_id(installation), ScheduleOverlapPolicy.SKIP)
+    assert [each.every for each in seen.schedule.spec.intervals] == [timedelta(hours=1)]
+    assert "the last complete one" in await control.audits.check()
+
+    client = await control.engine.client()
+    handle = client.get_schedule_handle(schedule_id(installation))
+    known = len(control.audits.overview().audits)
+    await handle.trigger()
+
+    async def audited() -> bool:
+        overview = control.audits.overview(audits=100)
+        return len(overview.audits) > known and overview.audits[0].complete
+
+    await until(audited, "the schedule's audit to be complete")
+    await handle.pause(note="while we move")
+    every_day = AuditSchedule(control.engine, installation, 24 * 3600)
+    await every_day.keep()
+    changed = await every_day.describe()
+    assert [each.every for each in changed.schedule.spec.intervals] == [timedelta(days=1)]
+    assert (changed.schedule.state.paused, changed.schedule.state.note) == (True, "while we move")
+    assert await every_day.next_at() is None
+    with pytest.raises(NotReady, match="paused"):
+        await control.audits.check()
+    none = AuditSchedule(control.engine, installation, 0)
+    await none.keep()
+    await none.keep()
+    with pytest.raises(NotFound):
+        await none.describe()
+
+
+async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
+    """Ids with quotes cannot be asked for by a list, and are left to be described."""
+    run = await control.start(RunRequest(crawler="sleeper"))
+    odd = f"it's \"{uuid4()}"
+    others = [f"no-such-{number}" for number in range(250)]
+
+    async def listed() -> bool:
+        return await control.engine.open_among([*others, run.workflow_id, odd]) == {run.workflow_id}
+
+    await until(listed, "the run to be listed")
+    assert (await control.engine.describe(run.workflow_id)).is_open
+    assert (await control.engine.describe(odd)).end == "missing"
+    await control.stop(run.run_id, StopRequest(force=True))
+    await until_handed_over(control, run.run_id)

@@ -1,0 +1,36 @@
+"""Is the API's document what the API is, and complete?"""
+
+import json
+from typing import Any
+
+from crawler_lifecycle.services.api.app import openapi_document
+from crawler_lifecycle.services.api.document import STARTING, STOPPING
+from crawler_lifecycle.services.api.messages import StartRequest, StopBody
+from tests.apis import DOCUMENT
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert json.loads(DOCUMENT.read_text()) == openapi_document(), (
+        "run `python -m workers.api --openapi > docs/api-openapi.json`"
+    )
+
+
+def test_every_operation_has_an_example_and_tells_its_errors() -> None:
+    document: Any = openapi_document()
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if not path.startswith("/v1/"):
+                continue
+            responses = operation["responses"]
+            assert {"401", "403", "429", "503"} <= responses.keys(), path
+            good = [answer for status, answer in responses.items() if status < "300"]
+            assert all("example" in content for answer in good for content in answer["content"].values()), path
+            bad = [answer["content"] for status, answer in responses.items() if status >= "400"]
+            assert all(list(content) == ["application/problem+json"] for content in bad), path
+
+
+def test_the_examples_are_accepted() -> None:
+    for example in (STARTING.openapi_examples or {}).values():
+        StartRequest.model_validate(example["value"])
+    for example in (STOPPING.openapi_examples or {}).values():
+        StopBody.model_validate(example["value"])

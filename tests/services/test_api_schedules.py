@@ -1,0 +1,137 @@
+"""The API's doors to schedules, on a real Temporal server and with the real catalogue; nothing of them is due."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.services.api.document import BACKFILLING, PAUSING, SCHEDULING
+from crawler_lifecycle.services.api.messages import BackfillBody, PauseBody, ScheduleBody
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import Api, problem, served
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue
+from tests.schedulers import served as scheduler_served
+
+pytestmark = pytest.mark.timeout(240)
+RULES: dict[str, Any] = {"run": {"crawler": "bookshop", "arguments": {"site": "x"}}, "cron": ["0 0 1 1 *"]}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server(real_time: WorkflowEnvironment) -> dict[str, str]:
+    return {
+        "TEMPORAL_ADDRESS": real_time.client.service_client.config.target_host,
+        "TEMPORAL_NAMESPACE": real_time.client.namespace,
+        "CRAWLER_WORKER__TASK_QUEUE": "schedules-by-api",
+    }
+
+
+@pytest.fixture(scope="module")
+def api(server: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    folder = tmp_path_factory.mktemp("schedules")
+    database_url = f"sqlite:///{folder / 'crawler.db'}"
+    migrate.upgrade(database_url)
+    with scheduler_served(SmallCluster(), a_catalogue(folder)) as url:
+        scheduler = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
+        with served(folder, database_url, **server, **scheduler) as api:
+            yield api
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client() as client:
+        yield client
+
+
+def put(http: httpx.Client, name: str, headers: dict[str, str] | None = None, **changes: Any) -> httpx.Response:
+    return http.put(f"/v1/schedules/{name}", json=RULES | changes, headers=headers or {})
+
+
+def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Client) -> None:
+    made = put(http, "nightly", time_zone="Europe/Berlin", overlap="queue", paused=True)
+    assert made.status_code == 201
+    name = http.get("/v1/me").json()["name"]
+    assert made.json()["run"]["requested_by"] == made.json()["pauses"][0]["actor"] == name
+    assert (made.json()["overlap"], made.json()["time_zone"], made.json()["next_at"]) == ("queue", "Europe/Berlin", [])
+
+    assert put(http, "nightly").status_code == 200
+    problem(put(http, "nightly", {"If-None-Match": "*"}), 412, "If-None-Match")
+    shown = http.get("/v1/schedules/nightly?occurrences=3").json()
+    assert (shown["time_zone"], shown["overlap"], shown["paused"]) == ("UTC", "skip", True)
+
+    resumed = http.post("/v1/schedules/nightly/resume", json={"reason": "done", "actor": "ann"}).json()
+    assert (resumed["paused"], bool(resumed["next_at"])) == (False, True)
+    paused = http.post("/v1/schedules/nightly/pause", json={"reason": "the site is being rebuilt"}).json()
+    assert paused["pauses"][-1] | {"since": None} == {
+        "since": None, "until": None, "actor": name, "reason": "the site is being rebuilt"
+    }  # fmt: skip
+    assert http.delete("/v1/schedules/nightly").json() == {"schedule_id": "nightly", "deleted": True}
+    problem(http.get("/v1/schedules/nightly"), 404)
+
+
+def test_a_trigger_says_what_came_of_it_and_the_past_is_made_up_for(http: httpx.Client) -> None:
+    assert put(http, "asked", {"If-None-Match": "*"}, paused=True).status_code == 201
+    started = http.post("/v1/schedules/asked/trigger").json()
+    assert (started["outcome"], started["workflow_id"].startswith("crawl-asked-")) == ("started", True)
+    assert http.post("/v1/schedules/asked/trigger").json()["reason"] == "overlap"
+    days = {"since": "2024-12-31T00:00:00Z", "until": "2026-01-01T00:00:00+00:00"}
+    filled = http.post("/v1/schedules/asked/backfill", json=days)
+    assert filled.status_code == 202
+    assert filled.json()["occurrences"] == ["2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"]
+    problem(http.post("/v1/schedules/asked/backfill", json={"since": "2025-06-01T00:00:00"}), 422, "since")
+    problem(http.post("/v1/schedules/asked/backfill", json={"since": "2999-06-01T00:00:00Z"}), 422, "since")
+    http.delete("/v1/schedules/asked")
+
+
+def test_a_list_names_it(http: httpx.Client) -> None:
+    put(http, "listed")
+    for _ in range(600):  # a list is a moment late
+        names = [each["schedule_id"] for each in http.get("/v1/schedules").json()["schedules"]]
+        if "listed" in names:
+            break
+    assert "listed" in names
+    http.delete("/v1/schedules/listed")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "field"),
+    [
+        ("bad", {"cron": ["0 0 30 2 *"]}, "cron"),
+        ("bad", {"cron": []}, "every_seconds"),
+        ("bad", {"time_zone": "Mars/Base"}, "time_zone"),
+        ("bad", {"overlap": "sometimes"}, "overlap"),
+        ("bad", {"paused": "yes"}, "paused"),
+        ("bad", {"run": {"crawler": "no such crawler"}}, "crawler"),
+        ("bad", {"run": {"crawler": "bookshop", "run_id": 1}}, "run.run_id"),
+        ("bad", {"run": {"crawler": "bookshop", "trigger": "manual"}}, "run.trigger"),
+        ("bad", {"run": {"crawler": "bookshop", "tasks": "4"}}, "run.tasks"),
+        ("bad", {"rules": 1}, "rules"),
+        ("-bad", {}, "schedule"),
+        ("b a d", {}, "schedule"),
+    ],
+)
+def test_bad_input_makes_nothing(http: httpx.Client, name: str, change: dict[str, Any], field: str) -> None:
+    problem(put(http, name, **change), 422, field)
+    problem(http.get(f"/v1/schedules/{name}"), 404)
+
+
+def test_who_may_only_read_changes_nothing(api: Api, http: httpx.Client) -> None:
+    put(http, "seen")
+    with api.client(Scope.READ) as reader:
+        assert reader.get("/v1/schedules/seen").status_code == 200
+        assert reader.get("/v1/schedules").status_code == 200
+        problem(put(reader, "seen"), 403)
+        problem(reader.delete("/v1/schedules/seen"), 403)
+        for verb in ("pause", "resume", "trigger", "backfill"):
+            problem(reader.post(f"/v1/schedules/seen/{verb}", json={"since": "2025-01-01T00:00:00Z"}), 403)
+    assert http.get("/v1/schedules/seen").json()["counts"]["started"] == 0
+    http.delete("/v1/schedules/seen")
+
+
+def test_the_examples_are_accepted() -> None:
+    for body, examples in ((ScheduleBody, SCHEDULING), (PauseBody, PAUSING), (BackfillBody, BACKFILLING)):
+        for example in (examples.openapi_examples or {}).values():
+            body.model_validate(example["value"])

@@ -1,0 +1,168 @@
+"""What disagrees, and what is only a moment old or unknown?"""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.domain.audit import (
+    AuditedRun,
+    Described,
+    ListedJob,
+    Patience,
+    Step,
+    disputed,
+    handover,
+    is_too_old,
+    overdue,
+    steps,
+    undelivered,
+    unsupervised,
+)
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.naming import event_id
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+PATIENCE = Patience()
+AN_HOUR_AGO = NOW - timedelta(hours=1)
+A_MOMENT_AGO = NOW - timedelta(seconds=5)
+MISSING = Described(is_open=False, end="missing")
+TERMINATED = Described(is_open=False, end="terminated", ended_at=AN_HOUR_AGO)
+
+
+def a_run(status: RunStatus = RunStatus.PROCESSING, **more: object) -> AuditedRun:
+    run = AuditedRun(
+        run_id=7,
+        run_uid=str(uuid4()),
+        crawler="books",
+        status=status,
+        reason=None,
+        workflow_id="crawl-1",
+        epoch=1,
+        begun_at=AN_HOUR_AGO,
+        finished_at=None,
+        next_look_at=None,
+        export_state=None,
+        end_number=0,
+    )
+    return replace(run, **more)  # type: ignore[arg-type]
+
+
+def over(**more: object) -> AuditedRun:
+    ended = {"reason": "all_succeeded", "finished_at": AN_HOUR_AGO, "end_number": 1, "export_state": ExportState.DONE}
+    return a_run(RunStatus.COMPLETED, **ended | more)
+
+
+@pytest.mark.parametrize("workflow", [MISSING, TERMINATED, replace(TERMINATED, end="timed_out")])
+@pytest.mark.parametrize("status", [status for status in RunStatus if not status.is_over])
+def test_a_run_without_an_open_workflow(workflow: Described, status: RunStatus) -> None:
+    run = a_run(status)
+    found = unsupervised(run, run, workflow, NOW, PATIENCE)
+    assert found is not None
+    assert (found.kind, found.run_id, found.problem) == (FindingKind.UNSUPERVISED, 7, None)
+    assert ("terminated" in found.message) == (workflow is TERMINATED)
+
+
+@pytest.mark.parametrize(
+    ("again", "workflow"),
+    [
+        ({}, Described(is_open=True)),
+        ({}, replace(TERMINATED, ended_at=A_MOMENT_AGO)),
+        ({"begun_at": A_MOMENT_AGO}, MISSING),
+        ({"begun_at": A_MOMENT_AGO}, TERMINATED),
+        ({"epoch": 2}, TERMINATED),
+        ({"status": RunStatus.COMPLETED}, TERMINATED),
+        (None, MISSING),
+    ],
+    ids=["open", "ended a moment ago", "began a moment ago", "taken over a moment ago", "taken over", "over", "gone"],
+)
+def test_what_may_be_a_lag_is_left_alone(again: dict[str, object] | None, workflow: Described) -> None:
+    run = a_run()
+    assert unsupervised(run, None if again is None else replace(run, **again), workflow, NOW, PATIENCE) is None  # type: ignore[arg-type]
+
+
+def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:
+    run = a_run()
+    found = unsupervised(run, run, Described(is_open=True, is_ours=False), NOW, PATIENCE)
+    assert found is not None
+    assert found.problem is not None
+
+
+def test_a_look_that_is_long_overdue() -> None:
+    late = a_run(next_look_at=NOW - timedelta(minutes=21))
+    found = overdue(late, NOW, PATIENCE)
+    assert found is not None
+    assert found.kind is FindingKind.LOOK_OVERDUE
+    assert overdue(a_run(next_look_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
+    assert overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None
+    assert overdue(a_run(), NOW, PATIENCE) is None
+
+
+def test_exports_that_are_left() -> None:
+    pending = handover(over(export_state=ExportState.PENDING), None, NOW, PATIENCE)
+    failed = handover(over(export_state=ExportState.FAILED), AN_HOUR_AGO, NOW, PATIENCE)
+    assert pending is not None
+    assert failed is not None
+    assert (pending.kind, failed.kind) == (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED)
+    assert handover(over(export_state=ExportState.FAILED), A_MOMENT_AGO, NOW, PATIENCE) is None
+    assert handover(over(export_state=ExportState.PENDING, finished_at=A_MOMENT_AGO), None, NOW, PATIENCE) is None
+    assert handover(over(), None, NOW, PATIENCE) is None
+    assert is_too_old(over(finished_at=NOW - timedelta(days=8)), NOW, PATIENCE)
+    assert not is_too_old(over(), NOW, PATIENCE)
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("all_succeeded", "finished"), ("stopped_forced", "stopped")])
+def test_a_closing_notice_that_was_not_delivered(reason: str, kind: str) -> None:
+    run = over(reason=reason)
+    lost, late = (event_id(run.run_uid, f"log:{event}:{kind}:1") for event in ("undelivered", "delivered"))
+    found = undelivered(run, {lost}, NOW, PATIENCE)
+    assert found is not None
+    assert kind in found.message
+    assert undelivered(run, {lost, late}, NOW, PATIENCE) is None
+    assert undelivered(run, {event_id(run.run_uid, "log:undelivered:started:1")}, NOW, PATIENCE) is None
+    assert undelivered(replace(run, end_number=2), {lost}, NOW, PATIENCE) is None, "of an earlier end"
+    assert undelivered(replace(run, finished_at=None), {lost}, NOW, PATIENCE) is None, "reopened since"
+
+
+def test_whose_jobs_are_looked_at() -> None:
+    live, just_over, long_over = a_run(), over(finished_at=A_MOMENT_AGO), over()
+    uids = {"unknown": str(uuid4()), "just made": str(uuid4()), "undated": str(uuid4())}
+    runs = {run.run_uid: run for run in (live, just_over, long_over)}
+    jobs = {uid: [ListedJob("job", uid, (0, 1), AN_HOUR_AGO)] for uid in (*runs, uids["unknown"])}
+    jobs[uids["just made"]] = [ListedJob("job", uids["just made"], (0, 1), A_MOMENT_AGO)]
+    jobs[uids["undated"]] = [ListedJob("job", uids["undated"], (0, 1))]
+    assert set(disputed(jobs, runs, NOW, PATIENCE)) == {long_over.run_uid, uids["unknown"], uids["undated"]}
+
+
+@pytest.mark.parametrize(
+    ("job", "asked", "insisted"),
+    [
+        ({"phase": JobPhase.RUNNING}, Step.STOP, Step.KILL),
+        ({"phase": JobPhase.WAITING}, Step.STOP, Step.KILL),
+        ({"phase": JobPhase.UNCLEAR}, Step.STOP, Step.KILL),
+        ({"phase": JobPhase.ENDING}, Step.STOP, Step.KILL),
+        ({"phase": JobPhase.SUCCEEDED}, Step.KILL, Step.KILL),
+        ({"phase": JobPhase.SUCCEEDED, "gone": True, "removable": True}, Step.REMOVE, Step.REMOVE),
+        ({"phase": JobPhase.FAILED, "gone": True}, None, None),
+    ],
+)
+def test_what_a_job_needs(job: dict[str, object], asked: Step | None, insisted: Step | None) -> None:
+    seen = JobLook(0, 1, "uid", "job", **job)  # type: ignore[arg-type]
+    look = Look(complete=True, jobs={(0, 1): seen, (1, 1): replace(seen, task=1)})
+    assert steps(look, [(0, 1), (5, 1)], insist=False) == ({(0, 1): asked} if asked else {})
+    assert steps(look, [(0, 1)], insist=True) == ({(0, 1): insisted} if insisted else {})
+
+
+def test_every_kind_belongs_to_one_part() -> None:
+    kinds = [kind for part in AuditPart for kind in KINDS[part]]
+    assert sorted(kinds) == sorted(FindingKind)
+
+
+def test_pages_add_up() -> None:
+    report = PartReport().with_page(AuditPage(examined=2, found={FindingKind.UNSUPERVISED: 1}, acted=1))
+    report = report.with_page(AuditPage(examined=1, found={FindingKind.LOOK_OVERDUE: 1}, unknown=4))
+    expected = {FindingKind.UNSUPERVISED: 1, FindingKind.LOOK_OVERDUE: 1}
+    assert report == PartReport(examined=3, found=expected, acted=1, unknown=4)

@@ -1,0 +1,108 @@
+"""`crawlctl audit`: what was found, in lines and for programs, with an exit status for scripts."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database, utcnow
+from crawler_lifecycle.adapters.sql.findings import SqlFindings
+from crawler_lifecycle.cli.audit_lines import report_lines
+from crawler_lifecycle.cli.auditing import _status
+from crawler_lifecycle.contract.audits import (
+    AuditPage,
+    AuditPart,
+    AuditRef,
+    AuditReport,
+    Finding,
+    FindingKind,
+    PartReport,
+)
+from crawler_lifecycle.contract.records import RunRecord
+from tests.commands import Crawlctl
+
+WHOLE = {part: PartReport(examined=5) for part in AuditPart}
+
+
+@pytest.fixture
+def kept(run: RunRecord, state_url: str) -> Iterator[SqlFindings]:
+    database = Database(state_url, pool_size=1)
+    yield SqlFindings(database)
+    database.close()
+
+
+def an_audit() -> AuditRef:
+    return AuditRef(audit_uid=str(uuid4()), began_at=utcnow(), repair=True)
+
+
+def lost(run: RunRecord, **more: str) -> Finding:
+    finding = Finding(kind=FindingKind.UNSUPERVISED, subject=run.run_uid, run_uid=run.run_uid, message="it is lost")
+    return finding.model_copy(update={"run_id": run.run_id, **more})
+
+
+def test_nothing_disagrees(crawlctl: Crawlctl, kept: SqlFindings) -> None:
+    audit = an_audit()
+    kept.begin(audit)
+    kept.finish(AuditReport(audit=audit, parts=WHOLE), timedelta(days=1))
+    shown = crawlctl("audit")
+    assert shown.exit_code == 0, shown.output
+    assert "nothing" in shown.output
+
+
+def test_what_disagrees_is_told_with_status_7_and_stands_with_its_run(
+    crawlctl: Crawlctl, kept: SqlFindings, run: RunRecord
+) -> None:
+    audit = an_audit()
+    kept.begin(audit)
+    kept.report(audit, [lost(run, action="its workflow was started again", evidence="last words")])
+    kept.finish(AuditReport(audit=audit, parts=WHOLE), timedelta(days=1))
+    shown = crawlctl("audit")
+    assert shown.exit_code == 7, shown.output
+    for told in ("unsupervised, open: run 1: it is lost", "its workflow was started again", "| last words"):
+        assert told in shown.output
+    answer = crawlctl("audit", "--json")
+    overview = json.loads(answer.stdout)
+    assert (answer.exit_code, overview["open"]) == (7, {"unsupervised": 1})
+    assert "Found by audits" in crawlctl("show", "1").output
+    assert json.loads(crawlctl("show", "1", "--json").stdout)["findings"][0]["acts"] == 1
+
+
+def test_an_audit_that_has_stopped_is_told_with_status_4(crawlctl: Crawlctl, kept: SqlFindings) -> None:
+    never = crawlctl("audit")
+    assert (never.exit_code, "no audit was complete yet" in never.output) == (4, True)
+    audit = an_audit()
+    kept.begin(audit)
+    cut_off = WHOLE | {AuditPart.JOBS: PartReport(problem="no answer of the cluster")}
+    kept.finish(AuditReport(audit=audit, parts=cut_off), timedelta(days=1))
+    shown = crawlctl("audit")
+    assert shown.exit_code == 4
+    assert "not finished: no answer of the cluster" in shown.output
+
+
+@pytest.mark.parametrize(
+    "words", [("--dry-run", "--repair"), ("--remove-unknown-jobs",), ("--dry-run", "--remove-unknown-jobs")]
+)
+def test_words_that_do_not_go_together(crawlctl: Crawlctl, words: tuple[str, ...]) -> None:
+    assert crawlctl("audit", *words).exit_code == 2
+
+
+def report(run: RunRecord, *, repair: bool, acted: int, problem: str | None = None) -> AuditReport:
+    page = AuditPage(examined=3, found={FindingKind.UNSUPERVISED: 1}, acted=acted)
+    parts = WHOLE | {AuditPart.RUNS: PartReport().with_page(page).model_copy(update={"problem": problem})}
+    return AuditReport(audit=an_audit().model_copy(update={"repair": repair}), parts=parts, findings=[lost(run)])
+
+
+@pytest.mark.parametrize(
+    ("repair", "acted", "problem", "status"),
+    [(False, 0, None, 7), (True, 1, None, 0), (True, 0, None, 7), (True, 1, "no answer", 4)],
+)
+def test_the_status_of_an_audit_that_was_made_now(
+    run: RunRecord, repair: bool, acted: int, problem: str | None, status: int
+) -> None:
+    made = report(run, repair=repair, acted=acted, problem=problem)
+    assert _status(made) == status
+    lines = "\n".join(report_lines(made))
+    assert ("dry run: nothing was changed" in lines) is not repair
+    assert "unsupervised: run 1: it is lost" in lines
