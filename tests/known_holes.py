@@ -16,7 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ACCEPTED = Path(__file__).parents[1] / "accepted-holes.toml"
+ACCEPTED = Path(__file__).parents[1] / ".ci" / "accepted-holes.toml"
 PATIENCE_SECONDS = 300
 
 

@@ -8,11 +8,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, event, inspect, text, update
+from sqlalchemy import Connection, Engine, MetaData, event, inspect, text, update
 
 import crawler_lifecycle.adapters.sql as package
 from crawler_lifecycle.adapters.sql.database import Database
@@ -51,10 +52,65 @@ def test_every_constraint_has_a_name(database: Database) -> None:
 
 
 def test_the_program_knows_its_newest_migration() -> None:
-    folder = Path(package.__file__).parent / "migrations"
+    assert _scripts().get_heads() == [REVISION]
+
+
+def test_a_later_schema_only_adds(bare_url: str) -> None:
+    """A program of the version before goes on while the schema is upgraded, and after it."""
+    upgrade(bare_url)  # makes the file or the database ready
+    database = Database(bare_url)
+    shapes: list[Shape] = []
+    with database.transaction() as connection:
+        everything = MetaData()
+        everything.reflect(connection)
+        everything.drop_all(connection)
+        for each in reversed([*_scripts().walk_revisions()]):
+            _upgrade_to(connection, each.revision)
+            shapes.append(_shape(connection))
+    database.close()
+    for earlier, later in itertools.pairwise(shapes):
+        for table, (columns, rules) in earlier.items():
+            columns_then, rules_then = later[table]
+            assert rules_then == rules, "a rule of which it does not know could refuse what it writes"
+            assert columns.items() <= columns_then.items()
+            assert all(columns_then[name][1] for name in columns_then.keys() - columns.keys()), "it leaves them out"
+
+
+# columns with their types and whether a row may leave them out; everything that could refuse a row
+Shape = dict[str, tuple[dict[str, tuple[str, bool]], set[str]]]
+
+
+def _shape(connection: Connection) -> Shape:
+    look = inspect(connection)
+    found: Shape = {}
+    for table in set(look.get_table_names()) - {VERSIONS.name}:
+        columns = {
+            str(each["name"]): (str(each["type"]), bool(each["nullable"] or each["default"] is not None))
+            for each in look.get_columns(table)
+        }
+        rules: list[Any] = [
+            look.get_unique_constraints(table),
+            look.get_foreign_keys(table),
+            look.get_check_constraints(table),
+        ]
+        found[table] = (columns, {str(rule) for several in rules for rule in several})
+    return found
+
+
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
+
+
+def _upgrade_to(connection: Connection, revision: str) -> None:
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def _config() -> Config:
     config = Config()
-    config.set_main_option("script_location", str(folder))
-    assert ScriptDirectory.from_config(config).get_heads() == [REVISION]
+    config.set_main_option("script_location", str(Path(package.__file__).parent / "migrations"))
+    return config
 
 
 def test_the_installation_is_made_once(bare_url: str) -> None:

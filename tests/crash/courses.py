@@ -5,10 +5,13 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
+from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import EXPORT_WORKFLOW, Started
+from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
 from tests.process.stops import assert_stopped, notices
 
@@ -116,6 +119,14 @@ async def _until_running(case: Case, run: Started, *others: TaskStatus) -> None:
     await until(runs)
 
 
+async def audited(case: Case) -> Started:
+    """An audit that only looks: one that repairs would go on with the runs of all other cases as well."""
+    run = await plain(case)
+    await case.site.control.engine.start(AUDIT_WORKFLOW, AuditRequest(), f"audit-{case.plan.name}", "a crash test")
+    await case.until_closed(f"audit-{case.plan.name}")
+    return run
+
+
 async def hostile(case: Case) -> Started:
     """A crawler whose name, arguments and files are full of orders: they are carried through, and not out."""
     arguments = {HOSTILE: HOSTILE, "-rf": "$(CRAWL_TASK)\n--help"}
@@ -129,13 +140,15 @@ async def hostile(case: Case) -> Started:
     assert {notice["crawler"] for notice in notices(case.site, run)} == {HOSTILE}
     assert not list(case.site.state.rglob("pwned"))
     client = await case.site.control.engine.client()
-    quoted = HOSTILE.replace("\\", "\\\\").replace('"', '\\"')
-    listed = [each.id async for each in client.list_workflows(f'CrawlerName = "{quoted}"')]
-    assert listed == [run.workflow_id]
+    description = await client.get_workflow_handle(run.workflow_id).describe()
+    assert description.typed_search_attributes.get(CRAWLER_NAME) == HOSTILE
     return run
 
 
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
+AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "finish_audit"))
+# only for a run that was cancelled and whose history has become too long since
+UNREACHED = frozenset(("cancel_execution",))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}),
@@ -143,6 +156,7 @@ COURSES = {
     "resumed": Course(resumed, only=frozenset(("hand_over_run",)), also=frozenset(("take_over_run",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
+    "audited": Course(audited, only=AUDIT),
     "hostile": Course(hostile),
     "plain": Course(plain),
 }
@@ -152,4 +166,4 @@ def courses_of(activities: list[str]) -> list[tuple[str, str]]:
     """Each activity with every course that it has to be died on: what no other course claims has the plain one."""
     claimed = frozenset[str]().union(*(course.only for course in COURSES.values()))
     found = [(name, each) for name, course in COURSES.items() for each in activities if each in course.activities]
-    return found + [("plain", each) for each in activities if each not in claimed]
+    return found + [("plain", each) for each in activities if each not in claimed | UNREACHED]

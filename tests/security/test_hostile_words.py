@@ -43,7 +43,7 @@ HOSTILE = [
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60))
 NAMES = TEXTS.filter(lambda text: bool(text.strip()))
 VALUES = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
-QUICK = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def test_both_databases_keep_each_apart(database: Database, make_run: MakeRun) -> None:

@@ -91,9 +91,11 @@ def test_pusher_channels(server: Receiver) -> None:
 
 @pytest.mark.parametrize("place", ["http://user:{0}@{1}/", "http://{1}/hooks/{0}", "http://{1}/?token={0}"])
 def test_webhooks_whose_addresses_are_secrets_too(server: Receiver, place: str) -> None:
-    for host in (NOBODY, server.url.removeprefix("http://")):
+    moved = Answer(302, headers={"Location": f"http://{SECRET}"})
+    ours = server.url.removeprefix("http://")
+    for host, answers in ((NOBODY, TROUBLES[:1]), (ours, (*TROUBLES[:-1], Answer(410), moved))):
         (endpoint,) = endpoints(f"{place.format(SECRET, host)} {WHSEC}")
-        for server.usual in (*TROUBLES[:-1], Answer(410), Answer(302, headers={"Location": f"http://{SECRET}"})):
+        for server.usual in answers:
             webhook = Webhook(endpoint, 2)
             assert SECRET not in _told(lambda webhook=webhook: webhook.send(a_notice("1"))) + webhook.name  # type: ignore[misc]
 
