@@ -7,7 +7,9 @@ STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 IMAGE  := deploy/image
-SPREAD := --dist loadfile --no-loadscope-reorder
+# Tests wait more than they compute, so more of them than there are cores.
+WORKERS ?= 4
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SYSTEM := 'system and not cluster'
 # Tests of real processes share two cores with each other: one that failed has to pass by itself.
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
@@ -25,10 +27,10 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
 test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
-	@$(BIN)/pytest -n 3 $(SPREAD) -q
+	@$(BIN)/pytest $(SPREAD) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page, the image (7 minutes)
-	@$(BIN)/pytest -n 4 $(SPREAD) -q -m $(SYSTEM)
+	@$(BIN)/pytest $(SPREAD) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q

@@ -36,6 +36,7 @@ patiently() { # until the command succeeds, for a minute
 }
 
 # The first attempt of a `moody` job sleeps, the next one succeeds; a `stubborn` one does not end when it is asked to.
+# A `brief` one waits for the file "enough", which comes once its run was resumed.
 cat > "$folder/catalogue.toml" <<'CATALOGUE'
 [crawlers.moody]
 command = ["sh", "-c", "[ $CRAWL_ATTEMPT -gt 1 ] || exec sleep 600"]
@@ -46,8 +47,9 @@ command = ["sh", "-c", "trap 'echo asked to end, going on' TERM; while :; do sle
 grace_seconds = 600
 
 [crawlers.brief]
-command = ["sh", "-c", "sleep 28"]
+command = ["sh", "-c", "until [ -e \"$ENOUGH\" ]; do sleep 0.2; done"]
 CATALOGUE
+echo "environment = { ENOUGH = \"$folder/enough\" }" >> "$folder/catalogue.toml"
 
 crawlctl up --free-ports --stop-jobs --catalogue "$folder/catalogue.toml" > "$folder/up.log" 2>&1 &
 stack=$!
@@ -80,6 +82,7 @@ workflow=$(crawlctl show 3 | sed -n 's/^ *workflow *//p')
 echo "$ temporal workflow terminate --workflow-id $workflow"
 temporal workflow terminate --workflow-id "$workflow" --address "$address"
 crawl resume 3
+touch "$folder/enough"
 crawl watch 3
 
 explain "Run 1 is reopened: each of its tasks gets another attempt, on the same history."

@@ -17,6 +17,8 @@ pytest_plugins = [
     "tests.browser.pages",
 ]
 
+LONGEST_FIRST = ("deploy", "browser", "process", "workflows", "contracts", "services", "replay")
+
 # Hypothesis fails an example that takes more than 0.2 s of the clock. On a busy machine that is no fault of ours, and
 # examples here open databases; a test that hangs is ended by pytest-timeout.
 settings.register_profile("busy", deadline=None)
@@ -31,5 +33,5 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest, because it waits for processes, begins first."""
-    items.sort(key=lambda item: "process" not in item.keywords)
+    """What takes longest begins first, so that at the end no worker is left alone with it."""
+    items.sort(key=lambda item: LONGEST_FIRST.index(name) if (name := item.path.parent.name) in LONGEST_FIRST else 99)

@@ -2,7 +2,7 @@
 
     python -m tests.known_holes requirements.lock ...
 
-Fails for each hole that is not in `accepted-holes.toml`. Without an answer it says so, and passes: nobody has to have
+Fails for each hole that is not in `.ci/accepted-holes.toml`. Without an answer it says so, and passes: nobody has to have
 the index to work here.
 """
 

@@ -28,6 +28,7 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Control, Started, is_handed_over
+from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
 
 BIG_FILE = 200_000_000
@@ -79,7 +80,13 @@ class Site:
         return str(handle.first_execution_run_id)
 
     async def submitted(self, workflow_id: str, first_execution_run_id: str) -> Started:
-        started = await self.control.wait_started(workflow_id, first_execution_run_id)
+        async def begun() -> Started | None:
+            with suppress(TemporaryError):  # the worker that makes a run of it may have to be started first
+                return await self.control.wait_started(workflow_id, first_execution_run_id)
+            return None
+
+        started = await eventually_async(begun)
+        assert started
         self.asked.append(started.run_id)
         return started
 
