@@ -2,8 +2,8 @@
 
     python -m tests.known_holes requirements.lock ...
 
-Fails for each hole that is not in `.ci/accepted-holes.toml`. Without an answer it says so, and passes: nobody has to have
-the index to work here.
+Fails for each hole that is not in `.ci/accepted-holes.toml`. Without an answer it says so, and passes: nobody has to
+have the index to work here.
 """
 
 import json
