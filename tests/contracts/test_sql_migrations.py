@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, MetaData, event, inspect, text, updat
 
 import crawler_lifecycle.adapters.sql as package
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, upgrade
+from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, revision, upgrade
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
 from crawler_lifecycle.errors import LifecycleError, NotReady
@@ -186,6 +186,18 @@ def test_another_schema(bare_url: str, found: str, message: str) -> None:
     assert "\n" not in refused.value.message
     with pytest.raises(NotReady, match=message):
         SqlRecords(database).installation()
+    database.close()
+
+
+def test_a_later_schema_of_the_same_generation_serves_an_earlier_program(bare_url: str) -> None:
+    installation = upgrade(bare_url)
+    database = Database(bare_url)
+    with database.transaction() as connection:
+        connection.execute(update(VERSIONS).values(version_num=f"{REVISION[:2]}99"))
+    check(database)
+    assert upgrade(bare_url) == SqlRecords(database).installation() == installation
+    with database.read() as connection:
+        assert revision(connection) == f"{REVISION[:2]}99", "and nothing is taken back"
     database.close()
 
 

@@ -1,4 +1,7 @@
-"""Does the database have the schema that this program knows, and how does it get it?
+"""Does the database have a schema that this program can work with, and how does it get it?
+
+Revision 0103 is the third of generation 01. Within a generation a schema only gains tables, columns and indexes, so
+that programs of an earlier revision go on while newer ones take over. What takes something away begins a generation.
 
 Only `upgrade` changes a schema, and only when asked to. Alembic is imported there alone: a check is one SELECT.
 """
@@ -23,15 +26,14 @@ VERSIONS = table("alembic_version", column("version_num", String(32)))
 
 
 def check(database: Database) -> None:
-    """NotReady unless the schema is the one this program was written for."""
+    """NotReady unless the schema has what this program was written for."""
     with database.read() as connection:
         found = revision(connection)
-    if found == REVISION:
-        return
     if found is None:
         raise NotReady(f"the database at {database.where} has no schema yet: {UPGRADE}")
-    _refuse_newer(database, found)
-    raise NotReady(f"the schema of {database.where} is at {found}, this program needs {REVISION}: {UPGRADE}")
+    _refuse_unknown(database, found)
+    if found < REVISION:
+        raise NotReady(f"the schema of {database.where} is at {found}, this program needs {REVISION}: {UPGRADE}")
 
 
 def upgrade(url: str) -> str:
@@ -46,8 +48,10 @@ def upgrade(url: str) -> str:
 
 def _upgrade(database: Database) -> str:
     with _locked(database) as connection:
-        _refuse_newer(database, revision(connection))
-        _run_migrations(connection)
+        found = revision(connection)
+        _refuse_unknown(database, found)
+        if found is None or found < REVISION:
+            _run_migrations(connection)
         return _installation(connection, database)
 
 
@@ -57,9 +61,9 @@ def revision(connection: Connection) -> str | None:
     return connection.scalar(select(VERSIONS.c.version_num))
 
 
-def _refuse_newer(database: Database, found: str | None) -> None:
-    """Our revisions are numbers of four digits; anything else is from elsewhere, or from later."""
-    if found is None or (found.isdecimal() and len(found) == len(REVISION) and found <= REVISION):
+def _refuse_unknown(database: Database, found: str | None) -> None:
+    """Our revisions are numbers of four digits; anything else is from elsewhere."""
+    if found is None or (found.isdecimal() and len(found) == len(REVISION) and found[:2] <= REVISION[:2]):
         return
     raise NotReady(
         f"the schema of {database.where} is at {found!r}, which this program (up to {REVISION}) does not know:"
@@ -95,16 +99,19 @@ def _make_file(path: str | None) -> None:
 @contextmanager
 def _locked(database: Database) -> Iterator[Connection]:
     """One at a time: on SQLite the transaction itself is the lock, MySQL commits at every change of a table."""
-    with database.transaction() as connection:
-        if connection.dialect.name == "sqlite":
+    if is_sqlite(database.engine.url):
+        with database.transaction() as connection:
             yield connection
-            return
+        return
+    with database.read() as connection:
         if not connection.scalar(select(func.get_lock(LOCK, LOCK_SECONDS))):
             raise TemporaryError(f"the database at {database.where} is being upgraded by somebody else")
         try:
             yield connection
+            connection.commit()  # whoever waits for the lock has to find all that was done
         finally:
             if not connection.invalidated:  # else the server has released it, and there is another error to tell
+                connection.rollback()
                 connection.scalar(select(func.release_lock(LOCK)))
 
 
