@@ -46,15 +46,16 @@ class _Mirror:
     def __init__(self, stream: Open) -> None:
         self.over = False
         self._asked_at = time.monotonic()
+        self._written = 0
         self._file = tempfile.NamedTemporaryFile(buffering=0)  # noqa: SIM115 (its thread closes it)
         threading.Thread(target=self._fill, args=(stream,), name="log", daemon=True).start()
 
     def read(self, offset: int) -> LogChunk | None:
         self._asked_at = time.monotonic()
+        if self._written <= offset:  # it is behind what was read before it began, or has nothing new
+            return None if self.over else LogChunk("", offset, ended=False)
         chunk = read_from(Path(self._file.name), offset, ended=False)
-        if self.over:  # what was read may be of a file that is gone
-            return None
-        return chunk if chunk.text else LogChunk("", offset, ended=False)
+        return None if self.over else chunk  # what was read may be of a file that is gone
 
     def _fill(self, stream: Open) -> None:
         """Until it ends, says nothing for long, or nobody reads it."""
@@ -62,6 +63,7 @@ class _Mirror:
             with self._file, suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
                 for piece in pieces:
                     self._file.write(piece)
+                    self._written += len(piece)
                     if time.monotonic() - self._asked_at > IDLE_SECONDS:
                         break
         finally:
