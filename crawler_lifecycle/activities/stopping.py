@@ -84,6 +84,7 @@ class StoppingActivities:
             return _Page(present, [], rest, forced)
         watched = [(row.task, row.attempt) for row in rows if row.job_uid]
         look = self.cluster.look(run.run_uid, watched, some)
+        self.histories.current(step.run)  # again: what was shown may have been made for a later supervisor
         if step.overdue:
             return _Page(overdue(look), [], rest, forced)
         living = lingering(look, rows, run.intent)
