@@ -23,7 +23,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
     plan, number = carried.plan, carried.look_number
     anchor = carried.anchor or await _start(watch, plan)
     if carried.resumed and carried.anchor:
-        await watch.notify(NoticeActivities.signal_pusher_started, plan)  # its sender may have died before it
+        await watch.tell_start(plan)  # its sender may have died before it
         number = next_look(anchor, number, workflow.now())
     watch.nudged = watch.nudged or watch.owes_a_look
     while True:
@@ -43,6 +43,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         await end_lingering(plan.run, looked, StoppingActivities.k8_stop_task)
         if looked.is_proof or watch.know_intent(looked.intent):
             return
+        await watch.tell_start_if_owed(plan)
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 
@@ -50,5 +51,5 @@ async def _start(watch: Watch, plan: RunPlan) -> datetime:
     await workflow.execute_activity_method(HistoryActivities.update_run_started, ToRun(run=plan.run), **WRITE)
     list_under(plan, RunStatus.PROCESSING)
     anchor = workflow.now()
-    await watch.notify(NoticeActivities.signal_pusher_started, plan)
+    await watch.tell_start(plan)
     return anchor

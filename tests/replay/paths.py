@@ -139,6 +139,9 @@ PATHS = {
             changes=_changing,
         )
     ),
+    "start_told_later": Path(
+        lambda: Script(failures={"signal_pusher_started": 2}, alive=lambda look: 1 if look < 4 else 0)
+    ),
     "bad_input": Path(Script, {"crawler": ""}),
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),
     "audited": Path(lambda: Script(audited=_in_pages(3)), {"repair": True}, "AuditWorkflow"),
