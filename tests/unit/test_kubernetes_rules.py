@@ -345,6 +345,13 @@ def test_rule_19_a_pod_beside_one_that_was_told_to_end_may_end_by_itself() -> No
     assert not overdue(look([job(0, 1, terminating=1)], [deleted(pod("Failed", ended(3)), at=ago(90))]))
 
 
+def test_rule_19_what_was_suspended_and_is_to_go_on_is_never_overdue() -> None:
+    suspended = job(0, 1, condition("Suspended"), started=None, terminating=1)
+    found = look([suspended], [deleted(pod("Running", running()), at=ago(90))])
+    assert told(found.jobs[KEY]) == (JobPhase.RUNNING, "suspending")
+    assert not overdue(found)
+
+
 @pytest.mark.parametrize("phase", ["Unknown", "Dreaming", None])
 def test_rule_21_an_unknown_phase_changes_nothing(phase: str | None) -> None:
     assert verdict(row(), look([job(0, 1, **ACTIVE)], [pod(phase)]), Intent.RUN, NOW) is None

@@ -15,7 +15,7 @@ SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
 FINISHING, FAILING, SUSPENDING, BACKOFF = "finishing", "failing", "suspending", "backoff"
 SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
 
-PODS_SAY_MORE = (POD_TERMINATING, FAILING, SUSPENDING)  # whether they will ever be gone
+PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a suspended Job goes on after them
 USUAL_GRACE, LONGEST_GRACE = timedelta(seconds=30), 10**9
 
 Key = tuple[int, int]  # task and attempt
