@@ -345,6 +345,13 @@ def test_rule_19_a_pod_beside_one_that_was_told_to_end_may_end_by_itself() -> No
     assert not overdue(look([job(0, 1, terminating=1)], [deleted(pod("Failed", ended(3)), at=ago(90))]))
 
 
+def test_rule_19_a_job_that_no_row_knows_is_overdue_like_any_other() -> None:
+    """It fails, so that it is not asked to end; and nobody waits for it."""
+    failing_one = job(3, 2, condition("FailureTarget", "DeadlineExceeded"), terminating=1)
+    left = deleted(pod("Running", running(), task=3, attempt=2), at=ago(31))
+    assert overdue(look([job(0, 1, active=1, ready=1), failing_one], [left])) == [(3, 2)]
+
+
 def test_rule_19_what_was_suspended_and_is_to_go_on_is_never_overdue() -> None:
     suspended = job(0, 1, condition("Suspended"), started=None, terminating=1)
     found = look([suspended], [deleted(pod("Running", running()), at=ago(90))])

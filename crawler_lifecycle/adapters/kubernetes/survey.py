@@ -34,9 +34,8 @@ class Survey:
             return
         look = status.of_job(key, job)
         self.closer.pop(key, None)
-        if key in self.watched and (
-            look is None or look.phase is JobPhase.FAILED or look.cause in status.PODS_SAY_MORE
-        ):
+        is_in_question = look is None or look.phase is JobPhase.FAILED
+        if (is_in_question and key in self.watched) or (look and look.cause in status.PODS_SAY_MORE):
             self.closer[key] = job
         self.jobs[key] = look or status.unclear(key, name, NOT_ASKED, job.metadata.uid)
 
