@@ -352,6 +352,16 @@ def test_rule_19_a_job_that_no_row_knows_is_overdue_like_any_other() -> None:
     assert overdue(look([job(0, 1, active=1, ready=1), failing_one], [left])) == [(3, 2)]
 
 
+@pytest.mark.parametrize("fails", ["the list", "the pod"])
+def test_rule_11_pods_that_cannot_be_read_hide_no_job_that_tells_enough(fails: str) -> None:
+    shelf = failing("pods") if fails == "the list" else Shelf()
+    broken = {**pod("Running"), "status": {"containerStatuses": 7}}
+    found = look([job(0, 1, terminating=1)], [broken], shelf=shelf)
+    assert told(found.jobs[KEY]) == (JobPhase.RUNNING, "pod_terminating")
+    assert after(row(), found, intent=Intent.STOP).status is TaskStatus.STOPPING
+    assert not overdue(found)
+
+
 def test_rule_19_what_was_suspended_and_is_to_go_on_is_never_overdue() -> None:
     suspended = job(0, 1, condition("Suspended"), started=None, terminating=1)
     found = look([suspended], [deleted(pod("Running", running()), at=ago(90))])

@@ -86,6 +86,8 @@ class Looking:
         except NOT_SEEN as error:
             survey.problems.append(error.message)
             for key, job in survey.closer.items():
+                if survey.jobs[key].cause in status.PODS_SAY_MORE:
+                    continue
                 survey.jobs[key] = status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = datetime.now(UTC)
@@ -146,7 +148,8 @@ def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
-    """A pod that cannot be read makes its job unclear; of one that has failed it only leaves the reason poor."""
+    """A pod that cannot be read makes its job unclear; of one that has failed it only leaves the reason poor, and of
+    one that is ending when it should have ended."""
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
     if key is None:
@@ -154,5 +157,7 @@ def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
     if key not in keys:
         return
     known = survey.jobs.get(key)
-    if known is None or known.phase is not JobPhase.FAILED:
+    if known and known.cause in status.PODS_SAY_MORE:
+        survey.closer.pop(key, None)
+    elif known is None or known.phase is not JobPhase.FAILED:
         survey.add_unclear(key, survey.name(key), problem)
