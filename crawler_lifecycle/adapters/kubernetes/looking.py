@@ -38,7 +38,8 @@ class Looking:
         self._absence = Absence(api)
 
     def look(self, run_uid: str, watched: Collection[Key] = (), tasks: Collection[int] | None = None) -> Look:
-        survey = Survey(run_uid, self._installation, frozenset(watched))
+        late = datetime.now(UTC) - self._patience.overdue
+        survey = Survey(run_uid, self._installation, frozenset(watched), late)
         try:
             self._list_jobs(survey, tasks)
         except NOT_SEEN as error:
@@ -86,7 +87,7 @@ class Looking:
         except NOT_SEEN as error:
             survey.problems.append(error.message)
             for key, job in survey.closer.items():
-                if survey.jobs[key].cause in status.PODS_SAY_MORE:
+                if status.tells_enough(survey.jobs[key]):
                     continue
                 survey.jobs[key] = status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
@@ -157,7 +158,7 @@ def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
     if key not in keys:
         return
     known = survey.jobs.get(key)
-    if known and known.cause in status.PODS_SAY_MORE:
+    if known and status.tells_enough(known):
         survey.closer.pop(key, None)
     elif known is None or known.phase is not JobPhase.FAILED:
         survey.add_unclear(key, survey.name(key), problem)
