@@ -5,13 +5,14 @@ Everything is drawn from one `Random`: hypothesis gives one that it can shrink, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import job_name
@@ -43,6 +44,9 @@ DAYS_LATER = "2026-11-27T09:00:00Z"
 OVER = ("Succeeded", "Failed")
 STEPS_OF_A_LIFE = 12
 LOOKS_AT_A_LIFE = 12
+IN_TIME = Patience(
+    overdue=timedelta(days=10_000)
+)  # a life has no clock: what is being deleted has just been told to end
 SAY_NOTHING = (None, "failed", "pod_failure_policy", "backoff_limit_exceeded")
 
 
@@ -265,7 +269,7 @@ def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturba
     if rough.strikes(random):
         _break(shelf, random)
     others = [(task, 1) for task in range(1, 25)] if random.random() < 0.05 else []
-    return Looking(shelf, OURS).look(RUN, [KEY, *others])
+    return Looking(shelf, OURS, IN_TIME).look(RUN, [KEY, *others])
 
 
 def _break(shelf: Shelf, random: Random) -> None:

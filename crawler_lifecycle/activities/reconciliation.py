@@ -36,6 +36,7 @@ from crawler_lifecycle.ports import Cluster, Histories, Tasks
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
+Key = tuple[int, int]  # task and attempt
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
 STOPPING_WITH_EVIDENCE = 100  # a stop of thousands must not wait for what each of them printed
 JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
@@ -68,13 +69,15 @@ class ReconciliationActivities:
         look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if _may_have_a_job(row)])
         changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
         page = changes[:CHANGES_IN_A_LOOK]
+        open_rows = list(_not_ended(rows, changes))
+        living = lingering(look, open_rows, run.intent)
         return Differences(
             known=look.complete,
             changes=page,
             evidence=to_ranges(_with_evidence(page)),
             more=len(changes) > len(page),
-            lingering=to_ranges({task for task, _ in lingering(look, _not_ended(rows, changes), run.intent)}),
-            overdue=to_ranges({task for task, _ in overdue(look)}),
+            lingering=to_ranges(_by_present_attempt(living, open_rows)),
+            unwanted=to_ranges({task for task, _ in (*living, *overdue(look))}),
             removable=to_ranges(_removable(look, rows)),
             saturated=noted(saturation(rows, look, began), run.cluster),
             problem=look.problem or doubt,
@@ -148,6 +151,12 @@ def _not_ended(rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterat
     """Those that this look does not end."""
     ended = {change.task for change in changes if change.status.is_over}
     return (row for row in rows if row.task not in ended)
+
+
+def _by_present_attempt(unwanted: Iterable[Key], open_rows: Iterable[TaskRow]) -> set[int]:
+    """What a workflow of an earlier version is told: it ends the present attempt's job of each, which may be wanted."""
+    wanted = {row.task: row.attempt for row in open_rows if not row.status.is_over}
+    return {task for task, attempt in unwanted if wanted.get(task, attempt) == attempt}
 
 
 def _with_evidence(changes: Iterable[TaskChange]) -> Iterator[int]:

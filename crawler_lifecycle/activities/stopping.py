@@ -15,20 +15,6 @@ TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskSta
 
 
 @dataclass(frozen=True)
-class _Page:
-    """Jobs to end, by task and attempt: of the tasks' present attempts and of others; and the tasks left."""
-
-    present: list[tuple[int, int]]
-    others: list[tuple[int, int]]
-    rest: str
-    forced: bool
-
-    @property
-    def report(self) -> StopReport:
-        return StopReport(asked=len(self.present) + len(self.others), rest=self.rest)
-
-
-@dataclass(frozen=True)
 class StoppingActivities:
     histories: Histories
     stops: Stops
@@ -54,42 +40,48 @@ class StoppingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_task(self, step: StopTasks) -> StopReport:
-        """Asks jobs to end, a page at a time. A job that is gone has ended."""
-        page = self._page(step)
-        self.cluster.stop(step.run.run_uid, [*page.present, *page.others])
-        return page.report
+        """Asks the tasks' present jobs to end, a page at a time. A job that is gone has ended."""
+        jobs, rest = self._page(step)
+        self.cluster.stop(step.run.run_uid, jobs)
+        return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
-        """Ends what is still there without asking, a page at a time.
+        """Ends them without asking, a page at a time."""
+        jobs, rest = self._page(step)
+        self.cluster.kill(step.run.run_uid, jobs)
+        return StopReport(asked=len(jobs), rest=rest)
 
-        Another attempt's job was not asked by anybody yet: that comes first, until the stop is forced."""
-        page = self._page(step)
-        try:
-            self.cluster.kill(step.run.run_uid, [*page.present, *page.others] if page.forced else page.present)
-        finally:
-            if page.others and not page.forced:
-                self.cluster.stop(step.run.run_uid, page.others)
-        return page.report
+    @activity.defn(no_thread_cancel_exception=True)
+    def k8_stop_unwanted(self, step: StopTasks) -> StopReport:
+        """Ends, of these tasks and a page at a time, whichever attempt's jobs nobody wants any more or never end.
 
-    def _page(self, step: StopTasks) -> "_Page":
-        # a late step of an earlier supervisor must not end the jobs of a later one
-        run = self.histories.current(step.run)
-        numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
+        Those that never end are made to. In a stop so are the present attempts' jobs, which were asked; another
+        attempt's was not asked by anybody yet: that comes first, until the stop is forced."""
+        numbers = from_ranges(step.tasks)
         some, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
+        self.histories.current(step.run)
         rows = self.tasks.rows(step.run.run_id, some)
-        present, forced = [(row.task, row.attempt) for row in rows], run.intent is Intent.FORCE
-        # a run that goes on has nothing else to end: neither do workflows of an earlier version, which do not say it
-        if not (step.lingering or step.overdue) and (run.intent is not Intent.RUN or not step.tasks):
-            return _Page(present, [], rest, forced)
-        watched = [(row.task, row.attempt) for row in rows if row.job_uid]
-        look = self.cluster.look(run.run_uid, watched, some)
-        self.histories.current(step.run)  # again: what was shown may have been made for a later supervisor
-        if step.overdue:
-            return _Page(overdue(look), [], rest, forced)
-        living = lingering(look, rows, run.intent)
-        present_ones = [key for key in living if key in set(present)]
-        return _Page(present_ones, [key for key in living if key not in set(present)], rest, forced)
+        look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if row.job_uid], some)
+        run = self.histories.current(step.run)  # again: what was shown may have been made for a later supervisor
+        living, present = lingering(look, rows, run.intent), {(row.task, row.attempt) for row in rows}
+        insisted = {
+            key for key in living if run.intent is Intent.FORCE or (run.intent is Intent.STOP and key in present)
+        }
+        forced = sorted({*overdue(look), *insisted})
+        asked = [key for key in living if key not in forced]
+        try:
+            self.cluster.kill(run.run_uid, forced)
+        finally:  # what is in the way of one keeps no other alive
+            self.cluster.stop(run.run_uid, asked)
+        return StopReport(asked=len(forced) + len(asked), rest=rest)
+
+    def _page(self, step: StopTasks) -> tuple[list[tuple[int, int]], str]:
+        self.histories.current(step.run)  # a late step of an earlier supervisor must not end the jobs of a later one
+        numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
+        page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
+        rows = self.tasks.rows(step.run.run_id, page)
+        return [(row.task, row.attempt) for row in rows], to_ranges(rest)
 
     def _in_cluster(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)

@@ -160,8 +160,10 @@ class Differences(Message):
     changes: list[TaskChange] = []
     evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
     more: bool = Field(default=False, description="there are further differences for another look")
-    lingering: str = Field(default="", description="tasks with jobs that live on and are not wanted any more")
-    overdue: str = Field(default="", description="tasks with jobs that were told to end long ago and do not")
+    lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
+    unwanted: str = Field(
+        default="", description="tasks with jobs, of whichever attempt, that are not wanted any more or never end"
+    )
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
     saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
     problem: str | None = None
@@ -287,8 +289,6 @@ class StopAnswer(Message):
 class StopTasks(Message):
     run: RunRef
     tasks: str = Field(default="", description="as ranges; none: all that are in the cluster")
-    lingering: bool = Field(default=False, description="of these tasks what lives on, whichever attempt it is of")
-    overdue: bool = Field(default=False, description="of these tasks what was told to end long ago and does not")
 
 
 class StopReport(Message):

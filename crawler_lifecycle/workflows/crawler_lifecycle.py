@@ -112,7 +112,7 @@ class CrawlerLifecycleWorkflow:
         """An outage of whoever shows the notices delays the export by minutes and costs no notice."""
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
-        told = told or await watch.notify(closing, plan)
+        told = told or await watch.notify(closing, plan, patience=OPTIONAL)
         left = await remove(plan.run)  # their logs belong to what is exported
         if not exported:
             watch.tell(Stage.COMPLETION, "the export", plan)

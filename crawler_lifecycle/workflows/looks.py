@@ -20,6 +20,8 @@ from crawler_lifecycle.contract.steps import (
 from crawler_lifecycle.workflows.options import LOOK, OPTIONAL, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove
 
+BY_ATTEMPT = "unwanted-jobs-by-attempt"
+
 
 @dataclass(frozen=True)
 class Looked:
@@ -31,7 +33,7 @@ class Looked:
     more: bool
     known: bool
     lingering: str
-    overdue: str
+    by_attempt: bool  # of the tasks that linger, not only the present attempts are meant
     saturated: str | None
     intent: Intent
     took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
@@ -42,7 +44,9 @@ class Looked:
         return self.known and not self.alive and not self.lingering
 
 
-async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> Looked:
+async def look(
+    run: RunRef, number: int, next_look_at: datetime | None = None, stopped_at: datetime | None = None
+) -> Looked:
     began = workflow.now()
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
@@ -53,6 +57,8 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
         **LOOK,
     )
     took = workflow.now() - began
+    # each look asks for itself: a no is remembered, also where only a worker of an earlier version had one look
+    by_attempt = bool(differences.unwanted) and workflow.patched(f"{BY_ATTEMPT}-{number}")
     if differences.changes:
         await _keep_evidence(run, differences.evidence)
         await workflow.execute_activity_method(
@@ -78,8 +84,8 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
         changed=bool(differences.changes),
         more=differences.more,
         known=differences.known,
-        lingering=differences.lingering,
-        overdue=differences.overdue,
+        lingering=differences.unwanted if by_attempt else differences.lingering,
+        by_attempt=by_attempt,
         saturated=differences.saturated,
         intent=active.intent,
         took=took,

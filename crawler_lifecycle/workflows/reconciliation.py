@@ -9,15 +9,13 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps import RunPlan, StopTasks, ToRun
+from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.pacing import look_time, next_look
 from crawler_lifecycle.workflows.looks import look
 from crawler_lifecycle.workflows.options import WRITE
-from crawler_lifecycle.workflows.stopping import in_pages
+from crawler_lifecycle.workflows.stopping import end_lingering
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
-
-OVERDUE_IS_FORCED = "what-never-ends-is-forced"
 
 
 async def reconcile(watch: Watch, carried: Carried) -> None:
@@ -25,7 +23,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
     plan, number = carried.plan, carried.look_number
     anchor = carried.anchor or await _start(watch, plan)
     if carried.resumed and carried.anchor:
-        await watch.notify(NoticeActivities.signal_pusher_started, plan)  # its sender may have died before it
+        await watch.tell_start(plan)  # its sender may have died before it
         number = next_look(anchor, number, workflow.now())
     watch.nudged = watch.nudged or watch.owes_a_look
     while True:
@@ -37,19 +35,15 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         if started >= due:
             number = next_look(anchor, number + 1, started)
         watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
-        looked = await look(plan.run, look_time(anchor, number))
+        looked = await look(plan.run, watch.state.looks, look_time(anchor, number))
         looks = watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_saturation(plan, looked.saturated)
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
-        if looked.lingering:
-            lingering = StopTasks(run=plan.run, tasks=looked.lingering, lingering=True)
-            await in_pages(StoppingActivities.k8_stop_task, lingering)
-        if looked.overdue and workflow.patched(OVERDUE_IS_FORCED):
-            overdue = StopTasks(run=plan.run, tasks=looked.overdue, overdue=True)
-            await in_pages(StoppingActivities.k8_stop_pod, overdue)
+        await end_lingering(plan.run, looked, StoppingActivities.k8_stop_task)
         if looked.is_proof or watch.know_intent(looked.intent):
             return
+        await watch.tell_start_if_owed(plan)
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 
@@ -57,5 +51,5 @@ async def _start(watch: Watch, plan: RunPlan) -> datetime:
     await workflow.execute_activity_method(HistoryActivities.update_run_started, ToRun(run=plan.run), **WRITE)
     list_under(plan, RunStatus.PROCESSING)
     anchor = workflow.now()
-    await watch.notify(NoticeActivities.signal_pusher_started, plan)
+    await watch.tell_start(plan)
     return anchor

@@ -32,6 +32,7 @@ from crawler_lifecycle.workflows.watch import Watch
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=5)
 OURSELVES = "crawler-lifecycle"
+Ending = Callable[[StoppingActivities, StopTasks], StopReport]
 
 
 async def cancel_queued(run: RunRef, reason: str) -> int:
@@ -69,11 +70,10 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
         await _force(run)
-    looked = await look(run, stopped_at=watch.stopping.at if watch.stopping else None)
+    looked = await look(run, watch.state.looks, stopped_at=watch.stopping.at if watch.stopping else None)
     watch.looked(looked.took, looked.alive, more=looked.more)
     watch.know_intent(looked.intent)  # a force of which only the database knows
-    if looked.lingering:
-        await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=run, tasks=looked.lingering, lingering=True))
+    await end_lingering(run, looked, StoppingActivities.k8_stop_pod)
     return looked
 
 
@@ -119,7 +119,14 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
     await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
 
 
-async def in_pages(activity: Callable[[StoppingActivities, StopTasks], StopReport], step: StopTasks) -> int | None:
+async def end_lingering(run: RunRef, looked: Looked, by_task: Ending) -> None:
+    """`by_task`: as earlier versions do it, and looks that do not know better."""
+    if looked.lingering:
+        ending = StoppingActivities.k8_stop_unwanted if looked.by_attempt else by_task
+        await in_pages(ending, StopTasks(run=run, tasks=looked.lingering))
+
+
+async def in_pages(activity: Ending, step: StopTasks) -> int | None:
     """How many were asked. None: the cluster does not answer; a look says so, and the next round asks again."""
     asked = 0
     try:

@@ -12,10 +12,11 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
-from crawler_lifecycle.workflows.options import OPTIONAL
+from crawler_lifecycle.workflows.options import BRIEF, ONCE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
 CANCELLED_CONTINUE = "a-cancelled-run-continues-as-new"
+START_IS_TOLD_LATER = "the-start-is-told-later"
 
 Notice = Callable[[NoticeActivities, Notify], Counted]
 
@@ -29,6 +30,7 @@ class Watch:
         self.stopping: Asked | None = None  # the first of all, from when on the grace period counts
         self.forced = False
         self.cancelled = False
+        self.owes_start = False  # the notice of the start was not delivered yet
         self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
 
@@ -120,8 +122,16 @@ class Watch:
         )
         show_details(self.state)
 
+    async def tell_start(self, plan: RunPlan) -> None:
+        if not await self.notify(NoticeActivities.signal_pusher_started, plan):
+            self.owes_start = workflow.patched(START_IS_TOLD_LATER)
+
+    async def tell_start_if_owed(self, plan: RunPlan) -> None:
+        if self.owes_start:
+            self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan, patience=ONCE)
+
     async def notify(
-        self, notice: Notice, plan: RunPlan, number: int = 1, patience: workflow.ActivityConfig = OPTIONAL
+        self, notice: Notice, plan: RunPlan, number: int = 1, patience: workflow.ActivityConfig = BRIEF
     ) -> bool:
         """A notice that cannot be delivered fails nothing; whether it was."""
         try:
@@ -142,6 +152,7 @@ class Watch:
         self.stopping = carried.stopping or self.stopping
         self.forced = self.forced or carried.forced
         self.cancelled = self.cancelled or carried.cancelled
+        self.owes_start = carried.owes_start
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
@@ -158,6 +169,7 @@ class Watch:
             "stopping": self.stopping,
             "forced": self.forced,
             "cancelled": self.cancelled,
+            "owes_start": self.owes_start,
             "saturated": self._saturated,
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

@@ -173,6 +173,10 @@ class Showing:
         self.shown = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
         self.watched: Collection[tuple[int, int]] = ()
         self.killed: list[tuple[int, int]] = []
+        self.asked: list[tuple[int, int]] = []
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        self.asked += jobs
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         self.killed += jobs
@@ -214,10 +218,10 @@ def test_what_never_ends_is_named_and_forced_and_nothing_else(house: House) -> N
     runs = JobLook(0, 1, uids[0], "job", JobPhase.RUNNING)
     never_ends = JobLook(1, 1, uids[1], "job", JobPhase.ENDING, POD_OVERDUE, overdue=True)
     found, cluster = shown(house, plan, runs, never_ends)
-    assert (found.overdue, found.lingering, found.evidence) == ("1", "", "1")
+    assert (found.unwanted, found.lingering, found.evidence) == ("1", "", "1")
     stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
-    report = house.do(stopping.k8_stop_pod, StopTasks(run=plan.run, tasks="0-1", overdue=True))
-    assert (report.asked, cluster.killed) == (1, [(1, 1)])
+    report = house.do(stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks="0-1"))
+    assert (report.asked, cluster.killed, cluster.asked) == (1, [(1, 1)], [])
 
 
 def test_of_many_jobs_that_are_ending_only_some_are_asked_what_they_printed(

@@ -387,6 +387,18 @@ def test_pods_that_lost_their_job_are_asked_to_end(acting: Acting) -> None:
     assert "gracePeriodSeconds" not in deleted.body
 
 
+def test_pods_are_asked_to_end_whose_job_was_deleted_long_ago_and_told_them_nothing(acting: Acting) -> None:
+    """The garbage collector is away, or somebody deleted the Job and wanted its pods to stay."""
+    for task, minutes in ((0, 4), (1, 6)):
+        job = acting.deploy(task)
+        acting.pod(job)
+        job["metadata"]["deletionTimestamp"] = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+    acting.stopping.ask(acting.run_uid, [(0, 1), (1, 1)])
+    [deleted] = acting.server.asked("DELETE")
+    assert deleted.path.endswith(f"{acting.name(1)}-x")
+    assert "gracePeriodSeconds" not in deleted.body
+
+
 # removing
 
 

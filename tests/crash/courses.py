@@ -147,8 +147,8 @@ async def hostile(case: Case) -> Started:
 
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "finish_audit"))
-# only for a run that was cancelled and whose history has become too long since
-UNREACHED = frozenset(("cancel_execution",))
+# only for a run that was cancelled and whose history has become too long since; and where a job lives on unwanted
+UNREACHED = frozenset(("cancel_execution", "k8_stop_unwanted"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}),

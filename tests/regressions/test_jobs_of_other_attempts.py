@@ -74,13 +74,10 @@ def test_a_run_that_goes_on_keeps_its_present_jobs_and_ends_the_others(listening
     until_up(house, plan, (0, 1), (0, 2))
     active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
     found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
-    assert found.lingering == "0"
-    for step in (
-        StopTasks(run=plan.run, tasks=found.lingering, lingering=True),
-        StopTasks(run=plan.run, tasks=found.lingering),  # as a workflow of an earlier version asks for it
-    ):
-        house.do(house.stopping.k8_stop_task, step)
-        until(lambda: living(house, plan) == {(0, 1)}, "the other attempt to end")
+    assert found.unwanted == "0"
+    assert found.lingering == "", "workers of an earlier version would end the present one"
+    house.do(house.stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks=found.unwanted))
+    until(lambda: living(house, plan) == {(0, 1)}, "the other attempt to end")
 
 
 def test_what_is_wanted_is_told_by_task_and_attempt() -> None:

@@ -110,7 +110,10 @@ PATHS = {
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
     "overdue": Path(
-        lambda: Script(alive=lambda look: 1 if look < 3 else 0, overdue=lambda look: "0" if look == 1 else "")
+        lambda: Script(alive=lambda look: 1 if look < 3 else 0, unwanted=lambda look: "0" if look == 2 else "")
+    ),
+    "unwanted_in_a_stop": Path(
+        lambda: Script(alive=lambda look: 0, unwanted=lambda look: "0" if look < 3 else ""), stop={}
     ),
     "cancelled": Path(_obedient, cancelled=True),
     "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),
@@ -135,6 +138,9 @@ PATHS = {
             alive=lambda look: 1 if look < 3 else 0,
             changes=_changing,
         )
+    ),
+    "start_told_later": Path(
+        lambda: Script(failures={"signal_pusher_started": 2}, alive=lambda look: 1 if look < 4 else 0)
     ),
     "bad_input": Path(Script, {"crawler": ""}),
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),

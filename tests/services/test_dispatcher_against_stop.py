@@ -62,9 +62,9 @@ def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActiv
     if differences.changes:
         reconciliation.sync_statuses(StatusWrite(run=run, changes=differences.changes))
     alive = reconciliation.count_alive_tasks(CloseLook(run=run, nudge=active.nudge, known=differences.known))
-    if differences.lingering:
-        stopping.k8_stop_pod(StopTasks(run=run, tasks=differences.lingering, lingering=True))
-    return differences.known and not alive.total and not differences.lingering
+    if differences.unwanted:
+        stopping.k8_stop_unwanted(StopTasks(run=run, tasks=differences.unwanted))
+    return differences.known and not alive.total and not differences.unwanted
 
 
 class QuickCluster(SmallCluster):

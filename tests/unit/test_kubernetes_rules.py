@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.lingering import overdue
+from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import (
@@ -336,6 +336,68 @@ def test_rule_19_a_pod_beside_one_that_was_told_to_end_may_end_by_itself() -> No
     told, other = deleted(pod("Running", running()), at=ago(90)), pod("Running", running())
     assert not overdue(look([job(0, 1, terminating=1)], [told, other]))
     assert not overdue(look([job(0, 1, terminating=1)], [deleted(pod("Failed", ended(3)), at=ago(90))]))
+
+
+def test_rule_19_a_job_that_no_row_knows_is_overdue_like_any_other() -> None:
+    """It fails, so that it is not asked to end; and nobody waits for it."""
+    failing_one = job(3, 2, condition("FailureTarget", "DeadlineExceeded"), terminating=1)
+    left = deleted(pod("Running", running(), task=3, attempt=2), at=ago(31))
+    assert overdue(look([job(0, 1, active=1, ready=1), failing_one], [left])) == [(3, 2)]
+
+
+def held(terminating: int = 0) -> Json:
+    """Deleted long ago, and somebody's finalizer holds it."""
+    return deleted(job(0, 1, terminating=terminating), at=ago(90))
+
+
+@pytest.mark.parametrize("intent", [Intent.RUN, Intent.STOP])
+def test_rule_6_a_job_that_is_held_and_has_nothing_left_is_gone(intent: Intent) -> None:
+    found = look([held()])
+    assert found.jobs[KEY].gone
+    ended_as = TaskStatus.LOST if intent is Intent.RUN else TaskStatus.STOPPED
+    assert after(row(), found, found, intent=intent).status is ended_as
+    assert not look([deleted(job(0, 1), at=ago(1))]).jobs[KEY].gone, "it has its time"
+    assert not look([held(terminating=1)]).jobs[KEY].gone, "there is a pod yet"
+
+
+def test_rule_19_a_pod_that_nobody_told_is_asked_first_and_then_has_its_own_time() -> None:
+    """Its Job was deleted long ago, and the garbage collector is away."""
+    untold, known = look([held()], [pod("Running", running())]), [row()]
+    assert lingering(untold, known, Intent.RUN) == [KEY]
+    assert not overdue(untold)
+    asked = look([held()], [deleted(pod("Running", running()), at=ago(29))])
+    assert (lingering(asked, known, Intent.RUN), overdue(asked)) == ([], [])
+    assert overdue(look([held()], [deleted(pod("Running", running()), at=ago(31))])) == [KEY]
+
+
+def test_rule_6_a_job_that_is_held_ends_as_its_pod_tells() -> None:
+    done = after(row(), look([held()], [pod("Succeeded", ended(0))]))
+    assert (done.status, done.exit_code) == (TaskStatus.SUCCEEDED, 0)
+
+
+@pytest.mark.parametrize("fails", ["the list", "the pod"])
+def test_rule_6_pods_that_cannot_be_read_make_no_job_gone(fails: str) -> None:
+    shelf = failing("pods") if fails == "the list" else Shelf()
+    broken = {**pod("Running"), "status": {"containerStatuses": 7}}
+    found = look([held()], [broken], shelf=shelf)
+    assert (found.jobs[KEY].phase, found.jobs[KEY].gone) == (JobPhase.ENDING, False)
+
+
+@pytest.mark.parametrize("fails", ["the list", "the pod"])
+def test_rule_11_pods_that_cannot_be_read_hide_no_job_that_tells_enough(fails: str) -> None:
+    shelf = failing("pods") if fails == "the list" else Shelf()
+    broken = {**pod("Running"), "status": {"containerStatuses": 7}}
+    found = look([job(0, 1, terminating=1)], [broken], shelf=shelf)
+    assert told(found.jobs[KEY]) == (JobPhase.RUNNING, "pod_terminating")
+    assert after(row(), found, intent=Intent.STOP).status is TaskStatus.STOPPING
+    assert not overdue(found)
+
+
+def test_rule_19_what_was_suspended_and_is_to_go_on_is_never_overdue() -> None:
+    suspended = job(0, 1, condition("Suspended"), started=None, terminating=1)
+    found = look([suspended], [deleted(pod("Running", running()), at=ago(90))])
+    assert told(found.jobs[KEY]) == (JobPhase.RUNNING, "suspending")
+    assert not overdue(found)
 
 
 @pytest.mark.parametrize("phase", ["Unknown", "Dreaming", None])

@@ -77,7 +77,7 @@ class Script:
     more: Callable[[int], bool] = lambda look: False
     failing: Sequence[str] = ()
     lingering: Callable[[int], str] = lambda look: ""
-    overdue: Callable[[int], str] = lambda look: ""
+    unwanted: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
     removable: Callable[[int], str] = lambda look: ""
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
@@ -169,7 +169,7 @@ class Script:
             known=self.known(self.looks),
             more=self.more(self.looks),
             lingering=self.lingering(self.looks),
-            overdue=self.overdue(self.looks),
+            unwanted=self.unwanted(self.looks),
             removable=self.removable(self.looks),
             saturated=self.saturated(self.looks),
             changes=changes,
@@ -251,6 +251,11 @@ class Script:
     @activity.defn
     async def k8_stop_pod(self, step: StopTasks) -> StopReport:
         await self._noted("k8_stop_pod", step)
+        return StopReport(asked=1)
+
+    @activity.defn
+    async def k8_stop_unwanted(self, step: StopTasks) -> StopReport:
+        await self._noted("k8_stop_unwanted", step)
         return StopReport(asked=1)
 
     @activity.defn

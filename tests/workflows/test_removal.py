@@ -56,8 +56,8 @@ async def test_a_cluster_that_removes_nothing_changes_no_end(play: Play) -> None
 
 
 async def test_what_never_ends_is_forced_after_the_look_that_showed_it(play: Play) -> None:
-    script = Script(alive=lambda look: 1 if look < 3 else 0, overdue=lambda look: "4" if look == 1 else "")
+    script = Script(alive=lambda look: 1 if look < 3 else 0, unwanted=lambda look: "4" if look == 1 else "")
     async with play(script) as stage:
         assert (await (await stage.start(RunRequest(crawler="books"))).result())["status"] == "COMPLETED"
-    (forced,) = script.inputs("k8_stop_pod")
-    assert (forced.tasks, forced.overdue, forced.lingering) == ("4", True, False)
+    assert [step.tasks for step in script.inputs("k8_stop_unwanted")] == ["4"]
+    assert "k8_stop_pod" not in script.names

@@ -38,7 +38,8 @@ class Looking:
         self._absence = Absence(api)
 
     def look(self, run_uid: str, watched: Collection[Key] = (), tasks: Collection[int] | None = None) -> Look:
-        survey = Survey(run_uid, self._installation, frozenset(watched))
+        late = datetime.now(UTC) - self._patience.overdue
+        survey = Survey(run_uid, self._installation, frozenset(watched), late)
         try:
             self._list_jobs(survey, tasks)
         except NOT_SEEN as error:
@@ -86,6 +87,8 @@ class Looking:
         except NOT_SEEN as error:
             survey.problems.append(error.message)
             for key, job in survey.closer.items():
+                if status.tells_enough(survey.jobs[key]):
+                    continue
                 survey.jobs[key] = status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = datetime.now(UTC)
@@ -146,7 +149,8 @@ def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
-    """A pod that cannot be read makes its job unclear; of one that has failed it only leaves the reason poor."""
+    """A pod that cannot be read makes its job unclear; of one that has failed it only leaves the reason poor, and of
+    one that is ending when it should have ended."""
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
     if key is None:
@@ -154,5 +158,7 @@ def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
     if key not in keys:
         return
     known = survey.jobs.get(key)
-    if known is None or known.phase is not JobPhase.FAILED:
+    if known and status.tells_enough(known):
+        survey.closer.pop(key, None)
+    elif known is None or known.phase is not JobPhase.FAILED:
         survey.add_unclear(key, survey.name(key), problem)

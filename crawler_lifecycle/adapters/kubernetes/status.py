@@ -15,7 +15,7 @@ SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
 FINISHING, FAILING, SUSPENDING, BACKOFF = "finishing", "failing", "suspending", "backoff"
 SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
 
-PODS_SAY_MORE = (POD_TERMINATING, FAILING, SUSPENDING)  # whether they will ever be gone
+PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a suspended Job goes on after them
 USUAL_GRACE, LONGEST_GRACE = timedelta(seconds=30), 10**9
 
 Key = tuple[int, int]  # task and attempt
@@ -69,6 +69,8 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience:
 
 def _with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
     pod, known = pods.the_one_that_counts(found), of_job(key, job)
+    if known is not None and known.phase is JobPhase.ENDING:
+        return _held(known, job, found)
     if known is not None:
         return _failed_because(known, job, pod, found) if known.phase is JobPhase.FAILED else known
     if pod is None:
@@ -79,6 +81,24 @@ def _with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience
     if phase in IN_PHASE:
         return _look(key, job, JobPhase.RUNNING, IN_PHASE[phase](pod), pod)
     return unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
+
+
+def tells_enough(look: JobLook) -> bool:
+    """Without its pods, if those cannot be read."""
+    return look.phase is JobPhase.ENDING or look.cause in PODS_SAY_MORE
+
+
+def _held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
+    """A Job that should be gone long since: something holds it, or pods do, which perhaps nobody told."""
+    if living := [pod for pod in found if not pods.has_ended(pod)]:
+        due = _due_at(living)
+        return replace(look, due_at=due, cause=None if due else ORPHAN_PODS)
+    status = job.status or NO_STATUS
+    if _some(status.active) or _some(status.terminating):
+        return look
+    left = of_orphans((look.task, look.attempt), look.name, found)
+    without = unclear((look.task, look.attempt), look.name, "it is being deleted, and nothing of it is left", look.uid)
+    return left or replace(without, gone=True, left_behind=True)
 
 
 def _due_at(found: Sequence[Pod]) -> datetime | None:

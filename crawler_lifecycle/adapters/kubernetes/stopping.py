@@ -6,6 +6,7 @@ deleted is exactly what was read: a job that ends in the same moment has changed
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
@@ -17,6 +18,7 @@ FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 OVER = ("Succeeded", "Failed")
+TOLD_BY_THEN = timedelta(minutes=5)  # the garbage collector passes a Job's deletion on to its pods within seconds
 AT_ONCE = {"gracePeriodSeconds": 0}
 
 
@@ -25,7 +27,7 @@ class Stopping:
     jobs: Jobs
 
     def ask(self, run_uid: str, keys: Sequence[Key]) -> None:
-        """Jobs first, since a Job makes its pod anew; then the pods that lost their Job."""
+        """Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
         orphaned = self._delete_jobs(run_uid, keys)
         self._delete_pods(run_uid, orphaned, {})
 
@@ -37,7 +39,7 @@ class Stopping:
             self._delete_pods(run_uid, keys, AT_ONCE)
 
     def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
-        """Those that are not there."""
+        """Those that are not there, or should have told their pods long since."""
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
         listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
 
@@ -47,12 +49,14 @@ class Stopping:
         return [key for key in self.jobs.each(delete, keys, "not all jobs could be told to end") if key]
 
     def _delete_job(self, run_uid: str, key: Key, listed: Job | None) -> bool:
-        """Whether there is one. What has changed since it was listed is read again by its name."""
+        """Whether there is one that tells its pods. What has changed since it was listed is read again by its name."""
         for _ in range(TRIES):
             job, listed = listed or self.jobs.one(run_uid, key), None
             if job is None:
                 return False
-            if job.metadata.deletion_timestamp or is_ending(job):
+            if deleted := job.metadata.deletion_timestamp:
+                return datetime.now(UTC) - deleted < TOLD_BY_THEN
+            if is_ending(job):
                 return True
             try:
                 self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Foreground")

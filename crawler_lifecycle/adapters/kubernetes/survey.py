@@ -1,6 +1,7 @@
 """What does a look know so far: which jobs there are, which of them need a closer look, and what could not be seen?"""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from crawler_lifecycle.adapters.kubernetes import status
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
@@ -18,6 +19,7 @@ class Survey:
     run_uid: str
     installation: str | None
     watched: frozenset[Key]
+    late: datetime  # what should have ended before that is overdue
     jobs: dict[Key, JobLook] = field(default_factory=dict)
     closer: dict[Key, Job] = field(default_factory=dict)  # their pods have to be asked
     problems: list[str] = field(default_factory=list)
@@ -34,9 +36,9 @@ class Survey:
             return
         look = status.of_job(key, job)
         self.closer.pop(key, None)
-        if key in self.watched and (
-            look is None or look.phase is JobPhase.FAILED or look.cause in status.PODS_SAY_MORE
-        ):
+        is_in_question = look is None or look.phase is JobPhase.FAILED
+        is_late = look is not None and look.due_at is not None and look.due_at < self.late
+        if (is_in_question and key in self.watched) or is_late or (look and look.cause in status.PODS_SAY_MORE):
             self.closer[key] = job
         self.jobs[key] = look or status.unclear(key, name, NOT_ASKED, job.metadata.uid)
 

@@ -1,0 +1,45 @@
+"""Workers of two versions take turns while an upgrade is under way, and none knows which of them was there before."""
+
+import base64
+import json
+from typing import Any
+
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+from crawler_lifecycle.workflows.plugin import LifecyclePlugin
+from tests.replay.record import named
+
+LOOK = "get_history_statuses_to_sync"
+
+
+async def test_a_look_that_an_earlier_version_had_settles_nothing_for_later_ones() -> None:
+    """It was told of jobs to end, did not know what to do about them, and the next look was had by this version."""
+    recorded = json.loads(named("overdue", 1).read_text())
+    told(recorded, 0)["unwanted"] = "0"
+    assert told(recorded, 1)["unwanted"] == "0"
+    history = WorkflowHistory.from_json("replay-mixed", json.dumps(recorded))
+    await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
+
+
+class Payload(dict[str, Any]):
+    """What a step of a history answered; a change of it is one of the history."""
+
+    def __init__(self, payload: dict[str, str]) -> None:
+        super().__init__(json.loads(base64.b64decode(payload["data"])))
+        self._payload = payload
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value)
+        self._payload["data"] = base64.b64encode(json.dumps(self).encode()).decode()
+
+
+def told(recorded: dict[str, Any], look: int) -> Payload:
+    scheduled = {
+        event["eventId"]
+        for event in recorded["events"]
+        if event.get("activityTaskScheduledEventAttributes", {}).get("activityType", {}).get("name") == LOOK
+    }
+    ended = [event.get("activityTaskCompletedEventAttributes", {}) for event in recorded["events"]]
+    answers = [each["result"] for each in ended if each.get("scheduledEventId") in scheduled]
+    return Payload(answers[look]["payloads"][0])

@@ -1,0 +1,70 @@
+"""A notice that cannot be delivered holds up neither a run nor a stop, and is not forgotten."""
+
+import asyncio
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from tests.plays import Play
+from tests.workflows.script import Script
+from tests.workflows.test_stopping import until_asked
+
+BOOKS = RunRequest(crawler="books")
+STARTED, STOPPED = "signal_pusher_started", "signal_pusher_stopped"
+
+
+def hang(script: Script, notice: str, until: str) -> None:
+    """Whoever is told answers nothing until the run has come to this step."""
+    there = asyncio.Event()
+
+    async def arrive() -> None:
+        there.set()
+
+    async def never() -> None:
+        await there.wait()
+
+    script.before |= {notice: never, until: arrive}
+
+
+async def test_a_start_that_could_not_be_told_is_told_after_the_next_looks(play: Play) -> None:
+    script = Script(failures={STARTED: 2}, alive=lambda look: 1 if look < 5 else 0)
+    async with play(script) as stage:
+        assert (await (await stage.start(BOOKS)).result())["status"] == "COMPLETED"
+    seen = [name for name in script.names if name in (STARTED, "get_active_running_tasks")]
+    look = "get_active_running_tasks"
+    assert seen == [STARTED, look, STARTED, look, STARTED, look, look, look]
+    assert len({step.model_dump_json() for step in script.inputs(STARTED)}) == 1, "it is one notice"
+
+
+async def test_a_stop_waits_for_nobody_who_is_told_of_it_or_of_the_start(play: Play) -> None:
+    """Side by side, since each takes as long in truth as a notice is waited for."""
+    hung_at_the_start, hung_at_the_end = Script(intent=lambda look: Intent.STOP), Script()
+    hang(hung_at_the_start, STARTED, until="k8_stop_task")
+    hang(hung_at_the_end, STOPPED, until="update_run_status")
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            stopped(play, hung_at_the_start),
+            stopped(play, hung_at_the_end, start_signal="stop", start_signal_args=[{}]),
+        )
+    names = hung_at_the_start.names
+    assert names[: names.index("get_active_running_tasks")].count(STARTED) == 1, "the database knew of that stop"
+    names = hung_at_the_end.names
+    closed = names.index("update_run_status")
+    assert (names[:closed].count(STOPPED), names[closed:].count(STOPPED)) == (1, 1)
+
+
+async def stopped(play: Play, script: Script, **options: object) -> None:
+    script.alive = until_asked(script)
+    async with play(script) as stage:
+        assert (await (await stage.start(BOOKS, **options)).result())["reason"] == "stopped"
+
+
+async def test_progress_that_cannot_be_told_is_told_once_a_look(play: Play) -> None:
+    script = Script(
+        failures={"signal_pusher_progress": 1},
+        changes=lambda look: [TaskChange(task=0, attempt=1, version=1, status=TaskStatus.RUNNING)] if look == 1 else [],
+        alive=lambda look: 1 if look < 3 else 0,
+    )
+    async with play(script) as stage:
+        await (await stage.start(BOOKS)).result()
+    assert script.names.count("signal_pusher_progress") == 1
