@@ -1,8 +1,12 @@
 """One stream of a log serves everybody who follows it, and is not missed when it ends."""
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.mirrors import MOST, Mirrors
@@ -68,3 +72,29 @@ def test_there_are_not_too_many() -> None:
     until(lambda: len(begun) == MOST)
     assert mirrors.read(str(MOST), 0) is None
     end.set()
+
+
+def test_nothing_of_it_is_left_when_its_process_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What crawls print may be secret, and a killed process deletes nothing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    mirrors, end = Mirrors(), threading.Event()
+
+    def stream() -> Generator[bytes]:
+        yield b"here"
+        end.wait(60)
+
+    mirrors.begin("pod", stream)
+    until(lambda: mirrors.read("pod", 0) == LogChunk("here", 4, ended=False))
+    assert list(tmp_path.iterdir()) == []
+    end.set()
+
+
+def test_where_there_is_no_room_for_one_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    mirrors = Mirrors()
+
+    def stream() -> Generator[bytes]:
+        yield b"here"
+
+    mirrors.begin("pod", stream)
+    assert mirrors.read("pod", 0) is None

@@ -1,18 +1,18 @@
 """How is a long log followed without fetching all of it for every line?
 
 The API cannot begin at a byte, but it can go on after the end: one stream goes into a file of ours for as long as
-somebody reads from that.
+somebody reads from that. The file has no name, so nothing of it is left when its process is gone.
 """
 
+import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
-from crawler_lifecycle.adapters.local.logs import read_from
+from crawler_lifecycle.adapters.local.logs import CHUNK, characters
 from crawler_lifecycle.ports import LogChunk
 
 WORTH_IT = 1 << 20  # bytes; shorter ones are fetched whole
@@ -39,32 +39,36 @@ class Mirrors:
         with self._lock:
             self._open = {known: mirror for known, mirror in self._open.items() if not mirror.over}
             if uid not in self._open and len(self._open) < MOST:
-                self._open[uid] = _Mirror(stream)
+                with suppress(OSError, RuntimeError):  # no room, file or thread for it: logs are fetched whole then
+                    self._open[uid] = _Mirror(stream)
 
 
 class _Mirror:
     def __init__(self, stream: Open) -> None:
         self.over = False
         self._asked_at = time.monotonic()
-        self._written = 0
-        self._file = tempfile.NamedTemporaryFile(buffering=0)  # noqa: SIM115 (its thread closes it)
+        self._lock = threading.Lock()
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (its thread closes it)
         threading.Thread(target=self._fill, args=(stream,), name="log", daemon=True).start()
 
     def read(self, offset: int) -> LogChunk | None:
+        """Nothing if it is behind what was read before it began."""
         self._asked_at = time.monotonic()
-        if self._written <= offset:  # it is behind what was read before it began, or has nothing new
-            return None if self.over else LogChunk("", offset, ended=False)
-        chunk = read_from(Path(self._file.name), offset, ended=False)
-        return None if self.over else chunk  # what was read may be of a file that is gone
+        with self._lock:
+            if self.over:
+                return None
+            text, taken = characters(os.pread(self._file.fileno(), CHUNK, offset), final=False)
+        return LogChunk(text, offset + taken, ended=False)
 
     def _fill(self, stream: Open) -> None:
         """Until it ends, says nothing for long, or nobody reads it."""
         try:
-            with self._file, suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
+            with suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
                 for piece in pieces:
-                    self._file.write(piece)
-                    self._written += len(piece)
-                    if time.monotonic() - self._asked_at > IDLE_SECONDS:
+                    is_full = self._file.write(piece) < len(piece)
+                    if is_full or time.monotonic() - self._asked_at > IDLE_SECONDS:
                         break
         finally:
-            self.over = True
+            with self._lock:
+                self.over = True
+                self._file.close()
