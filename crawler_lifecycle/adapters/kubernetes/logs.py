@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
+from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.local.layout import log_name
@@ -44,7 +44,9 @@ class Logs:
 
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
         """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
-        gets the rest of it from a mirror."""
+        gets the rest of it from a mirror.
+
+        A log that is shorter than it was is in a new file, of which all is told: some of it again, rather than not."""
         uid = pod.metadata.uid
         if not ended and (mirrored := self.mirrors.read(uid, offset)):
             return mirrored
@@ -56,9 +58,10 @@ class Logs:
                 if not is_gone(error):
                     raise
             size = file.tell()
-            chunk = replace(chunk_of(file, offset, ended=ended), read=size)
+            chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
+            before = os.pread(file.fileno(), COMPARED, max(0, size - COMPARED))
         if not ended and offset > 0 and size >= WORTH_IT and chunk.offset == size:
-            self.mirrors.begin(uid, lambda: self._stream(pod))
+            self.mirrors.begin(uid, Place(size, before), lambda: self._stream(pod))
         return chunk
 
     def _stream(self, pod: Pod) -> Generator[bytes]:
