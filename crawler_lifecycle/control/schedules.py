@@ -17,8 +17,6 @@ from temporalio.client import (
     ScheduleDescription,
     ScheduleHandle,
     ScheduleOverlapPolicy,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -32,7 +30,7 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.control import pause_log
+from crawler_lifecycle.control import pause_log, schedule_changes
 from crawler_lifecycle.control import schedule_forms as forms
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedule_starts import starts_of
@@ -82,15 +80,10 @@ class Schedules:
             raise BadInput(
                 "crawler", f"schedule {request.schedule_id} is one of {was.crawler}: delete it, or take another name"
             )
-
-        def anew(found: ScheduleUpdateInput) -> ScheduleUpdate:
-            schedule = forms.to_temporal(request, self._engine.task_queue, "")
-            schedule.state = found.description.schedule.state
-            return ScheduleUpdate(schedule)
-
+        client, rules = await self._engine.client(), forms.to_temporal(request, self._engine.task_queue, "")
         async with self._engine.translated():
             with _refused(request):
-                await handle.update(anew, rpc_timeout=RPC_TIMEOUT)
+                await schedule_changes.replace(client, handle, description, rules)
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:

@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.control.control import WORKFLOW, Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import Schedules
-from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 
 QUEUE = "schedules-under-test"
@@ -177,6 +177,33 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
     with pytest.raises(NotFound, match="there is no schedule"):
         await schedules.replace(yearly("nowhere"))
     assert (await schedules.show("changed")).cron == ["0 0 1 1 *"]
+
+
+async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
+    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await schedules.create(yearly("overtaken"))
+    service = (await control.engine.client()).workflow_service
+    update, overtaken = service.update_schedule, 0
+
+    async def after_a_pause_or_resume(*arguments: Any, **options: Any) -> Any:
+        nonlocal overtaken
+        overtaken += 1
+        if overtaken <= 2:
+            verb = schedules.pause if overtaken == 1 else schedules.resume
+            await verb("overtaken", actor="bob", reason=f"number {overtaken}")
+        return await update(*arguments, **options)
+
+    monkeypatch.setattr(service, "update_schedule", after_a_pause_or_resume)
+    changed = await schedules.replace(yearly("overtaken", jitter_seconds=9))
+    assert (changed.jitter_seconds, changed.paused, overtaken) == (9, False, 3)
+    assert [(each.reason, each.until is not None) for each in changed.pauses] == [("number 1", True)]
+    overtaken = 0
+    monkeypatch.setattr("crawler_lifecycle.control.schedule_changes.TRIES", 1)
+    with pytest.raises(TemporaryError, match="changed by others"):
+        await schedules.replace(yearly("overtaken", jitter_seconds=10))
+    kept = await schedules.show("overtaken")
+    assert (kept.jitter_seconds, kept.paused, kept.pauses[-1].reason) == (9, True, "number 1")
 
 
 async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
