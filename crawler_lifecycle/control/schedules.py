@@ -72,7 +72,9 @@ class Schedules:
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
         """The schedule of this name goes by these rules from now on. Whether it is paused stays as it is: that is a
-        wish of its own. So does its crawler, by which lists know it."""
+        wish of its own. So does its crawler, by which lists know it.
+
+        The rules it has already change nothing: with others, what was due by the earlier ones is forgotten."""
         await asyncio.to_thread(self._control.deployer.crawler, request.run.crawler)
         handle, description = await self._ours(request.schedule_id)
         was = forms.run_of(forms.action_of(description.schedule))
@@ -80,6 +82,8 @@ class Schedules:
             raise BadInput(
                 "crawler", f"schedule {request.schedule_id} is one of {was.crawler}: delete it, or take another name"
             )
+        if forms.goes_by(description.schedule, request):
+            return await self.show(request.schedule_id)
         client, rules = await self._engine.client(), forms.to_temporal(request, self._engine.task_queue, "")
         async with self._engine.translated():
             with _refused(request):

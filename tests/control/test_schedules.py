@@ -179,6 +179,33 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
     assert (await schedules.show("changed")).cron == ["0 0 1 1 *"]
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"cron": ["30  3 * * mon", "@daily"], "time_zone": "Europe/Berlin", "jitter_seconds": 90},
+        {"every_seconds": 7200, "offset_seconds": 600, "overlap": Overlap.QUEUE},
+        {"every_seconds": 60, "missed_window_seconds": 99},
+    ],
+)
+async def test_the_same_rules_change_nothing(schedules: Schedules, rules: dict[str, Any]) -> None:
+    """A client that puts them again and again had the list of occurrences begin anew each time."""
+    await schedules.create(asked("same", **rules))
+    handle, _ = await schedules._ours("same")
+    await schedules.replace(asked("same", **rules))
+    assert (await handle.describe()).info.last_updated_at is None
+    others: list[dict[str, Any]] = [{"jitter_seconds": 7}, {"overlap": Overlap.ALLOW}, {"missed_window_seconds": 100}]
+    for other in others:
+        rules = rules | other
+        before = (await handle.describe()).info.last_updated_at
+        await schedules.replace(asked("same", **rules))
+        assert (await handle.describe()).info.last_updated_at != before
+    run = RunRequest(crawler="bookshop", arguments={"site": "y"}, requested_by="ann")
+    changed = await schedules.replace(asked("same", **rules).model_copy(update={"run": run}))
+    assert changed.run is not None
+    assert changed.run.arguments == {"site": "y"}
+    await schedules.delete("same")
+
+
 async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
     schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
