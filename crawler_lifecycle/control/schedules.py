@@ -35,7 +35,7 @@ from crawler_lifecycle.control import schedule_forms as forms
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedule_starts import starts_of
 from crawler_lifecycle.domain.occurrences import Circumstances, judged
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
 if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
@@ -156,19 +156,18 @@ class Schedules:
         return await self.show(schedule_id)
 
     async def trigger(self, schedule_id: str) -> Triggered:
-        """An occurrence now, also of a schedule that is paused; its overlap policy holds."""
+        """An occurrence now, also of a schedule that is paused; its overlap policy holds.
+
+        Once it is made no error is raised: who asked again would get another."""
         handle, before = await self._ours(schedule_id)
         async with self._engine.translated():
             await handle.trigger(rpc_timeout=RPC_TIMEOUT)
-            try:
-                async with asyncio.timeout(TRIGGER_PATIENCE):
-                    while (came := _came_of_it(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
-                        await asyncio.sleep(LOOK_PAUSE)
-            except TimeoutError as error:
-                raise TemporaryError(
-                    f"schedule {schedule_id} is triggered, but nothing came of it in {TRIGGER_PATIENCE:.0f} s; "
-                    f"`crawlctl schedule show {schedule_id}` tells whether it did later"
-                ) from error
+        try:
+            async with asyncio.timeout(TRIGGER_PATIENCE), self._engine.translated():
+                while (came := _came_of_it(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
+                    await asyncio.sleep(LOOK_PAUSE)
+        except (TimeoutError, LifecycleError):
+            return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
         return came
 
     async def backfill(

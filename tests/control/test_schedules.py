@@ -10,12 +10,13 @@ import pytest_asyncio
 from temporalio import workflow
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
 from temporalio.common import RawValue
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.contract.requests import RunRequest, parse_request
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.control.control import WORKFLOW, Control
 from crawler_lifecycle.control.installation import Installation
@@ -280,6 +281,32 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert details.counts.skipped_overlap == len(overlapped)
     assert [each.at for each in found] == sorted({each.at for each in found})
     assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
+
+
+async def test_a_trigger_that_is_made_is_no_error(
+    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was, if nothing was known of it in time or Temporal went away: whoever asked again got a second run."""
+    await schedules.create(yearly("asked"))
+    service = (await control.engine.client()).workflow_service
+    patch, describe = service.patch_schedule, service.describe_schedule
+
+    async def fails(*_: Any, **__: Any) -> Any:
+        raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+
+    async def then_goes_away(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(service, "describe_schedule", fails)
+        return await patch(*arguments, **options)
+
+    monkeypatch.setattr(service, "patch_schedule", then_goes_away)
+    assert await schedules.trigger("asked") == Triggered(schedule_id="asked", outcome=Outcome.ASKED)
+    monkeypatch.setattr(service, "describe_schedule", describe)
+    monkeypatch.setattr(service, "patch_schedule", fails)
+    with pytest.raises(TemporaryError):
+        await schedules.trigger("asked")
+    monkeypatch.setattr(service, "patch_schedule", patch)
+    monkeypatch.setattr("crawler_lifecycle.control.schedules.TRIGGER_PATIENCE", 0)
+    assert (await schedules.trigger("asked")).outcome is Outcome.ASKED
 
 
 async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
