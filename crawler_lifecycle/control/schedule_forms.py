@@ -77,6 +77,17 @@ def overlap_of(policy: SchedulePolicy) -> Overlap | None:
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
 
 
+def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:
+    """Whether its rules are these already."""
+    rules = of_spec(schedule.spec)
+    return (
+        rules == request.model_dump(include=set(rules))
+        and overlap_of(schedule.policy) is request.overlap
+        and schedule.policy.catchup_window == timedelta(seconds=request.window_seconds)
+        and run_of(action_of(schedule)) == request.run
+    )
+
+
 def action_of(schedule: Schedule) -> ScheduleActionStartWorkflow:
     """Of one of ours."""
     assert isinstance(schedule.action, ScheduleActionStartWorkflow)
