@@ -8,11 +8,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    DescribeWorkflowExecutionRequest,
+)
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
@@ -22,6 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.control.descriptions import LIFECYCLE, MISSING, described
 from crawler_lifecycle.domain.audit import Described
 from crawler_lifecycle.errors import (
     BadInput,
@@ -36,7 +42,6 @@ from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
-LIFECYCLE = "CrawlerLifecycleWorkflow"
 ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
@@ -109,13 +114,7 @@ class Engine:
         return "signal"
 
     async def is_open(self, workflow_id: str) -> bool:
-        handle = (await self.client()).get_workflow_handle(workflow_id)
-        try:
-            async with _translated(self.address):
-                description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        except NotFound:
-            return False
-        return description.status is WorkflowExecutionStatus.RUNNING
+        return (await self.describe(workflow_id)).is_open
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
         """As the server's list has them, which lags."""
@@ -130,15 +129,18 @@ class Engine:
         return found
 
     async def describe(self, workflow_id: str) -> Described:
-        handle = (await self.client()).get_workflow_handle(workflow_id)
+        client = await self.client()
+        request = DescribeWorkflowExecutionRequest(
+            namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+        )
         try:
             async with _translated(self.address):
-                seen = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+                seen = await client.workflow_service.describe_workflow_execution(
+                    request, retry=True, timeout=RPC_TIMEOUT
+                )
         except NotFound:
-            return Described(is_open=False, end="missing")
-        is_open = seen.status is WorkflowExecutionStatus.RUNNING
-        end = seen.status.name.lower() if seen.status else "missing"
-        return Described(is_open, end, seen.close_time, is_ours=seen.workflow_type == LIFECYCLE)
+            return MISSING
+        return described(seen.workflow_execution_info)
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""

@@ -19,7 +19,7 @@ from temporalio.client import (
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
-from crawler_lifecycle.control.engine import LIFECYCLE
+from crawler_lifecycle.control.descriptions import LIFECYCLE
 
 NOT_OF_OURS = "calendar"  # a rule that was made by other means
 OVERLAPS = {

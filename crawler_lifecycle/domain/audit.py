@@ -12,6 +12,8 @@ from crawler_lifecycle.domain.looks import JobLook, Look
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
+ENDED_WELL = ("completed", "canceled")  # as a supervisor ends only when the end of its run is on record
+OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
 MOST_NOTICES = 3  # times that an audit has a closing notice sent again: some receivers never take it
 Key = tuple[int, int]
 
@@ -39,6 +41,7 @@ class AuditedRun:
     status: RunStatus
     reason: str | None
     workflow_id: str
+    supervisor_run_id: str  # the first execution of the chain that supervises it
     epoch: int
     begun_at: datetime  # or taken over, whichever was later
     finished_at: datetime | None
@@ -55,6 +58,7 @@ class Described:
     end: str = ""
     ended_at: datetime | None = None
     is_ours: bool = True  # of the type that supervises runs
+    first_execution: str = ""  # of its chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,10 @@ def unsupervised(
         message = f"its workflow id {run.workflow_id} is taken by an open workflow of another type"
         return _of_run(again, FindingKind.UNSUPERVISED, message).model_copy(update={"problem": "end that one first"})
     ended = "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
-    return _of_run(again, FindingKind.UNSUPERVISED, f"it is {again.status}, and its workflow {ended}")
+    found = _of_run(again, FindingKind.UNSUPERVISED, f"it is {again.status}, and its workflow {ended}")
+    if workflow.end in ENDED_WELL and workflow.first_execution == again.supervisor_run_id:
+        return found.model_copy(update={"problem": OLD_COPY})
+    return found
 
 
 def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:

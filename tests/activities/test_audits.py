@@ -26,7 +26,7 @@ from crawler_lifecycle.contract.audits import (
 )
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
-from crawler_lifecycle.domain.audit import Described, ListedJob, Patience
+from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from tests.clusters import LocalBench, until
@@ -78,6 +78,21 @@ def test_a_run_whose_workflow_is_gone_is_resumed(house: House) -> None:
     assert (found.kind, found.acts, found.problem) == (FindingKind.UNSUPERVISED, 1, None)
     assert "terminated" in found.message
     assert house.details(watched).findings == []
+
+
+def test_after_a_restore_no_run_that_ended_well_is_resumed(house: House) -> None:
+    restored, reused = house.begin(), house.begin()
+    ended_well = Described(is_open=False, end="completed", ended_at=datetime.now(UTC) - AN_HOUR)
+    runs = [house.details(plan).run for plan in (restored, reused)]
+    house.supervisors.described = {
+        runs[0].workflow_id: replace(ended_well, first_execution=runs[0].first_execution_run_id),
+        runs[1].workflow_id: replace(ended_well, first_execution="another run's"),
+    }
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
+    assert [workflow_id for workflow_id, _ in house.supervisors.started] == [runs[1].workflow_id]
+    (told,) = house.details(restored).findings
+    assert (told.acts, told.problem) == (0, OLD_COPY)
 
 
 def test_one_that_is_only_not_listed_yet_is_left_alone(house: House) -> None:

@@ -41,6 +41,7 @@ def a_run(status: RunStatus = RunStatus.PROCESSING, **more: object) -> AuditedRu
         status=status,
         reason=None,
         workflow_id="crawl-1",
+        supervisor_run_id="first",
         epoch=1,
         begun_at=AN_HOUR_AGO,
         finished_at=None,
@@ -82,6 +83,19 @@ def test_a_run_without_an_open_workflow(workflow: Described, status: RunStatus) 
 def test_what_may_be_a_lag_is_left_alone(again: dict[str, object] | None, workflow: Described) -> None:
     run = a_run()
     assert unsupervised(run, None if again is None else replace(run, **again), workflow, NOW, PATIENCE) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", ["completed", "canceled"])
+def test_after_a_restore_what_has_ended_well_is_told_and_not_done_again(end: str) -> None:
+    run, well = a_run(), Described(is_open=False, end=end, ended_at=AN_HOUR_AGO, first_execution="first")
+    found = unsupervised(run, run, well, NOW, PATIENCE)
+    assert found is not None
+    assert found.problem is not None
+    assert "old copy" in found.problem
+    for other in (replace(well, first_execution="of another run"), replace(well, end="terminated")):
+        found = unsupervised(run, run, other, NOW, PATIENCE)
+        assert found is not None
+        assert found.problem is None
 
 
 def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:

@@ -23,8 +23,8 @@ NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 ABOUT_NOTICES = ("undelivered", "delivered")
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
-    run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.epoch, run.begun_at,
-    run.supervisor_began_at, run.finished_at, run.next_look_at, run.export_state, run.end_number,
+    run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.supervisor_run_id, run.epoch,
+    run.begun_at, run.supervisor_began_at, run.finished_at, run.next_look_at, run.export_state, run.end_number,
 ]  # fmt: skip
 
 
@@ -106,6 +106,7 @@ def _audited(row: Row[Any]) -> AuditedRun:
         status=row.status,
         reason=row.reason,
         workflow_id=row.workflow_id,
+        supervisor_run_id=row.supervisor_run_id,
         epoch=row.epoch,
         begun_at=max(row.begun_at, row.supervisor_began_at or row.begun_at),
         finished_at=row.finished_at,
