@@ -10,11 +10,14 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
+    AuditedRun,
     Key,
     ListedJob,
     Patience,
     Step,
     disputed,
+    is_later,
+    later_job,
     leftover,
     nameless_job,
     steps,
@@ -105,9 +108,16 @@ class JobAudit:
             needed = steps(look, keys, insist=run_uid in asked)
             row = self.runs.by_uid([run_uid]).get(run_uid)  # again, after the look
             if needed and (row is None or row.status.is_over):
-                finding = leftover(row, needed) if row else unknown_job(run_uid, jobs[run_uid], needed)
-                found.append(Found(finding, needed))
+                found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
         return found, unknown
+
+    def _judged(
+        self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]
+    ) -> Finding:
+        if row is None:
+            return unknown_job(run_uid, jobs, needed)
+        attempts = self.runs.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
+        return later_job(row, jobs, needed) if is_later(row, jobs, attempts, self.patience) else leftover(row, needed)
 
     def _end(self, audit: AuditRef, found: Found | None, finding: Finding) -> Finding:
         if found is None:

@@ -29,6 +29,7 @@ class Patience:
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
     stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, or a look was due
     replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
+    late: timedelta = timedelta(minutes=15)  # after its run was over, that a job asked for before may be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +186,37 @@ def leftover(run: AuditedRun, needed: Mapping[Key, Step]) -> Finding:
 
 def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
     message = f"of run {run_uid}, which this database does not know: {_told(needed)}"
-    names = ", ".join(sorted(job.name for job in jobs)[:3])
-    return Finding(kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({names})")
+    return Finding(
+        kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({_names(jobs)})"
+    )
+
+
+def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: Patience) -> bool:
+    """Whether one of these was made when, as the row has it, all was over: it is the row that is old.
+
+    `attempts`: the last one of each task, as the database has it."""
+    over_at = run.finished_at
+    return any(
+        (job.key is not None and job.key[1] > attempts.get(job.key[0], 0))
+        or (job.made_at is not None and over_at is not None and job.made_at - over_at > patience.late)
+        for job in jobs
+    )
+
+
+def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
+    """Of a run of which the database does not know all."""
+    finished = _time(run.finished_at) if run.finished_at else "some time ago"
+    message = f"it was over at {finished}, but these are later: is the database an old copy? {_told(needed)}"
+    return _of_run(run, FindingKind.UNKNOWN_JOB, f"{message} ({_names(jobs)})")
 
 
 def nameless_job(job: ListedJob) -> Finding:
     message = f"job {job.name} has our label, but does not tell its run: remove it by hand"
     return Finding(kind=FindingKind.UNKNOWN_JOB, subject=job.name, message=message)
+
+
+def _names(jobs: Iterable[ListedJob]) -> str:
+    return ", ".join(sorted(job.name for job in jobs)[:3])
 
 
 def _told(needed: Mapping[Key, Step]) -> str:

@@ -213,7 +213,7 @@ def test_pages_follow_each_other(house: House, monkeypatch: pytest.MonkeyPatch) 
 def test_a_job_whose_run_is_over_is_asked_to_end_and_then_made_to(house: House) -> None:
     plan = house.started("sleepy")
     other = house.started("sleepy")
-    until(lambda: is_running(house, plan), "its job to run")
+    until(lambda: is_running(house, plan) and is_running(house, other), "their jobs to run")
     ended(house, plan)
     page = audit(house, AuditPart.JOBS)
     assert (page.found, page.acted) == ({FindingKind.LEFTOVER_JOB: 1}, 1)
@@ -266,6 +266,20 @@ def test_a_job_of_nobody_is_reported_and_removed_only_if_told_to(house: House) -
     assert not getattr(house.bench.job(request), "stop_asked", True)
     assert audit(house, AuditPart.JOBS, unknown=True).acted == 1
     house.bench.until_stopped(request)
+
+
+def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house: House) -> None:
+    plan = ended(house, house.begin())
+    reopened_since = house.bench.request("exec sleep 60", run_uid=plan.run.run_uid, task=0, attempt=2)
+    house.bench.cluster.deploy(reopened_since)
+    house.bench.until_phase(reopened_since, JobPhase.RUNNING)
+    for _ in range(2):
+        page = audit(house, AuditPart.JOBS)
+        assert (page.found, page.acted) == ({FindingKind.UNKNOWN_JOB: 1}, 0)
+    (found,) = house.details(plan).findings
+    assert (found.kind, found.problem) == (FindingKind.UNKNOWN_JOB, NOT_TOLD)
+    assert "old copy" in found.message
+    assert house.bench.job(reopened_since).phase is JobPhase.RUNNING
 
 
 def test_a_job_of_another_installation_is_not_seen(house: House) -> None:

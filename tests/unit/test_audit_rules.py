@@ -16,6 +16,7 @@ from crawler_lifecycle.domain.audit import (
     Step,
     disputed,
     handover,
+    is_later,
     is_too_old,
     overdue,
     steps,
@@ -149,6 +150,18 @@ def test_whose_jobs_are_looked_at() -> None:
     jobs[uids["just made"]] = [ListedJob("job", uids["just made"], (0, 1), A_MOMENT_AGO)]
     jobs[uids["undated"]] = [ListedJob("job", uids["undated"], (0, 1))]
     assert set(disputed(jobs, runs, NOW, PATIENCE)) == {long_over.run_uid, uids["unknown"], uids["undated"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "made_after", "later"),
+    [((3, 2), -60, False), ((3, 2), 600, False), ((3, 2), 1200, True), ((3, 3), -60, True), ((4, 1), -60, True)],
+    ids=["before the end", "by a request that was late", "long after", "of a later attempt", "of a task nobody knows"],
+)
+def test_a_job_that_is_later_than_its_row(key: tuple[int, int], made_after: int, later: bool) -> None:
+    run = over()
+    old = ListedJob("old", run.run_uid, (0, 1))
+    job = ListedJob("job", run.run_uid, key, AN_HOUR_AGO + timedelta(seconds=made_after))
+    assert is_later(run, [old, job], {0: 1, 3: 2}, PATIENCE) is later
 
 
 @pytest.mark.parametrize(

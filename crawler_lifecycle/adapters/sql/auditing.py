@@ -44,6 +44,14 @@ class SqlAuditedRuns:
     def by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]:
         return {each.run_uid: each for each in self._those(run.run_uid, sorted(set(run_uids)))}
 
+    def attempts(self, run_id: int, tasks: Collection[int]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        with self._db.read() as connection:
+            for page in pages(sorted(set(tasks))):
+                query = select(of.task, of.attempt).where(of.history_id == run_id, of.task.in_(page))
+                found |= {row.task: row.attempt for row in connection.execute(query)}
+        return found
+
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
         expired = (of.status == TaskStatus.DEPLOYING, of.claim_expires_at < before)
         found: dict[int, list[tuple[int, datetime]]] = defaultdict(list)
