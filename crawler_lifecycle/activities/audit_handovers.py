@@ -61,7 +61,7 @@ class HandoverAudit:
 
     def _is_left(self, workflow: Described | None, now: datetime) -> bool:
         """An open workflow is still at it, and one that has just ended may have done it since we looked."""
-        if workflow is None or workflow.is_open:
+        if workflow is None or workflow.is_open or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
 

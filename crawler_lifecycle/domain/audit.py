@@ -60,6 +60,7 @@ class Described:
     ended_at: datetime | None = None
     is_ours: bool = True  # of the type that supervises runs
     first_execution: str = ""  # of its chain
+    problem: str | None = None  # why it could not be described: then nothing else here is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +92,26 @@ def unsupervised(
     since = max(again.begun_at, workflow.ended_at or again.begun_at)
     if now - since < patience.workflow:
         return None
+    message = f"it is {again.status}, and its workflow {_seen(workflow)}"
+    return _of_run(again, FindingKind.UNSUPERVISED, message).model_copy(
+        update={"problem": _in_the_way(again, workflow)}
+    )
+
+
+def _seen(workflow: Described) -> str:
+    if workflow.problem:
+        return "cannot be described"
     if workflow.is_open:
-        message = f"its workflow id {run.workflow_id} is taken by an open workflow of another type"
-        return _of_run(again, FindingKind.UNSUPERVISED, message).model_copy(update={"problem": "end that one first"})
-    ended = "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
-    found = _of_run(again, FindingKind.UNSUPERVISED, f"it is {again.status}, and its workflow {ended}")
-    if workflow.end in ENDED_WELL and workflow.first_execution == again.supervisor_run_id:
-        return found.model_copy(update={"problem": OLD_COPY})
-    return found
+        return "id is taken by an open workflow of another type"
+    return "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
+
+
+def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
+    if workflow.is_open:
+        return f"end {run.workflow_id} first"
+    if workflow.end in ENDED_WELL and workflow.first_execution == run.supervisor_run_id:
+        return OLD_COPY
+    return workflow.problem
 
 
 def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:

@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
 from crawler_lifecycle.domain.looks import JobPhase, Look
-from crawler_lifecycle.errors import Conflict, TemporaryError
+from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from tests.clusters import LocalBench, until
 from tests.house import House
 
@@ -165,6 +165,30 @@ def test_one_that_cannot_be_described_fails_the_page_as_what_it_is(
     assert findings(house) == []
 
 
+@pytest.mark.parametrize("error", [PermanentError, TemporaryError])
+def test_one_that_can_never_be_described_keeps_no_other_from_being_audited(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: type[LifecycleError]
+) -> None:
+    bad, good = house.begin(), house.begin()
+    done = ended(house, house.begin())
+    broken = {house.details(plan).run.workflow_id for plan in (bad, done)}
+    describe = house.supervisors.describe
+
+    async def describing(workflow_id: str) -> Described:
+        if workflow_id in broken:
+            raise error("its state is damaged")
+        return await describe(workflow_id)
+
+    monkeypatch.setattr(house.supervisors, "describe", describing)
+    house.environment.info = replace(house.environment.info, attempt=3)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
+    (told,) = house.details(bad).findings
+    assert (told.problem, told.acts) == ("its state is damaged", 0)
+    assert [request.run_id for _, request in house.supervisors.started] == [good.run.run_id]
+    assert audit(house, AuditPart.HANDOVERS).found == {}
+
+
 def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,7 +303,7 @@ def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house:
     (found,) = house.details(plan).findings
     assert (found.kind, found.problem) == (FindingKind.UNKNOWN_JOB, NOT_TOLD)
     assert "old copy" in found.message
-    assert house.bench.job(reopened_since).phase is JobPhase.RUNNING
+    assert house.bench.cluster.look(plan.run.run_uid).jobs[0, 2].phase is JobPhase.RUNNING
 
 
 def test_a_job_of_another_installation_is_not_seen(house: House) -> None:
