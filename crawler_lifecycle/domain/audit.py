@@ -27,7 +27,7 @@ class Patience:
     handover: timedelta = timedelta(minutes=5)  # since the run was over
     failed_export: timedelta = timedelta(hours=1)  # since it failed
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
-    stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, or a look was due
+    stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, a look was due, or the row was written to
     replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
     late: timedelta = timedelta(minutes=15)  # after its run was over, that a job asked for before may be made
 
@@ -47,6 +47,7 @@ class AuditedRun:
     begun_at: datetime  # or taken over, whichever was later
     finished_at: datetime | None
     next_look_at: datetime | None
+    changed_at: datetime  # each look writes to the row, and each try to deploy
     export_state: ExportState | None
     end_number: int
 
@@ -115,14 +116,12 @@ def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
 
 
 def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:
-    """Of a run whose workflow is open."""
-    if run.status is not RunStatus.PROCESSING or run.next_look_at is None:
+    """Of a run whose workflow is open. Only between the looks of a run that is PROCESSING is the next one announced."""
+    due = run.next_look_at if run.status is RunStatus.PROCESSING else None
+    if now - (due or run.changed_at) < patience.stuck:
         return None
-    if now - run.next_look_at < patience.stuck:
-        return None
-    message = (
-        f"a look was due at {_time(run.next_look_at)}: Temporal's page of {run.workflow_id} tells what is in its way"
-    )
+    late = f"a look was due at {_time(due)}" if due else f"nothing was written of it since {_time(run.changed_at)}"
+    message = f"it is {run.status}, and {late}: Temporal's page of {run.workflow_id} tells what is in its way"
     return _of_run(run, FindingKind.LOOK_OVERDUE, message)
 
 

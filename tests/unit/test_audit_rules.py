@@ -47,6 +47,7 @@ def a_run(status: RunStatus = RunStatus.PROCESSING, **more: object) -> AuditedRu
         begun_at=AN_HOUR_AGO,
         finished_at=None,
         next_look_at=None,
+        changed_at=A_MOMENT_AGO,
         export_state=None,
         end_number=0,
     )
@@ -112,8 +113,25 @@ def test_a_look_that_is_long_overdue() -> None:
     assert found is not None
     assert found.kind is FindingKind.LOOK_OVERDUE
     assert overdue(a_run(next_look_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
-    assert overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None
+    assert overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None, "of before the stop"
     assert overdue(a_run(), NOW, PATIENCE) is None
+
+
+@pytest.mark.parametrize("status", [RunStatus.INITIALIZING, RunStatus.PROCESSING, RunStatus.STOPPING])
+def test_a_stuck_workflow_where_no_look_is_announced(status: RunStatus) -> None:
+    stuck = a_run(status, changed_at=NOW - timedelta(minutes=21))
+    found = overdue(stuck, NOW, PATIENCE)
+    assert found is not None
+    assert found.kind is FindingKind.LOOK_OVERDUE
+    assert status in found.message
+    assert overdue(replace(stuck, changed_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
+
+
+def test_a_stop_does_not_hide_that_a_workflow_is_stuck() -> None:
+    stopped = a_run(RunStatus.STOPPING, next_look_at=NOW + timedelta(minutes=1), changed_at=AN_HOUR_AGO)
+    assert overdue(stopped, NOW, PATIENCE) is not None
+    waiting = a_run(next_look_at=NOW + timedelta(minutes=1), changed_at=AN_HOUR_AGO)
+    assert overdue(waiting, NOW, PATIENCE) is None, "its next look is to come"
 
 
 def test_exports_that_are_left() -> None:

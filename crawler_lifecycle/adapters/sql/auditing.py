@@ -24,7 +24,8 @@ ABOUT_NOTICES = ("undelivered", "delivered")
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
     run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.supervisor_run_id, run.epoch,
-    run.begun_at, run.supervisor_began_at, run.finished_at, run.next_look_at, run.export_state, run.end_number,
+    run.begun_at, run.supervisor_began_at, run.finished_at, run.next_look_at, run.changed_at, run.export_state,
+    run.end_number,
 ]  # fmt: skip
 
 
@@ -119,6 +120,7 @@ def _audited(row: Row[Any]) -> AuditedRun:
         begun_at=max(row.begun_at, row.supervisor_began_at or row.begun_at),
         finished_at=row.finished_at,
         next_look_at=row.next_look_at,
+        changed_at=row.changed_at,
         export_state=row.export_state,
         end_number=row.end_number,
     )
