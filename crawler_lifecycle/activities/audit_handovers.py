@@ -10,12 +10,14 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
+    EXPORTS,
     MOST_NOTICES,
     AuditedRun,
     Described,
     Patience,
     handover,
     is_too_old,
+    owed,
     undelivered,
 )
 from crawler_lifecycle.ports import AuditedRuns, Findings, Handover, Supervisors
@@ -47,7 +49,9 @@ class HandoverAudit:
             problem = self._in_the_way(run, finding, done.acts if done else 0)
             return await go_on(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
-        settled = await Ledger(step.audit, self.findings).settle(found, act, examined=len(page))
+        ledger = Ledger(step.audit, self.findings)
+        await ledger.keep(_kept(page, found))
+        settled = await ledger.settle(found, act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _found(self, page: Sequence[Handover]) -> list[Finding]:
@@ -74,3 +78,16 @@ class HandoverAudit:
         if is_too_old(run, datetime.now(UTC), self.patience):
             return TOO_OLD
         return IN_VAIN if finding.kind is FindingKind.UNDELIVERED and acts >= MOST_NOTICES else None
+
+
+def _kept(page: Sequence[Handover], found: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
+    """What is still to be done but was not found, because somebody is at it, or was a moment ago. How often it was
+    tried is to be known afterwards. The two of the export are one story."""
+    now = {(each.kind, each.subject) for each in found}
+    kept: list[tuple[FindingKind, str]] = []
+    for run, logged in ((each.run, each.logged) for each in page):
+        kinds = owed(run, logged)
+        if any((kind, run.run_uid) in now for kind in EXPORTS):
+            kinds -= EXPORTS
+        kept += [(kind, run.run_uid) for kind in sorted(kinds) if (kind, run.run_uid) not in now]
+    return kept

@@ -15,6 +15,7 @@ from crawler_lifecycle.domain.reasons import BY_A_STOP
 ENDED_WELL = ("completed", "canceled")  # as a supervisor ends only when the end of its run is on record
 OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
 MOST_NOTICES = 3  # times that an audit has a closing notice sent again: some receivers never take it
+EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 Key = tuple[int, int]
 
 
@@ -152,15 +153,26 @@ def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
 
 def undelivered(run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience) -> Finding | None:
     """`logged`: ids of the run's lines about notices that were not delivered, or were after all."""
-    if run.finished_at is None or now - run.finished_at < patience.handover:
+    if run.finished_at is None or now - run.finished_at < patience.handover or not _is_untold(run, logged):
         return None
-    kind = NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED
+    return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
+
+
+def owed(run: AuditedRun, logged: Collection[str]) -> set[FindingKind]:
+    """What is not done yet, whoever may be at it: a finding of it is not mended, even if it is not found now."""
+    exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
+    return {*exports, FindingKind.UNDELIVERED} if _is_untold(run, logged) else {*exports}
+
+
+def _is_untold(run: AuditedRun, logged: Collection[str]) -> bool:
     failed, mended = (
-        event_id(run.run_uid, f"log:{event}:{kind}:{run.end_number}") for event in ("undelivered", "delivered")
+        event_id(run.run_uid, f"log:{event}:{_closing(run)}:{run.end_number}") for event in ("undelivered", "delivered")
     )
-    if failed not in logged or mended in logged:
-        return None
-    return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{kind}` was not delivered")
+    return failed in logged and mended not in logged
+
+
+def _closing(run: AuditedRun) -> NoticeKind:
+    return NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED
 
 
 def disputed(

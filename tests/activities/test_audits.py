@@ -400,6 +400,39 @@ def test_one_that_nobody_takes_is_sent_a_few_times_only(house: House, monkeypatc
     assert (found.acts, found.problem, len(house.supervisors.started)) == (3, IN_VAIN, 3)
 
 
+def test_how_often_it_was_sent_is_not_forgotten_while_its_workflow_is_at_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = undelivered(house, monkeypatch)
+    workflow_id = house.details(plan).run.workflow_id
+    just_ended = replace(TERMINATED, end="completed", ended_at=datetime.now(UTC) + AN_HOUR)
+    for _ in range(4):
+        house.supervisors.listed, house.supervisors.described = set(), {}
+        whole(house)
+        house.supervisors.listed = {workflow_id}
+        assert whole(house).found == 0, "it is at it"
+        house.supervisors.listed, house.supervisors.described = set(), {workflow_id: just_ended}
+        assert whole(house).found == 0, "it was at it a moment ago"
+    (found,) = house.details(plan).findings
+    assert (found.acts, found.problem, found.closed_at) == (3, IN_VAIN, None)
+    house.supervisors.listed = {workflow_id}
+    house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run))
+    whole(house)
+    (found,) = house.details(plan).findings
+    assert found.closed_at is not None
+
+
+def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None:
+    plan = house.begin()
+    workflow_id = house.details(plan).run.workflow_id
+    for ended_at in (-AN_HOUR, AN_HOUR, -AN_HOUR):
+        failed = Described(is_open=False, end="failed", ended_at=datetime.now(UTC) + ended_at)
+        house.supervisors.described = {workflow_id: failed}
+        whole(house)
+    (found,) = house.details(plan).findings
+    assert (found.acts, found.closed_at) == (2, None)
+
+
 def test_an_old_end_is_reported_and_not_replayed(house: House) -> None:
     audits = house.handover_audit
     ancient = replace(audits.patience, replay=timedelta(seconds=-1))

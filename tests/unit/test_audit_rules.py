@@ -19,6 +19,7 @@ from crawler_lifecycle.domain.audit import (
     is_later,
     is_too_old,
     overdue,
+    owed,
     steps,
     undelivered,
     unsupervised,
@@ -158,6 +159,16 @@ def test_a_closing_notice_that_was_not_delivered(reason: str, kind: str) -> None
     assert undelivered(run, {event_id(run.run_uid, "log:undelivered:started:1")}, NOW, PATIENCE) is None
     assert undelivered(replace(run, end_number=2), {lost}, NOW, PATIENCE) is None, "of an earlier end"
     assert undelivered(replace(run, finished_at=None), {lost}, NOW, PATIENCE) is None, "reopened since"
+
+
+def test_what_is_owed_whoever_is_at_it() -> None:
+    exports = {FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED}
+    done, failed = over(finished_at=A_MOMENT_AGO), over(export_state=ExportState.FAILED, finished_at=A_MOMENT_AGO)
+    lost, late = (event_id(done.run_uid, f"log:{event}:finished:1") for event in ("undelivered", "delivered"))
+    assert owed(done, ()) == set()
+    assert owed(failed, ()) == exports
+    assert owed(done, {lost}) == {FindingKind.UNDELIVERED}
+    assert owed(done, {lost, late}) == set()
 
 
 def test_whose_jobs_are_looked_at() -> None:
