@@ -41,7 +41,8 @@ class RunAudit:
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
         """With those whose workflows are not open, but were a moment ago: what was found of them is not mended."""
-        described = await not_open(self.supervisors, page)
+        late = {run.run_id for run in page if overdue(run, datetime.now(UTC), self.patience)}
+        described = await not_open(self.supervisors, page, late)
         again = await asyncio.to_thread(self.runs.by_id, described) if described else {}
         now = datetime.now(UTC)
         found, unsure = list[Finding](), list[AuditedRun]()

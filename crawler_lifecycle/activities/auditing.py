@@ -71,10 +71,13 @@ async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[
             task.cancel()
 
 
-async def not_open(supervisors: Supervisors, runs: Sequence[AuditedRun]) -> dict[int, Described]:
-    """Of these runs, by RunID, those whose workflows are not listed as open; described, or with the problem of that."""
+async def not_open(
+    supervisors: Supervisors, runs: Sequence[AuditedRun], doubted: Collection[int] = ()
+) -> dict[int, Described]:
+    """Of these runs, by RunID, those whose workflows are not listed as open; described, or with the problem of that;
+    and those of whom that is doubted."""
     listed = await supervisors.open_among([run.workflow_id for run in runs])
-    missing = [run for run in runs if run.workflow_id not in listed]
+    missing = [run for run in runs if run.workflow_id not in listed or run.run_id in doubted]
     described = await each_of(partial(_described, supervisors), missing)
     return {run.run_id: seen for run, seen in zip(missing, described, strict=True)}
 

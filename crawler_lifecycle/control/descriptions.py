@@ -7,8 +7,8 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import WorkflowExecutionStatus
 
 from crawler_lifecycle.domain.audit import Described
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-LIFECYCLE = "CrawlerLifecycleWorkflow"
 MISSING = Described(is_open=False, end="missing")
 CLOSED = {each.value: each.name.lower() for each in WorkflowExecutionStatus if each.name != "RUNNING"}
 
@@ -19,6 +19,6 @@ def described(info: WorkflowExecutionInfo) -> Described:
         is_open=info.status not in CLOSED,
         end=CLOSED.get(info.status, ""),
         ended_at=info.close_time.ToDatetime(UTC) if info.HasField("close_time") else None,
-        is_ours=info.type.name == LIFECYCLE,
+        is_ours=info.type.name == RUN_WORKFLOW,
         first_execution=info.first_run_id,
     )

@@ -27,8 +27,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.descriptions import LIFECYCLE, MISSING, described
+from crawler_lifecycle.control.descriptions import MISSING, described
 from crawler_lifecycle.domain.audit import Described
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import (
     BadInput,
     Conflict,
@@ -46,6 +47,7 @@ ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
 IDS_IN_A_QUERY = 100
+TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # one of another type that took the id is described
 QUOTES = set("'\"\\`")
 # said of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
@@ -144,7 +146,7 @@ class Engine:
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""
-        await self.start(LIFECYCLE, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
+        await self.start(RUN_WORKFLOW, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
         client = await self.client()
@@ -224,7 +226,7 @@ def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
     plain = [each for each in workflow_ids if not set(each) & QUOTES]
     for start in range(0, len(plain), IDS_IN_A_QUERY):
         ids = ", ".join(f"'{each}'" for each in plain[start : start + IDS_IN_A_QUERY])
-        yield f"ExecutionStatus = 'Running' AND WorkflowId IN ({ids})"
+        yield f"ExecutionStatus = 'Running' AND WorkflowType IN ({TYPES}) AND WorkflowId IN ({ids})"
 
 
 def search_attribute_types() -> dict[str, str]:

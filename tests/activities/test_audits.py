@@ -219,6 +219,16 @@ def test_claims_and_looks_that_nobody_keeps_are_reported(house: House) -> None:
     assert house.supervisors.started == []
 
 
+def test_one_that_is_listed_as_open_and_does_not_look_is_described(house: House) -> None:
+    late = house.started("sleepy")
+    workflow_id = house.details(late).run.workflow_id
+    house.supervisors.listed, house.supervisors.described = {workflow_id}, {workflow_id: TERMINATED}
+    assert audit(house, AuditPart.RUNS).found == {}
+    SqlHistories(house.database).mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 1}, 1)
+
+
 def test_pages_follow_each_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crawler_lifecycle.activities.audit_runs.RUNS_IN_A_PAGE", 2)
     plans = [house.begin() for _ in range(5)]

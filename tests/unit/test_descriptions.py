@@ -8,7 +8,8 @@ from temporalio.api.common.v1 import WorkflowType
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 
-from crawler_lifecycle.control.descriptions import LIFECYCLE, described
+from crawler_lifecycle.control.descriptions import described
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -16,7 +17,7 @@ CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 @pytest.mark.parametrize("status", ["UNSPECIFIED", "RUNNING", "PAUSED"])
 def test_what_is_not_closed_is_open(status: str) -> None:
     number = WorkflowExecutionStatus.Value(f"WORKFLOW_EXECUTION_STATUS_{status}")
-    seen = described(WorkflowExecutionInfo(status=number, type=WorkflowType(name=LIFECYCLE)))
+    seen = described(WorkflowExecutionInfo(status=number, type=WorkflowType(name=RUN_WORKFLOW)))
     assert (seen.is_open, seen.is_ours, seen.ended_at) == (True, True, None)
 
 
