@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from time import monotonic
 
 from temporalio import activity
 
@@ -27,6 +28,7 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
+LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
 JOBS_WITH_EVIDENCE = 20
 NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Jobs = Mapping[str, Sequence[ListedJob]]
@@ -64,7 +66,7 @@ class JobAudit:
         rows = await asyncio.to_thread(self.runs.by_uid, list(listed.by_run))
         due = sorted(disputed(listed.by_run, rows, datetime.now(UTC), self.patience))
         due = [run_uid for run_uid in due if run_uid > (step.after or "")]
-        found, unknown = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
+        found, unknown, seen = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
         ledger, by_subject = Ledger(step.audit, self.findings), {each.finding.subject: each for each in found}
         await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
 
@@ -75,7 +77,7 @@ class JobAudit:
         is_first = step.after is None
         told += [nameless_job(job) for job in listed.nameless] if is_first else []
         settled = await ledger.settle(told, act, examined=listed.count if is_first else 0, unknown=len(unknown))
-        rest = due[RUNS_IN_A_PAGE - 1] if len(due) > RUNS_IN_A_PAGE else None
+        rest = due[seen - 1] if seen < len(due) else None
         return settled.model_copy(update={"rest": rest})
 
     def _listed(self) -> Listed:
@@ -93,13 +95,15 @@ class JobAudit:
         listed.count = len(seen)
         return listed
 
-    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str]]:
-        """What was found, and the runs of which nothing can be said."""
+    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str], int]:
+        """What was found, the runs of which nothing can be said, and how many were looked at before the time was up."""
         subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
         acted, now = self.findings.acted(subjects), datetime.now(UTC)
         asked = {uid for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
-        found, unknown = [], []
-        for run_uid in run_uids:
+        found, unknown, began = list[Found](), list[str](), monotonic()
+        for seen, run_uid in enumerate(run_uids):
+            if seen and monotonic() - began > LONGEST_LOOKING:
+                return found, unknown, seen
             keys = {job.key for job in jobs[run_uid] if job.key}
             look = self.cluster.look(run_uid, sorted(keys))
             if not look.complete:
@@ -109,7 +113,7 @@ class JobAudit:
             row = self.runs.by_uid([run_uid]).get(run_uid)  # again, after the look
             if needed and (row is None or row.status.is_over):
                 found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
-        return found, unknown
+        return found, unknown, len(run_uids)
 
     def _judged(
         self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]

@@ -316,6 +316,17 @@ def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house:
     assert house.bench.cluster.look(plan.run.run_uid).jobs[0, 2].phase is JobPhase.RUNNING
 
 
+def test_a_slow_cluster_gets_more_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [ended(house, house.started("sleepy")) for _ in range(3)]
+    monkeypatch.setattr("crawler_lifecycle.activities.audit_jobs.LONGEST_LOOKING", -1.0)
+    rests, after = [], None
+    for _ in plans:
+        page = audit(house, AuditPart.JOBS, after=after)
+        assert page.found == {FindingKind.LEFTOVER_JOB: 1}
+        rests.append(after := page.rest)
+    assert rests == [*sorted(plan.run.run_uid for plan in plans)[:2], None]
+
+
 def test_a_job_of_another_installation_is_not_seen(house: House) -> None:
     other = str(uuid4())
     request = house.bench.request("exec sleep 60", installation=other)

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import ScheduleOverlapPolicy
+from temporalio.client import ScheduleActionStartWorkflow, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
+from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
 from crawler_lifecycle.control.control import Control, is_handed_over
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotFound, NotReady
@@ -201,6 +201,8 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
     seen = await every_hour.describe()
     assert (seen.id, seen.schedule.policy.overlap) == (schedule_id(installation), ScheduleOverlapPolicy.SKIP)
     assert [each.every for each in seen.schedule.spec.intervals] == [timedelta(hours=1)]
+    assert isinstance(seen.schedule.action, ScheduleActionStartWorkflow)
+    assert seen.schedule.action.execution_timeout == LONGEST_AUDIT
     assert "the last complete one" in await control.audits.check()
 
     client = await control.engine.client()
