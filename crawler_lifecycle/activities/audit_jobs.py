@@ -30,6 +30,7 @@ from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
 LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
 JOBS_WITH_EVIDENCE = 20
+ASKED = "were asked to end"
 NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Jobs = Mapping[str, Sequence[ListedJob]]
 
@@ -99,7 +100,7 @@ class JobAudit:
         """What was found, the runs of which nothing can be said, and how many were looked at before the time was up."""
         subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
         acted, now = self.findings.acted(subjects), datetime.now(UTC)
-        asked = {uid for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
+        before = {uid: done for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
         found, unknown, began = list[Found](), list[str](), monotonic()
         for seen, run_uid in enumerate(run_uids):
             if seen and monotonic() - began > LONGEST_LOOKING:
@@ -109,7 +110,8 @@ class JobAudit:
             if not look.complete:
                 unknown.append(run_uid)
                 continue
-            needed = steps(look, keys, insist=run_uid in asked)
+            done = before.get(run_uid)
+            needed = steps(look, keys, acted=done is not None, asked=done is not None and ASKED in (done.action or ""))
             row = self.runs.by_uid([run_uid]).get(run_uid)  # again, after the look
             if needed and (row is None or row.status.is_over):
                 found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
@@ -128,11 +130,8 @@ class JobAudit:
             return finding
         if finding.kind is FindingKind.UNKNOWN_JOB and not audit.remove_unknown_jobs:
             return finding.model_copy(update={"problem": NOT_TOLD})
-        try:
-            evidence = self._evidence(finding, found.steps)
-            return finding.model_copy(update={"action": self._act(finding, found.steps), "evidence": evidence})
-        except LifecycleError as error:  # in the way of one run: the others are not for that
-            return finding.model_copy(update={"problem": error.message})
+        evidence = self._evidence(finding, found.steps)
+        return self._act(finding.model_copy(update={"evidence": evidence}), found.steps)
 
     def _evidence(self, finding: Finding, needed: Mapping[Key, Step]) -> str | None:
         """What they printed last, of those that are ended by us: nobody asks for it afterwards."""
@@ -144,19 +143,29 @@ class JobAudit:
         told = [f"task {each.task}: {each.message or ''}\n{each.log_tail}".strip() for each in seen]
         return "\n".join(told) or None
 
-    def _act(self, finding: Finding, needed: Mapping[Key, Step]) -> str:
-        run_uid, done = finding.run_uid or "", list[str]()
-        if keys := _that(needed, Step.STOP):
-            self.cluster.stop(run_uid, keys)
-            done.append(f"{len(keys)} jobs were asked to end")
-        if keys := _that(needed, Step.KILL):
-            self.cluster.kill(run_uid, keys)
-            done.append(f"{len(keys)} jobs were made to end")
-        if keys := _that(needed, Step.REMOVE):
-            left = self.cluster.remove(run_uid, keys)
-            stay = f", {left} have to stay for now" if left else ""
-            done.append(f"{len(keys) - left} jobs were removed, their logs kept{stay}")
-        return "; ".join(done)
+    def _act(self, finding: Finding, needed: Mapping[Key, Step]) -> Finding:
+        """What is in the way of one step, or of one run, is in the way of no other."""
+        run_uid, done, problems = finding.run_uid or "", list[str](), list[str]()
+        for step, do in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
+            if keys := _that(needed, step):
+                try:
+                    done.append(do(run_uid, keys))
+                except LifecycleError as error:
+                    problems.append(error.message)
+        return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
+
+    def _stop(self, run_uid: str, keys: Sequence[Key]) -> str:
+        self.cluster.stop(run_uid, keys)
+        return f"{len(keys)} jobs {ASKED}"
+
+    def _kill(self, run_uid: str, keys: Sequence[Key]) -> str:
+        self.cluster.kill(run_uid, keys)
+        return f"{len(keys)} jobs were made to end"
+
+    def _remove(self, run_uid: str, keys: Sequence[Key]) -> str:
+        left = self.cluster.remove(run_uid, keys)
+        stay = f", {left} have to stay for now" if left else ""
+        return f"{len(keys) - left} jobs were removed, their logs kept{stay}"
 
 
 def _that(needed: Mapping[Key, Step], step: Step) -> list[Key]:

@@ -188,9 +188,14 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
     return run.finished_at is not None and run.status.is_over and now - run.finished_at >= patience.job
 
 
-def steps(look: Look, keys: Iterable[Key], *, insist: bool) -> dict[Key, Step]:
-    """What each job of a run needs that nobody supervises. `insist`: it was asked to end before."""
-    needed = {key: _step(job, insist=insist) for key in keys if (job := look.jobs.get(key))}
+def steps(look: Look, keys: Iterable[Key], *, acted: bool = False, asked: bool = False) -> dict[Key, Step]:
+    """What each job of a run needs that nobody supervises. `acted`: something was done about them before, long enough
+    ago; `asked`: they were asked to end, then."""
+    needed = {
+        key: _step(job, insist=job.overdue or (acted and (asked or job.stop_asked)))
+        for key in keys
+        if (job := look.jobs.get(key))
+    }
     return {key: step for key, step in needed.items() if step}
 
 

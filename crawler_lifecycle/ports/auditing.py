@@ -52,6 +52,7 @@ class Acted:
 
     acts: int
     at: datetime | None
+    action: str | None = None
 
 
 class Findings(Protocol):

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -27,7 +28,7 @@ from crawler_lifecycle.contract.audits import (
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
-from crawler_lifecycle.domain.looks import JobPhase, Look
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from tests.clusters import LocalBench, until
 from tests.house import House
@@ -280,6 +281,34 @@ def test_one_that_does_not_end_is_made_to(house: House) -> None:
     (found,) = house.details(plan).findings
     assert found.acts == 2
     assert "up" in (found.evidence or "")
+
+
+def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = ended(house, deaf(house))
+    cluster, full = house.bench.cluster, TemporaryError("no space for its log")
+    over = JobLook(1, 1, "uid", "job-1", JobPhase.SUCCEEDED, gone=True, removable=True)
+    inventory, look = cluster.inventory, cluster.look
+
+    def listing() -> Iterator[Sequence[ListedJob]]:
+        yield from inventory()
+        yield [ListedJob("job-1", plan.run.run_uid, (1, 1))]
+
+    def looking(run_uid: str, *more: Any) -> Look:
+        seen = look(run_uid, *more)
+        return replace(seen, jobs={**seen.jobs, (1, 1): over})
+
+    def refusing(*_: object) -> int:
+        raise full
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "inventory", listing)
+        patched.setattr(cluster, "look", looking)
+        patched.setattr(cluster, "remove", refusing)
+        for _ in range(2):
+            audit(house, AuditPart.JOBS)
+    (found,) = house.details(plan).findings
+    assert (found.action, found.acts, found.problem) == ("1 jobs were made to end", 2, full.message)
+    until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
 
 
 def test_a_run_that_was_over_a_moment_ago_is_left_alone(house: House) -> None:

@@ -208,8 +208,18 @@ def test_a_job_that_is_later_than_its_row(key: tuple[int, int], made_after: int,
 def test_what_a_job_needs(job: dict[str, object], asked: Step | None, insisted: Step | None) -> None:
     seen = JobLook(0, 1, "uid", "job", **job)  # type: ignore[arg-type]
     look = Look(complete=True, jobs={(0, 1): seen, (1, 1): replace(seen, task=1)})
-    assert steps(look, [(0, 1), (5, 1)], insist=False) == ({(0, 1): asked} if asked else {})
-    assert steps(look, [(0, 1)], insist=True) == ({(0, 1): insisted} if insisted else {})
+    assert steps(look, [(0, 1), (5, 1)]) == ({(0, 1): asked} if asked else {})
+    assert steps(look, [(0, 1)], acted=True, asked=True) == ({(0, 1): insisted} if insisted else {})
+
+
+def test_only_those_that_were_asked_to_end_are_made_to() -> None:
+    running = JobLook(0, 1, "uid", "job", JobPhase.RUNNING)
+    asked, late = replace(running, task=1, stop_asked=True), replace(running, task=2, overdue=True)
+    look = Look(complete=True, jobs={(job.task, 1): job for job in (running, asked, late)})
+    first = {(0, 1): Step.STOP, (1, 1): Step.STOP, (2, 1): Step.KILL}
+    assert steps(look, look.jobs) == first
+    assert steps(look, look.jobs, acted=True) == first | {(1, 1): Step.KILL}
+    assert set(steps(look, look.jobs, acted=True, asked=True).values()) == {Step.KILL}
 
 
 def test_every_kind_belongs_to_one_part() -> None:
