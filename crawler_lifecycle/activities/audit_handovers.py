@@ -20,6 +20,7 @@ from crawler_lifecycle.domain.audit import (
     owed,
     undelivered,
 )
+from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import AuditedRuns, Findings, Handover, Supervisors
 
 RUNS_IN_A_PAGE = 500
@@ -55,17 +56,26 @@ class HandoverAudit:
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _found(self, page: Sequence[Handover]) -> list[Finding]:
-        closed = await not_open(self.supervisors, [each.run for each in page])
-        again = await asyncio.to_thread(self.runs.by_id, closed) if closed else {}
+        """An end that is too old is only told, whoever is at it: that is not asked for."""
         now = datetime.now(UTC)
-        candidates = (each for each in page if self._is_left(closed.get(each.run.run_id), now))
-        return [
-            finding for each in candidates for finding in self._of(each, again.get(each.run.run_id), now) if finding
-        ]
+        old = {each.run.run_id for each in page if is_too_old(each.run, now, self.patience)}
+        idle = await self._idle([each.run for each in page if each.run.run_id not in old])
+        left = [each for each in page if each.run.run_id in old | idle]
+        again = await asyncio.to_thread(self.runs.by_id, [each.run.run_id for each in left]) if left else {}
+        return [finding for each in left for finding in self._of(each, again.get(each.run.run_id), now) if finding]
 
-    def _is_left(self, workflow: Described | None, now: datetime) -> bool:
+    async def _idle(self, runs: Sequence[AuditedRun]) -> set[int]:
+        """Those that no workflow is at: neither their own, nor one that a person started to export them again."""
+        exporting = await self.supervisors.open_among([export_workflow_id(run.run_uid) for run in runs])
+        closed = await not_open(
+            self.supervisors, [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
+        )
+        now = datetime.now(UTC)
+        return {run_id for run_id, workflow in closed.items() if self._is_left(workflow, now)}
+
+    def _is_left(self, workflow: Described, now: datetime) -> bool:
         """An open workflow is still at it, and one that has just ended may have done it since we looked."""
-        if workflow is None or workflow.is_open or workflow.problem:
+        if workflow.is_open or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
 

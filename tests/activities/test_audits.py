@@ -29,6 +29,7 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from tests.clusters import LocalBench, until
 from tests.house import House
@@ -417,6 +418,14 @@ def test_an_export_that_nobody_makes_is_replayed_by_the_runs_own_workflow(house:
     assert house.details(done).findings == house.details(busy).findings == []
 
 
+def test_an_export_that_a_person_asked_for_is_left_alone(house: House) -> None:
+    plan = ended(house, house.begin())
+    house.supervisors.listed = {export_workflow_id(plan.run.run_uid)}
+    assert audit(house, AuditPart.HANDOVERS).found == {}
+    house.supervisors.listed = set()
+    assert audit(house, AuditPart.HANDOVERS).found == {FindingKind.EXPORT_PENDING: 1}
+
+
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     """A run that is over and exported, and whose end nobody was told."""
     plan = ended(house, house.begin())
@@ -483,11 +492,16 @@ def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None
     assert (found.acts, found.closed_at) == (2, None)
 
 
-def test_an_old_end_is_reported_and_not_replayed(house: House) -> None:
+def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     audits = house.handover_audit
     ancient = replace(audits.patience, replay=timedelta(seconds=-1))
     house.handover_audit = HandoverAudit(audits.runs, audits.findings, audits.supervisors, ancient)
     ended(house, house.begin())
+
+    async def asked(_: str) -> Described:
+        raise AssertionError("nobody needs to know")
+
+    monkeypatch.setattr(house.supervisors, "describe", asked)
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted, house.supervisors.started) == ({FindingKind.EXPORT_PENDING: 1}, 0, [])
 
