@@ -5,7 +5,7 @@ A dry run only tells. What is written down is told as well: the first of it, for
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -38,9 +38,7 @@ class Ledger:
         counts = Counter(each.kind for each in found)
         if self.audit.repair and found:
             await asyncio.to_thread(self.findings.report, self.audit, found)
-            found = await each_of(act, found)
-            if told := [each for each in found if each.action or each.problem]:
-                await asyncio.to_thread(self.findings.report, self.audit, told)
+            found = [each async for each in self._acted(found, act)]
             _count(counts)
         return AuditPage(
             examined=examined,
@@ -49,6 +47,15 @@ class Ledger:
             unknown=unknown,
             findings=[each.model_copy(update={"evidence": None}) for each in found[:TOLD]],
         )
+
+    async def _acted(self, found: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
+        """What was done is written down before the next few: a worker that dies forgets little."""
+        for start in range(0, len(found), AT_ONCE):
+            done = await each_of(act, found[start : start + AT_ONCE])
+            if told := [each for each in done if each.action or each.problem]:
+                await asyncio.to_thread(self.findings.report, self.audit, told)
+            for each in done:
+                yield each
 
     async def keep(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
         if self.audit.repair and subjects:

@@ -25,6 +25,7 @@ from crawler_lifecycle.contract.audits import (
     FindingRecord,
     PartReport,
 )
+from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
@@ -207,6 +208,22 @@ def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     (told,) = house.details(bad).findings
     assert (told.problem, told.acts) == ("not this one", 0)
     assert house.details(good).findings[0].acts == 1
+
+
+def test_what_was_done_is_kept_if_the_rest_of_the_page_cannot_be(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler_lifecycle.activities.auditing.AT_ONCE", 2)
+    plans = [house.begin() for _ in range(5)]
+    go_on = house.supervisors.go_on
+
+    async def breaking_off(workflow_id: str, request: RunRequest) -> None:
+        if request.run_id == plans[3].run.run_id:
+            raise TemporaryError("Temporal does not answer")
+        await go_on(workflow_id, request)
+
+    monkeypatch.setattr(house.supervisors, "go_on", breaking_off)
+    with pytest.raises(TemporaryError):
+        audit(house, AuditPart.RUNS)
+    assert [house.details(plan).findings[0].acts for plan in plans] == [1, 1, 0, 0, 0]
 
 
 def test_claims_and_looks_that_nobody_keeps_are_reported(house: House) -> None:
