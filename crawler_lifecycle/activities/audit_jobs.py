@@ -1,7 +1,7 @@
 """The cluster's jobs, against their runs."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
@@ -30,6 +30,8 @@ from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
 LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
 JOBS_WITH_EVIDENCE = 20
+MOST_KNOWN = 1000
+EMPTY = "no job is listed, and lately those of {} runs were there that nobody has ended: is it another namespace?"
 ASKED = "were asked to end"
 NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Jobs = Mapping[str, Sequence[ListedJob]]
@@ -63,6 +65,8 @@ class JobAudit:
     async def audit_jobs(self, step: AuditStep) -> AuditPage:
         """Ends and removes jobs whose runs are over; reports those of which nobody knows the run."""
         listed = await asyncio.to_thread(self._listed)
+        if problem := None if listed.count else await asyncio.to_thread(self._doubt, step.part.kinds):
+            return AuditPage(problem=problem)
         # the rows after the jobs: a job that is made meanwhile, and its row, are not among them
         rows = await asyncio.to_thread(self.runs.by_uid, list(listed.by_run))
         due = sorted(disputed(listed.by_run, rows, datetime.now(UTC), self.patience))
@@ -95,6 +99,13 @@ class JobAudit:
                     listed.by_run.setdefault(job.run_uid, []).append(job)
         listed.count = len(seen)
         return listed
+
+    def _doubt(self, kinds: Collection[FindingKind]) -> str | None:
+        """Why a list without any job is not believed: another namespace gives it, too."""
+        since, known = datetime.now(UTC) - self.patience.empty, self.findings.overview(audits=0, findings=MOST_KNOWN)
+        lately = [each for each in known.findings if each.closed_at is None and each.last_seen_at > since]
+        lost = [each for each in lately if each.kind in kinds and not each.acts]
+        return EMPTY.format(len(lost)) if lost else None
 
     def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str], int]:
         """What was found, the runs of which nothing can be said, and how many were looked at before the time was up."""

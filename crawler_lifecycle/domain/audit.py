@@ -30,6 +30,7 @@ class Patience:
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
     stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, a look was due, or the row was written to
     replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
+    empty: timedelta = timedelta(hours=1)  # since jobs were seen, until a cluster without any job is believed
     late: timedelta = timedelta(minutes=15)  # after its run was over, that a job asked for before may be made
 
 

@@ -415,6 +415,29 @@ def test_the_unknown_is_judged_by_nobody(house: House) -> None:
     assert kept[FindingKind.LEFTOVER_JOB] is None, "not seen is not mended"
 
 
+def test_a_cluster_where_all_that_was_known_is_gone_is_not_believed_at_once(house: House) -> None:
+    request = house.bench.request("exec sleep 60")
+    house.bench.cluster.deploy(request)
+    house.bench.until_phase(request, JobPhase.RUNNING)
+    whole(house)
+    sighted, elsewhere = house.job_audit, house.bench.client(str(uuid4()))
+    house.job_audit = replace(sighted, cluster=elsewhere)
+    report = whole(house)
+    assert not report.is_complete
+    assert [each.closed_at for each in findings(house)] == [None]
+    house.job_audit = replace(house.job_audit, patience=replace(sighted.patience, empty=timedelta()))
+    assert whole(house).is_complete
+    assert [each.closed_at is None for each in findings(house)] == [False]
+
+
+def test_a_cluster_that_is_empty_by_what_we_did_is_believed(house: House) -> None:
+    ended(house, house.started("sleepy"))
+    whole(house)
+    house.job_audit = replace(house.job_audit, cluster=house.bench.client(str(uuid4())))
+    assert whole(house).is_complete
+    assert {each.kind: each.closed_at is None for each in findings(house)}[FindingKind.LEFTOVER_JOB] is False
+
+
 # What was to be handed over
 
 
