@@ -179,14 +179,19 @@ async def _closed(control: Control, run_id: int) -> int:
     return run_id
 
 
-async def test_an_audit_that_is_asked_for_and_looked_up_later(control: Control) -> None:
+async def _audited(control: Control) -> str:
     started = await control.audits.start(AuditRequest())
 
     async def done() -> bool:
         return await control.audits.result(started.audit) is not None
 
     await until(done, "the audit to come to its end")
-    for other in ("crawl-1", f"{started.audit}-not"):
+    return started.audit
+
+
+async def test_an_audit_that_is_asked_for_and_looked_up_later(control: Control) -> None:
+    audit = await _audited(control)
+    for other in ("crawl-1", f"{audit}-not"):
         with pytest.raises(NotFound):
             await control.audits.result(other)
 
@@ -203,6 +208,7 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
     assert [each.every for each in seen.schedule.spec.intervals] == [timedelta(hours=1)]
     assert isinstance(seen.schedule.action, ScheduleActionStartWorkflow)
     assert seen.schedule.action.execution_timeout == LONGEST_AUDIT
+    await _audited(control)
     assert "the last complete one" in await control.audits.check()
 
     client = await control.engine.client()

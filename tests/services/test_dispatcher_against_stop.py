@@ -315,7 +315,7 @@ def test_a_job_that_is_made_after_the_cluster_was_looked_at(
 ) -> None:
     """What the look shows is older than what is compared with it: it must not count as absence."""
     plan = house.started("sleepy", tasks=2)
-    claim = claimed(house, plan, timedelta(seconds=60 if recorded else 0.5))
+    claim = claimed(house, plan, timedelta(seconds=60 if recorded else 3))
     stop(house, plan)
     look, made = house.bench.cluster.look, list[Deployment]()
 
