@@ -187,7 +187,9 @@ class AuditSettings(BaseModel):
         default=3600, ge=0, description="since an export failed, until it is tried again"
     )
     stuck_seconds: int = Field(
-        default=1200, ge=60, description="since a claim ran out or a look was due, until that is reported"
+        default=1200,
+        ge=60,
+        description="since a claim ran out, a look was due, or anything was written of a run, until that is reported",
     )
     replay_days: int = Field(default=7, ge=1, description="how old an end may be that is still replayed by itself")
     keep_days: int = Field(default=30, ge=1, description="of audits, and of what they found and is mended")

@@ -57,6 +57,7 @@ class ApiServer:
     denied: set[tuple[str, str]] = field(default_factory=set)  # verb and resource
     objects: dict[str, dict[str, Json]] = field(default_factory=lambda: {"jobs": {}, "pods": {}, "events": {}})
     logs: dict[str, bytes] = field(default_factory=dict)
+    earlier_logs: dict[str, bytes] = field(default_factory=dict)  # which only who follows them has seen
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     watching: list[list[bytes] | Answered | Callable[[], list[bytes]]] = field(
@@ -167,10 +168,20 @@ class ApiServer:
                 del self.logs[pod]
             self.printed.notify_all()
 
-    def more_of(self, pod: str, sent: int) -> bytes:
+    def begin_file(self, pod: str, text: bytes) -> None:
+        """As a node does with a log that has become large: the API has only the new file."""
         with self.printed:
-            self.printed.wait_for(lambda: len(self.logs.get(pod, b"")) > sent or pod not in self.logs, 60)
-            return self.logs.get(pod, b"")[sent:]
+            self.earlier_logs[pod] = self.earlier_logs.get(pod, b"") + self.logs[pod]
+            self.logs[pod] = text
+            self.printed.notify_all()
+
+    def more_of(self, pod: str, sent: int) -> bytes:
+        def printed() -> bytes:
+            return self.earlier_logs.get(pod, b"") + self.logs[pod] if pod in self.logs else b""
+
+        with self.printed:
+            self.printed.wait_for(lambda: len(printed()) > sent or pod not in self.logs, 60)
+            return printed()[sent:]
 
     def _log(self, pod: str, query: dict[str, str]) -> bytes:
         if pod not in self.logs:
@@ -258,7 +269,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
 
         def follow(self, path: str) -> None:
             """A log as it grows, until there is none of it any more."""
-            pod, sent = path.split("/")[-2], 0
+            pod = path.split("/")[-2]
+            sent = len(server.earlier_logs.get(pod, b""))
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()

@@ -87,6 +87,9 @@ class DirectDeployer:
         return "direct"
 
 
+OPEN, MISSING = Described(is_open=True), Described(is_open=False, end="missing")
+
+
 @dataclass
 class NotedSupervisors:
     """The workflows that would be started, and those that would be cancelled."""
@@ -94,7 +97,7 @@ class NotedSupervisors:
     started: list[tuple[str, RunRequest]] = field(default_factory=list)
     cancelled: list[tuple[str, str]] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)  # as open
-    described: dict[str, Described] = field(default_factory=dict)  # the others are missing
+    described: dict[str, Described] = field(default_factory=dict)  # the others as they are listed, or missing
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         self.started.append((workflow_id, request))
@@ -106,7 +109,7 @@ class NotedSupervisors:
         return self.listed & set(workflow_ids)
 
     async def describe(self, workflow_id: str) -> Described:
-        return self.described.get(workflow_id, Described(is_open=False, end="missing"))
+        return self.described.get(workflow_id, OPEN if workflow_id in self.listed else MISSING)
 
 
 @dataclass

@@ -10,14 +10,17 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
+    EXPORTS,
     MOST_NOTICES,
     AuditedRun,
     Described,
     Patience,
     handover,
     is_too_old,
+    owed,
     undelivered,
 )
+from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import AuditedRuns, Findings, Handover, Supervisors
 
 RUNS_IN_A_PAGE = 500
@@ -47,21 +50,32 @@ class HandoverAudit:
             problem = self._in_the_way(run, finding, done.acts if done else 0)
             return await go_on(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
-        settled = await Ledger(step.audit, self.findings).settle(found, act, examined=len(page))
+        ledger = Ledger(step.audit, self.findings)
+        await ledger.keep(_kept(page, found))
+        settled = await ledger.settle(found, act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _found(self, page: Sequence[Handover]) -> list[Finding]:
-        closed = await not_open(self.supervisors, [each.run for each in page])
-        again = await asyncio.to_thread(self.runs.by_id, closed) if closed else {}
+        """An end that is too old is only told, whoever is at it: that is not asked for."""
         now = datetime.now(UTC)
-        candidates = (each for each in page if self._is_left(closed.get(each.run.run_id), now))
-        return [
-            finding for each in candidates for finding in self._of(each, again.get(each.run.run_id), now) if finding
-        ]
+        old = {each.run.run_id for each in page if is_too_old(each.run, now, self.patience)}
+        idle = await self._idle([each.run for each in page if each.run.run_id not in old])
+        left = [each for each in page if each.run.run_id in old | idle]
+        again = await asyncio.to_thread(self.runs.by_id, [each.run.run_id for each in left]) if left else {}
+        return [finding for each in left for finding in self._of(each, again.get(each.run.run_id), now) if finding]
 
-    def _is_left(self, workflow: Described | None, now: datetime) -> bool:
+    async def _idle(self, runs: Sequence[AuditedRun]) -> set[int]:
+        """Those that no workflow is at: neither their own, nor one that a person started to export them again."""
+        exporting = await self.supervisors.open_among([export_workflow_id(run.run_uid) for run in runs])
+        closed = await not_open(
+            self.supervisors, [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
+        )
+        now = datetime.now(UTC)
+        return {run_id for run_id, workflow in closed.items() if self._is_left(workflow, now)}
+
+    def _is_left(self, workflow: Described, now: datetime) -> bool:
         """An open workflow is still at it, and one that has just ended may have done it since we looked."""
-        if workflow is None or workflow.is_open:
+        if workflow.is_open or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
 
@@ -74,3 +88,16 @@ class HandoverAudit:
         if is_too_old(run, datetime.now(UTC), self.patience):
             return TOO_OLD
         return IN_VAIN if finding.kind is FindingKind.UNDELIVERED and acts >= MOST_NOTICES else None
+
+
+def _kept(page: Sequence[Handover], found: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
+    """What is still to be done but was not found, because somebody is at it, or was a moment ago. How often it was
+    tried is to be known afterwards. The two of the export are one story."""
+    now = {(each.kind, each.subject) for each in found}
+    kept: list[tuple[FindingKind, str]] = []
+    for run, logged in ((each.run, each.logged) for each in page):
+        kinds = owed(run, logged)
+        if any((kind, run.run_uid) in now for kind in EXPORTS):
+            kinds -= EXPORTS
+        kept += [(kind, run.run_uid) for kind in sorted(kinds) if (kind, run.run_uid) not in now]
+    return kept

@@ -1,20 +1,24 @@
 """The cluster's jobs, against their runs."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from time import monotonic
 
 from temporalio import activity
 
 from crawler_lifecycle.activities.auditing import Ledger
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
+    AuditedRun,
     Key,
     ListedJob,
     Patience,
     Step,
     disputed,
+    is_later,
+    later_job,
     leftover,
     nameless_job,
     steps,
@@ -24,7 +28,11 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
+LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
 JOBS_WITH_EVIDENCE = 20
+MOST_KNOWN = 1000
+EMPTY = "no job is listed, and lately those of {} runs were there that nobody has ended: is it another namespace?"
+ASKED = "were asked to end"
 NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Jobs = Mapping[str, Sequence[ListedJob]]
 
@@ -57,11 +65,13 @@ class JobAudit:
     async def audit_jobs(self, step: AuditStep) -> AuditPage:
         """Ends and removes jobs whose runs are over; reports those of which nobody knows the run."""
         listed = await asyncio.to_thread(self._listed)
+        if problem := None if listed.count else await asyncio.to_thread(self._doubt, step.part.kinds):
+            return AuditPage(problem=problem)
         # the rows after the jobs: a job that is made meanwhile, and its row, are not among them
         rows = await asyncio.to_thread(self.runs.by_uid, list(listed.by_run))
         due = sorted(disputed(listed.by_run, rows, datetime.now(UTC), self.patience))
         due = [run_uid for run_uid in due if run_uid > (step.after or "")]
-        found, unknown = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
+        found, unknown, seen = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
         ledger, by_subject = Ledger(step.audit, self.findings), {each.finding.subject: each for each in found}
         await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
 
@@ -72,7 +82,7 @@ class JobAudit:
         is_first = step.after is None
         told += [nameless_job(job) for job in listed.nameless] if is_first else []
         settled = await ledger.settle(told, act, examined=listed.count if is_first else 0, unknown=len(unknown))
-        rest = due[RUNS_IN_A_PAGE - 1] if len(due) > RUNS_IN_A_PAGE else None
+        rest = due[seen - 1] if seen < len(due) else None
         return settled.model_copy(update={"rest": rest})
 
     def _listed(self) -> Listed:
@@ -90,35 +100,49 @@ class JobAudit:
         listed.count = len(seen)
         return listed
 
-    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str]]:
-        """What was found, and the runs of which nothing can be said."""
+    def _doubt(self, kinds: Collection[FindingKind]) -> str | None:
+        """Why a list without any job is not believed: another namespace gives it, too."""
+        since, known = datetime.now(UTC) - self.patience.empty, self.findings.overview(audits=0, findings=MOST_KNOWN)
+        lately = [each for each in known.findings if each.closed_at is None and each.last_seen_at > since]
+        lost = [each for each in lately if each.kind in kinds and not each.acts]
+        return EMPTY.format(len(lost)) if lost else None
+
+    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str], int]:
+        """What was found, the runs of which nothing can be said, and how many were looked at before the time was up."""
         subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
         acted, now = self.findings.acted(subjects), datetime.now(UTC)
-        asked = {uid for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
-        found, unknown = [], []
-        for run_uid in run_uids:
+        before = {uid: done for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
+        found, unknown, began = list[Found](), list[str](), monotonic()
+        for seen, run_uid in enumerate(run_uids):
+            if seen and monotonic() - began > LONGEST_LOOKING:
+                return found, unknown, seen
             keys = {job.key for job in jobs[run_uid] if job.key}
             look = self.cluster.look(run_uid, sorted(keys))
             if not look.complete:
                 unknown.append(run_uid)
                 continue
-            needed = steps(look, keys, insist=run_uid in asked)
+            done = before.get(run_uid)
+            needed = steps(look, keys, acted=done is not None, asked=done is not None and ASKED in (done.action or ""))
             row = self.runs.by_uid([run_uid]).get(run_uid)  # again, after the look
             if needed and (row is None or row.status.is_over):
-                finding = leftover(row, needed) if row else unknown_job(run_uid, jobs[run_uid], needed)
-                found.append(Found(finding, needed))
-        return found, unknown
+                found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
+        return found, unknown, len(run_uids)
+
+    def _judged(
+        self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]
+    ) -> Finding:
+        if row is None:
+            return unknown_job(run_uid, jobs, needed)
+        attempts = self.runs.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
+        return later_job(row, jobs, needed) if is_later(row, jobs, attempts, self.patience) else leftover(row, needed)
 
     def _end(self, audit: AuditRef, found: Found | None, finding: Finding) -> Finding:
         if found is None:
             return finding
         if finding.kind is FindingKind.UNKNOWN_JOB and not audit.remove_unknown_jobs:
             return finding.model_copy(update={"problem": NOT_TOLD})
-        try:
-            evidence = self._evidence(finding, found.steps)
-            return finding.model_copy(update={"action": self._act(finding, found.steps), "evidence": evidence})
-        except LifecycleError as error:  # in the way of one run: the others are not for that
-            return finding.model_copy(update={"problem": error.message})
+        evidence = self._evidence(finding, found.steps)
+        return self._act(finding.model_copy(update={"evidence": evidence}), found.steps)
 
     def _evidence(self, finding: Finding, needed: Mapping[Key, Step]) -> str | None:
         """What they printed last, of those that are ended by us: nobody asks for it afterwards."""
@@ -130,19 +154,29 @@ class JobAudit:
         told = [f"task {each.task}: {each.message or ''}\n{each.log_tail}".strip() for each in seen]
         return "\n".join(told) or None
 
-    def _act(self, finding: Finding, needed: Mapping[Key, Step]) -> str:
-        run_uid, done = finding.run_uid or "", list[str]()
-        if keys := _that(needed, Step.STOP):
-            self.cluster.stop(run_uid, keys)
-            done.append(f"{len(keys)} jobs were asked to end")
-        if keys := _that(needed, Step.KILL):
-            self.cluster.kill(run_uid, keys)
-            done.append(f"{len(keys)} jobs were made to end")
-        if keys := _that(needed, Step.REMOVE):
-            left = self.cluster.remove(run_uid, keys)
-            stay = f", {left} have to stay for now" if left else ""
-            done.append(f"{len(keys) - left} jobs were removed, their logs kept{stay}")
-        return "; ".join(done)
+    def _act(self, finding: Finding, needed: Mapping[Key, Step]) -> Finding:
+        """What is in the way of one step, or of one run, is in the way of no other."""
+        run_uid, done, problems = finding.run_uid or "", list[str](), list[str]()
+        for step, do in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
+            if keys := _that(needed, step):
+                try:
+                    done.append(do(run_uid, keys))
+                except LifecycleError as error:
+                    problems.append(error.message)
+        return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
+
+    def _stop(self, run_uid: str, keys: Sequence[Key]) -> str:
+        self.cluster.stop(run_uid, keys)
+        return f"{len(keys)} jobs {ASKED}"
+
+    def _kill(self, run_uid: str, keys: Sequence[Key]) -> str:
+        self.cluster.kill(run_uid, keys)
+        return f"{len(keys)} jobs were made to end"
+
+    def _remove(self, run_uid: str, keys: Sequence[Key]) -> str:
+        left = self.cluster.remove(run_uid, keys)
+        stay = f", {left} have to stay for now" if left else ""
+        return f"{len(keys) - left} jobs were removed, their logs kept{stay}"
 
 
 def _that(needed: Mapping[Key, Step], step: Step) -> list[Key]:

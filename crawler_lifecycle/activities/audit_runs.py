@@ -26,27 +26,33 @@ class RunAudit:
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resumes those that nobody supervises; reports those whose supervisor or dispatcher does not do its part."""
         page, rest = await asyncio.to_thread(self.runs.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
-        lost = await self._unsupervised(page)
+        ledger, by_id = Ledger(step.audit, self.findings), {run.run_id: run for run in page}
+        lost, unsure = await self._unsupervised(page)
+        await ledger.keep([(FindingKind.UNSUPERVISED, run.run_uid) for run in unsure])
         stuck = await self._stuck([run for run in page if run.run_id not in {each.run_id for each in lost}])
-        by_id = {run.run_id: run for run in page}
 
         async def act(finding: Finding) -> Finding:
             if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
                 return finding
             return await go_on(self.supervisors, by_id[finding.run_id], finding)
 
-        settled = await Ledger(step.audit, self.findings).settle([*lost, *stuck], act, examined=len(page))
+        settled = await ledger.settle([*lost, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
-    async def _unsupervised(self, page: Sequence[AuditedRun]) -> list[Finding]:
-        described = await not_open(self.supervisors, page)
+    async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
+        """With those whose workflows are not open, but were a moment ago: what was found of them is not mended."""
+        late = {run.run_id for run in page if overdue(run, datetime.now(UTC), self.patience)}
+        described = await not_open(self.supervisors, page, late)
         again = await asyncio.to_thread(self.runs.by_id, described) if described else {}
         now = datetime.now(UTC)
-        candidates = (run for run in page if run.run_id in described)
-        found = (
-            unsupervised(run, again.get(run.run_id), described[run.run_id], now, self.patience) for run in candidates
-        )
-        return [finding for finding in found if finding]
+        found, unsure = list[Finding](), list[AuditedRun]()
+        for run in (run for run in page if run.run_id in described):
+            seen, row = described[run.run_id], again.get(run.run_id)
+            if finding := unsupervised(run, row, seen, now, self.patience):
+                found.append(finding)
+            elif not seen.is_open and row is not None and not row.status.is_over:
+                unsure.append(run)
+        return found, unsure
 
     async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
         now = datetime.now(UTC)

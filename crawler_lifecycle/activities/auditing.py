@@ -5,8 +5,9 @@ A dry run only tells. What is written down is told as well: the first of it, for
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from temporalio import activity
@@ -14,10 +15,11 @@ from temporalio import activity
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.audit import AuditedRun, Described
-from crawler_lifecycle.errors import PermanentError
+from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Findings, Supervisors
 
 AT_ONCE = 16  # questions to Temporal
+TRIES = 3  # of a page: what fails at one workflow then still, while Temporal's list answers, is a matter of that one
 TOLD = 100
 RESUMED = "its workflow was started again"
 T = TypeVar("T")
@@ -36,9 +38,7 @@ class Ledger:
         counts = Counter(each.kind for each in found)
         if self.audit.repair and found:
             await asyncio.to_thread(self.findings.report, self.audit, found)
-            found = await each_of(act, found)
-            if told := [each for each in found if each.action or each.problem]:
-                await asyncio.to_thread(self.findings.report, self.audit, told)
+            found = [each async for each in self._acted(found, act)]
             _count(counts)
         return AuditPage(
             examined=examined,
@@ -47,6 +47,15 @@ class Ledger:
             unknown=unknown,
             findings=[each.model_copy(update={"evidence": None}) for each in found[:TOLD]],
         )
+
+    async def _acted(self, found: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
+        """What was done is written down before the next few: a worker that dies forgets little."""
+        for start in range(0, len(found), AT_ONCE):
+            done = await each_of(act, found[start : start + AT_ONCE])
+            if told := [each for each in done if each.action or each.problem]:
+                await asyncio.to_thread(self.findings.report, self.audit, told)
+            for each in done:
+                yield each
 
     async def keep(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
         if self.audit.repair and subjects:
@@ -69,12 +78,29 @@ async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[
             task.cancel()
 
 
-async def not_open(supervisors: Supervisors, runs: Sequence[AuditedRun]) -> dict[int, Described]:
-    """Of these runs, by RunID, those whose workflows are not listed as open; described."""
+async def not_open(
+    supervisors: Supervisors, runs: Sequence[AuditedRun], doubted: Collection[int] = ()
+) -> dict[int, Described]:
+    """Of these runs, by RunID, those whose workflows are not listed as open; described, or with the problem of that;
+    and those of whom that is doubted."""
     listed = await supervisors.open_among([run.workflow_id for run in runs])
-    missing = [run for run in runs if run.workflow_id not in listed]
-    described = await each_of(lambda run: supervisors.describe(run.workflow_id), missing)
+    missing = [run for run in runs if run.workflow_id not in listed or run.run_id in doubted]
+    described = await each_of(partial(_described, supervisors), missing)
     return {run.run_id: seen for run, seen in zip(missing, described, strict=True)}
+
+
+async def _described(supervisors: Supervisors, run: AuditedRun) -> Described:
+    try:
+        return await supervisors.describe(run.workflow_id)
+    except LifecycleError as error:
+        return Described(is_open=False, problem=_of_this_one(error))
+
+
+def _of_this_one(error: LifecycleError) -> str:
+    """What is in the way of one run keeps no other from being audited. An outage is raised: the page is tried again."""
+    if not isinstance(error, PermanentError) and activity.info().attempt < TRIES:
+        raise error
+    return error.message
 
 
 async def go_on(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> Finding:
@@ -83,8 +109,8 @@ async def go_on(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> 
         return finding
     try:
         await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
-    except PermanentError as error:
-        return finding.model_copy(update={"problem": error.message})
+    except LifecycleError as error:
+        return finding.model_copy(update={"problem": _of_this_one(error)})
     return finding.model_copy(update={"action": RESUMED})
 
 

@@ -39,7 +39,7 @@ class NoticeActivities:
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
-        """Kept first, so that the live streams of the API tell it whoever else is away.
+        """Kept first, so that the live streams of the API tell it whoever else is away, and every try tells the same.
 
         What is not delivered stands in the run's log, once a kind and end of the run.
 
@@ -57,7 +57,7 @@ class NoticeActivities:
             tasks=run.tasks,
             at=datetime.now(UTC),
         )
-        self.notices.keep(step.run, notice)
+        notice = self.notices.keep(step.run, notice)
         try:
             self.pusher.send(notice)
         except LifecycleError as error:

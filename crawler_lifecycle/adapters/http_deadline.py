@@ -1,15 +1,19 @@
 """How does a request over HTTP end in time, however slowly the other side answers?
 
-The time-outs of httpx are for each read and write. Here none of them gets more than what is left for the whole request.
+The time-outs of httpx are for each read and write. Here none of them gets more than what is left for the whole request,
+and an address of a host that has several no more than the earlier ones have left. What is not bounded is looking up the
+name of a host: that is the system's, with the time-outs of its resolver.
 That takes a network backend of our own, for which httpx has no option and httpcore, which it is built on, has one.
 """
 
 import math
+import socket
 import ssl
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -79,6 +83,10 @@ def _proxy(url: str) -> httpcore.Proxy:
         given = httpx.Proxy(url if "://" in url else f"http://{url}")
     except (httpx.InvalidURL, ValueError) as error:
         raise NotReady(f"the proxy of the environment (HTTP_PROXY and such) is none that we know: {error}") from error
+    if given.url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise NotReady(
+            "the proxy of the environment (ALL_PROXY and such) speaks SOCKS, for which socksio is not installed"
+        )
     return httpcore.Proxy(str(given.url), auth=given.raw_auth)
 
 
@@ -113,8 +121,15 @@ class _Backend(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(super().connect_tcp(host, port, left, local_address, socket_options))
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        failed: Exception = httpcore.ConnectError(f"{host} has no address")
+        for address in _addresses(host, port):
+            left = _left(until - time.monotonic(), httpcore.ConnectTimeout)
+            try:
+                return _Stream(super().connect_tcp(address, port, left, local_address, socket_options))
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed
 
 
 class _Stream(httpcore.NetworkStream):
@@ -141,8 +156,15 @@ class _Stream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from error
+
+
 def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float:
-    left = _deadline.get() - time.monotonic()
+    left = min(_deadline.get() - time.monotonic(), math.inf if timeout is None else timeout)
     if left <= 0:
         raise late("the time for the whole request is over")
-    return left if timeout is None else min(left, timeout)
+    return left

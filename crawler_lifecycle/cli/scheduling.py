@@ -197,6 +197,7 @@ def _told(triggered: "Triggered") -> str:
         "started": f"started workflow {triggered.workflow_id}",
         "queued": "an earlier run is open: the occurrence starts when that has ended",
         "skipped": "skipped: an earlier run is still open",
+        "asked": "it is triggered; `crawlctl schedule show` tells later what came of it",
     }[triggered.outcome]
     return f"schedule {triggered.schedule_id}: {what}"
 

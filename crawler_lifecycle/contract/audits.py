@@ -88,6 +88,7 @@ class AuditPage(Message):
     unknown: int = 0
     findings: list[Finding] = Field(default=[], description="some of them; a dry run has no other place for them")
     rest: str | None = None
+    problem: str | None = Field(default=None, description="why what it did not find is not mended for that")
 
 
 class PartReport(Message):
@@ -106,6 +107,7 @@ class PartReport(Message):
             found=dict(sorted(found.items())),
             acted=self.acted + page.acted,
             unknown=self.unknown + page.unknown,
+            problem=page.problem or self.problem,
         )
 
 

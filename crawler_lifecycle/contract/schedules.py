@@ -113,6 +113,7 @@ class Outcome(StrEnum):
     QUEUED = "queued"
     SKIPPED = "skipped"
     UNKNOWN = "unknown"
+    ASKED = "asked"  # triggered; nobody knows yet what comes of it
 
 
 class SkipReason(StrEnum):
@@ -182,7 +183,7 @@ class ScheduleDetails(ScheduleSummary):
 
 
 class Triggered(Message):
-    """What came of a trigger; the reason if it was skipped."""
+    """What came of a trigger; the reason if it was skipped. `asked`: it is made, what comes of it is not known yet."""
 
     schedule_id: str
     outcome: Outcome

@@ -20,6 +20,7 @@ from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
 from crawler_lifecycle.errors import NotFound
 
 WORKFLOW = "AuditWorkflow"
+LONGEST_AUDIT = timedelta(hours=3)  # one that is stuck must not keep all that come after it from starting
 CATCH_UP = timedelta(minutes=1)  # one that was missed is made up for by the next
 
 
@@ -70,6 +71,7 @@ class AuditSchedule:
                 AuditRequest(repair=True),
                 id=self._id,
                 task_queue=self._engine.task_queue,
+                execution_timeout=LONGEST_AUDIT,
                 static_summary="audit: database, Temporal and cluster are compared",
             ),
             spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=self._every)]),
@@ -88,4 +90,5 @@ def _substance(schedule: Schedule) -> tuple[object, ...]:
     action, policy = schedule.action, schedule.policy
     assert isinstance(action, ScheduleActionStartWorkflow)
     every = [each.every for each in schedule.spec.intervals]
-    return action.workflow, action.task_queue, every, policy.overlap, policy.catchup_window
+    what = (action.workflow, action.task_queue, action.execution_timeout)
+    return *what, every, policy.overlap, policy.catchup_window

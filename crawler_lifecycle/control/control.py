@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecor
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
-EXPORT_WORKFLOW = "RunExportWorkflow"
 LAST_EXPORT = "files_ready"
 LOOK_PAUSE = 0.3
 WORKER_PATIENCE = 20.0
@@ -271,7 +271,7 @@ class Control:
             run=RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch), end=record.end_number
         )
         summary = f"export of run {record.run_id}, {record.crawler}"
-        handle = await self.engine.start(EXPORT_WORKFLOW, step, f"export-{record.run_uid}", summary, join=True)
+        handle = await self.engine.start(EXPORT_WORKFLOW, step, export_workflow_id(record.run_uid), summary, join=True)
         try:
             async with asyncio.timeout(EXPORT_PATIENCE):
                 await self.engine.result(handle)

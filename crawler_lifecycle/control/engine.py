@@ -8,11 +8,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    DescribeWorkflowExecutionRequest,
+)
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
@@ -22,7 +27,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.control.descriptions import MISSING, described
 from crawler_lifecycle.domain.audit import Described
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import (
     BadInput,
     Conflict,
@@ -36,11 +43,11 @@ from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
-LIFECYCLE = "CrawlerLifecycleWorkflow"
 ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
 IDS_IN_A_QUERY = 100
+TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # one of another type that took the id is described
 QUOTES = set("'\"\\`")
 # said of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
@@ -109,13 +116,7 @@ class Engine:
         return "signal"
 
     async def is_open(self, workflow_id: str) -> bool:
-        handle = (await self.client()).get_workflow_handle(workflow_id)
-        try:
-            async with _translated(self.address):
-                description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        except NotFound:
-            return False
-        return description.status is WorkflowExecutionStatus.RUNNING
+        return (await self.describe(workflow_id)).is_open
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
         """As the server's list has them, which lags."""
@@ -130,19 +131,22 @@ class Engine:
         return found
 
     async def describe(self, workflow_id: str) -> Described:
-        handle = (await self.client()).get_workflow_handle(workflow_id)
+        client = await self.client()
+        request = DescribeWorkflowExecutionRequest(
+            namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+        )
         try:
             async with _translated(self.address):
-                seen = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+                seen = await client.workflow_service.describe_workflow_execution(
+                    request, retry=True, timeout=RPC_TIMEOUT
+                )
         except NotFound:
-            return Described(is_open=False, end="missing")
-        is_open = seen.status is WorkflowExecutionStatus.RUNNING
-        end = seen.status.name.lower() if seen.status else "missing"
-        return Described(is_open, end, seen.close_time, is_ours=seen.workflow_type == LIFECYCLE)
+            return MISSING
+        return described(seen.workflow_execution_info)
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""
-        await self.start(LIFECYCLE, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
+        await self.start(RUN_WORKFLOW, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
         client = await self.client()
@@ -222,7 +226,7 @@ def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
     plain = [each for each in workflow_ids if not set(each) & QUOTES]
     for start in range(0, len(plain), IDS_IN_A_QUERY):
         ids = ", ".join(f"'{each}'" for each in plain[start : start + IDS_IN_A_QUERY])
-        yield f"ExecutionStatus = 'Running' AND WorkflowId IN ({ids})"
+        yield f"ExecutionStatus = 'Running' AND WorkflowType IN ({TYPES}) AND WorkflowId IN ({ids})"
 
 
 def search_attribute_types() -> dict[str, str]:

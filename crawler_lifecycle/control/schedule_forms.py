@@ -19,7 +19,7 @@ from temporalio.client import (
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
-from crawler_lifecycle.control.engine import LIFECYCLE
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 NOT_OF_OURS = "calendar"  # a rule that was made by other means
 OVERLAPS = {
@@ -36,7 +36,7 @@ def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> Schedul
     run = request.run
     return Schedule(
         action=ScheduleActionStartWorkflow(
-            LIFECYCLE,
+            RUN_WORKFLOW,
             run,
             id=f"crawl-{request.schedule_id}",  # Temporal adds the time of the occurrence
             task_queue=task_queue,
@@ -77,6 +77,17 @@ def overlap_of(policy: SchedulePolicy) -> Overlap | None:
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
 
 
+def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:
+    """Whether its rules are these already."""
+    rules = of_spec(schedule.spec)
+    return (
+        rules == request.model_dump(include=set(rules))
+        and overlap_of(schedule.policy) is request.overlap
+        and schedule.policy.catchup_window == timedelta(seconds=request.window_seconds)
+        and run_of(action_of(schedule)) == request.run
+    )
+
+
 def action_of(schedule: Schedule) -> ScheduleActionStartWorkflow:
     """Of one of ours."""
     assert isinstance(schedule.action, ScheduleActionStartWorkflow)
@@ -106,14 +117,14 @@ def starts_our_runs(description: ScheduleDescription, task_queue: str) -> bool:
     action = description.schedule.action
     return (
         isinstance(action, ScheduleActionStartWorkflow)
-        and action.workflow == LIFECYCLE
+        and action.workflow == RUN_WORKFLOW
         and action.task_queue == task_queue
     )
 
 
 def lists_our_runs(listed: ScheduleListDescription) -> bool:
     action = listed.schedule.action if listed.schedule else None
-    return isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == LIFECYCLE
+    return isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == RUN_WORKFLOW
 
 
 def nominal_time(workflow_id: str) -> datetime | None:

@@ -17,8 +17,6 @@ from temporalio.client import (
     ScheduleDescription,
     ScheduleHandle,
     ScheduleOverlapPolicy,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -32,12 +30,12 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.control import pause_log
+from crawler_lifecycle.control import pause_log, schedule_changes
 from crawler_lifecycle.control import schedule_forms as forms
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedule_starts import starts_of
 from crawler_lifecycle.domain.occurrences import Circumstances, judged
-from crawler_lifecycle.errors import BadInput, Conflict, NotFound, TemporaryError
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
 if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
@@ -74,7 +72,9 @@ class Schedules:
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
         """The schedule of this name goes by these rules from now on. Whether it is paused stays as it is: that is a
-        wish of its own. So does its crawler, by which lists know it."""
+        wish of its own. So does its crawler, by which lists know it.
+
+        The rules it has already change nothing: with others, what was due by the earlier ones is forgotten."""
         await asyncio.to_thread(self._control.deployer.crawler, request.run.crawler)
         handle, description = await self._ours(request.schedule_id)
         was = forms.run_of(forms.action_of(description.schedule))
@@ -82,15 +82,12 @@ class Schedules:
             raise BadInput(
                 "crawler", f"schedule {request.schedule_id} is one of {was.crawler}: delete it, or take another name"
             )
-
-        def anew(found: ScheduleUpdateInput) -> ScheduleUpdate:
-            schedule = forms.to_temporal(request, self._engine.task_queue, "")
-            schedule.state = found.description.schedule.state
-            return ScheduleUpdate(schedule)
-
+        if forms.goes_by(description.schedule, request):
+            return await self.show(request.schedule_id)
+        client, rules = await self._engine.client(), forms.to_temporal(request, self._engine.task_queue, "")
         async with self._engine.translated():
             with _refused(request):
-                await handle.update(anew, rpc_timeout=RPC_TIMEOUT)
+                await schedule_changes.replace(client, handle, description, rules)
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:
@@ -159,19 +156,18 @@ class Schedules:
         return await self.show(schedule_id)
 
     async def trigger(self, schedule_id: str) -> Triggered:
-        """An occurrence now, also of a schedule that is paused; its overlap policy holds."""
+        """An occurrence now, also of a schedule that is paused; its overlap policy holds.
+
+        Once it is made no error is raised: who asked again would get another."""
         handle, before = await self._ours(schedule_id)
         async with self._engine.translated():
             await handle.trigger(rpc_timeout=RPC_TIMEOUT)
-            try:
-                async with asyncio.timeout(TRIGGER_PATIENCE):
-                    while (came := _came_of_it(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
-                        await asyncio.sleep(LOOK_PAUSE)
-            except TimeoutError as error:
-                raise TemporaryError(
-                    f"schedule {schedule_id} is triggered, but nothing came of it in {TRIGGER_PATIENCE:.0f} s; "
-                    f"`crawlctl schedule show {schedule_id}` tells whether it did later"
-                ) from error
+        try:
+            async with asyncio.timeout(TRIGGER_PATIENCE), self._engine.translated():
+                while (came := _came_of_it(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
+                    await asyncio.sleep(LOOK_PAUSE)
+        except (TimeoutError, LifecycleError):
+            return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
         return came
 
     async def backfill(

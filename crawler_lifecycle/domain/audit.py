@@ -12,7 +12,10 @@ from crawler_lifecycle.domain.looks import JobLook, Look
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
+ENDED_WELL = ("completed", "canceled")  # as a supervisor ends only when the end of its run is on record
+OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
 MOST_NOTICES = 3  # times that an audit has a closing notice sent again: some receivers never take it
+EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 Key = tuple[int, int]
 
 
@@ -25,8 +28,10 @@ class Patience:
     handover: timedelta = timedelta(minutes=5)  # since the run was over
     failed_export: timedelta = timedelta(hours=1)  # since it failed
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
-    stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, or a look was due
+    stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, a look was due, or the row was written to
     replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
+    empty: timedelta = timedelta(hours=1)  # since jobs were seen, until a cluster without any job is believed
+    late: timedelta = timedelta(minutes=15)  # after its run was over, that a job asked for before may be made
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +44,12 @@ class AuditedRun:
     status: RunStatus
     reason: str | None
     workflow_id: str
+    supervisor_run_id: str  # the first execution of the chain that supervises it
     epoch: int
     begun_at: datetime  # or taken over, whichever was later
     finished_at: datetime | None
     next_look_at: datetime | None
+    changed_at: datetime  # each look writes to the row, and each try to deploy
     export_state: ExportState | None
     end_number: int
 
@@ -55,6 +62,8 @@ class Described:
     end: str = ""
     ended_at: datetime | None = None
     is_ours: bool = True  # of the type that supervises runs
+    first_execution: str = ""  # of its chain
+    problem: str | None = None  # why it could not be described: then nothing else here is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +95,35 @@ def unsupervised(
     since = max(again.begun_at, workflow.ended_at or again.begun_at)
     if now - since < patience.workflow:
         return None
+    message = f"it is {again.status}, and its workflow {_seen(workflow)}"
+    return _of_run(again, FindingKind.UNSUPERVISED, message).model_copy(
+        update={"problem": _in_the_way(again, workflow)}
+    )
+
+
+def _seen(workflow: Described) -> str:
+    if workflow.problem:
+        return "cannot be described"
     if workflow.is_open:
-        message = f"its workflow id {run.workflow_id} is taken by an open workflow of another type"
-        return _of_run(again, FindingKind.UNSUPERVISED, message).model_copy(update={"problem": "end that one first"})
-    ended = "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
-    return _of_run(again, FindingKind.UNSUPERVISED, f"it is {again.status}, and its workflow {ended}")
+        return "id is taken by an open workflow of another type"
+    return "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
+
+
+def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
+    if workflow.is_open:
+        return f"end {run.workflow_id} first"
+    if workflow.end in ENDED_WELL and workflow.first_execution == run.supervisor_run_id:
+        return OLD_COPY
+    return workflow.problem
 
 
 def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:
-    """Of a run whose workflow is open."""
-    if run.status is not RunStatus.PROCESSING or run.next_look_at is None:
+    """Of a run whose workflow is open. Only between the looks of a run that is PROCESSING is the next one announced."""
+    due = run.next_look_at if run.status is RunStatus.PROCESSING else None
+    if now - (due or run.changed_at) < patience.stuck:
         return None
-    if now - run.next_look_at < patience.stuck:
-        return None
-    message = (
-        f"a look was due at {_time(run.next_look_at)}: Temporal's page of {run.workflow_id} tells what is in its way"
-    )
+    late = f"a look was due at {_time(due)}" if due else f"nothing was written of it since {_time(run.changed_at)}"
+    message = f"it is {run.status}, and {late}: Temporal's page of {run.workflow_id} tells what is in its way"
     return _of_run(run, FindingKind.LOOK_OVERDUE, message)
 
 
@@ -132,15 +154,26 @@ def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
 
 def undelivered(run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience) -> Finding | None:
     """`logged`: ids of the run's lines about notices that were not delivered, or were after all."""
-    if run.finished_at is None or now - run.finished_at < patience.handover:
+    if run.finished_at is None or now - run.finished_at < patience.handover or not _is_untold(run, logged):
         return None
-    kind = NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED
+    return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
+
+
+def owed(run: AuditedRun, logged: Collection[str]) -> set[FindingKind]:
+    """What is not done yet, whoever may be at it: a finding of it is not mended, even if it is not found now."""
+    exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
+    return {*exports, FindingKind.UNDELIVERED} if _is_untold(run, logged) else {*exports}
+
+
+def _is_untold(run: AuditedRun, logged: Collection[str]) -> bool:
     failed, mended = (
-        event_id(run.run_uid, f"log:{event}:{kind}:{run.end_number}") for event in ("undelivered", "delivered")
+        event_id(run.run_uid, f"log:{event}:{_closing(run)}:{run.end_number}") for event in ("undelivered", "delivered")
     )
-    if failed not in logged or mended in logged:
-        return None
-    return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{kind}` was not delivered")
+    return failed in logged and mended not in logged
+
+
+def _closing(run: AuditedRun) -> NoticeKind:
+    return NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED
 
 
 def disputed(
@@ -156,9 +189,14 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
     return run.finished_at is not None and run.status.is_over and now - run.finished_at >= patience.job
 
 
-def steps(look: Look, keys: Iterable[Key], *, insist: bool) -> dict[Key, Step]:
-    """What each job of a run needs that nobody supervises. `insist`: it was asked to end before."""
-    needed = {key: _step(job, insist=insist) for key in keys if (job := look.jobs.get(key))}
+def steps(look: Look, keys: Iterable[Key], *, acted: bool = False, asked: bool = False) -> dict[Key, Step]:
+    """What each job of a run needs that nobody supervises. `acted`: something was done about them before, long enough
+    ago; `asked`: they were asked to end, then."""
+    needed = {
+        key: _step(job, insist=job.overdue or (acted and (asked or job.stop_asked)))
+        for key in keys
+        if (job := look.jobs.get(key))
+    }
     return {key: step for key, step in needed.items() if step}
 
 
@@ -178,13 +216,37 @@ def leftover(run: AuditedRun, needed: Mapping[Key, Step]) -> Finding:
 
 def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
     message = f"of run {run_uid}, which this database does not know: {_told(needed)}"
-    names = ", ".join(sorted(job.name for job in jobs)[:3])
-    return Finding(kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({names})")
+    return Finding(
+        kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({_names(jobs)})"
+    )
+
+
+def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: Patience) -> bool:
+    """Whether one of these was made when, as the row has it, all was over: it is the row that is old.
+
+    `attempts`: the last one of each task, as the database has it."""
+    over_at = run.finished_at
+    return any(
+        (job.key is not None and job.key[1] > attempts.get(job.key[0], 0))
+        or (job.made_at is not None and over_at is not None and job.made_at - over_at > patience.late)
+        for job in jobs
+    )
+
+
+def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
+    """Of a run of which the database does not know all."""
+    finished = _time(run.finished_at) if run.finished_at else "some time ago"
+    message = f"it was over at {finished}, but these are later: is the database an old copy? {_told(needed)}"
+    return _of_run(run, FindingKind.UNKNOWN_JOB, f"{message} ({_names(jobs)})")
 
 
 def nameless_job(job: ListedJob) -> Finding:
     message = f"job {job.name} has our label, but does not tell its run: remove it by hand"
     return Finding(kind=FindingKind.UNKNOWN_JOB, subject=job.name, message=message)
+
+
+def _names(jobs: Iterable[ListedJob]) -> str:
+    return ", ".join(sorted(job.name for job in jobs)[:3])
 
 
 def _told(needed: Mapping[Key, Step]) -> str:

@@ -3,6 +3,8 @@
 from uuid import UUID, uuid5
 
 MAIN_TASK = 0
+RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
+EXPORT_WORKFLOW = "RunExportWorkflow"
 
 
 def job_name(run_uid: str, task: int, attempt: int) -> str:
@@ -17,6 +19,10 @@ def deployment_key(run_uid: str, task: int, attempt: int) -> str:
 def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
     """The id of a notice or an event; `number` tells repeated ones (progress, a second end) apart."""
     return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
+
+
+def export_workflow_id(run_uid: str) -> str:
+    return f"export-{run_uid}"
 
 
 def archive_name(run_uid: str, end: int) -> str:

@@ -114,10 +114,10 @@ def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
     """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop.
 
     A program may end with 0 because it was told to: it is its own word that it ended in order, not that it was done."""
-    if job.phase is JobPhase.SUCCEEDED:
-        return job.stop_asked
     if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == POD_TERMINATING):
         return True
+    if job.phase is JobPhase.SUCCEEDED:
+        return False
     if not job.pods_deleted or job.ended_at is None or stopped_at is None:
         return False
     return job.ended_at >= stopped_at - TWO_CLOCKS

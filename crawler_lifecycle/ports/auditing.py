@@ -35,6 +35,9 @@ class AuditedRuns(Protocol):
 
     def by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]: ...
 
+    def attempts(self, run_id: int, tasks: Collection[int]) -> dict[int, int]:
+        """The last attempt of each of these tasks; one that is not known is left out."""
+
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
         """Tasks that are DEPLOYING by a claim that ran out before that moment, by run."""
 
@@ -49,6 +52,7 @@ class Acted:
 
     acts: int
     at: datetime | None
+    action: str | None = None
 
 
 class Findings(Protocol):

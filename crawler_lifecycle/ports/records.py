@@ -61,8 +61,9 @@ class Changes(Protocol):
 class Notices(Protocol):
     """The notices themselves, kept with their runs: whoever can read the database can tell them on, later as well."""
 
-    def keep(self, run: RunRef, notice: Notice) -> None:
-        """In place of itself, if it is sent again; of progress only the last one."""
+    def keep(self, run: RunRef, notice: Notice) -> Notice:
+        """The one to send: under one id the same is told on every try, so the first one. Of progress only the last is
+        kept."""
 
     def of(self, run_ids: Sequence[int]) -> list[Notice]:
         """All that are kept of these runs, in the order of their times."""

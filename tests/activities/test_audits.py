@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -24,11 +25,13 @@ from crawler_lifecycle.contract.audits import (
     FindingRecord,
     PartReport,
 )
+from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
-from crawler_lifecycle.domain.audit import Described, ListedJob, Patience
-from crawler_lifecycle.domain.looks import JobPhase, Look
-from crawler_lifecycle.errors import Conflict, TemporaryError
+from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.naming import export_workflow_id
+from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from tests.clusters import LocalBench, until
 from tests.house import House
 
@@ -78,6 +81,21 @@ def test_a_run_whose_workflow_is_gone_is_resumed(house: House) -> None:
     assert (found.kind, found.acts, found.problem) == (FindingKind.UNSUPERVISED, 1, None)
     assert "terminated" in found.message
     assert house.details(watched).findings == []
+
+
+def test_after_a_restore_no_run_that_ended_well_is_resumed(house: House) -> None:
+    restored, reused = house.begin(), house.begin()
+    ended_well = Described(is_open=False, end="completed", ended_at=datetime.now(UTC) - AN_HOUR)
+    runs = [house.details(plan).run for plan in (restored, reused)]
+    house.supervisors.described = {
+        runs[0].workflow_id: replace(ended_well, first_execution=runs[0].first_execution_run_id),
+        runs[1].workflow_id: replace(ended_well, first_execution="another run's"),
+    }
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
+    assert [workflow_id for workflow_id, _ in house.supervisors.started] == [runs[1].workflow_id]
+    (told,) = house.details(restored).findings
+    assert (told.acts, told.problem) == (0, OLD_COPY)
 
 
 def test_one_that_is_only_not_listed_yet_is_left_alone(house: House) -> None:
@@ -150,6 +168,30 @@ def test_one_that_cannot_be_described_fails_the_page_as_what_it_is(
     assert findings(house) == []
 
 
+@pytest.mark.parametrize("error", [PermanentError, TemporaryError])
+def test_one_that_can_never_be_described_keeps_no_other_from_being_audited(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: type[LifecycleError]
+) -> None:
+    bad, good = house.begin(), house.begin()
+    done = ended(house, house.begin())
+    broken = {house.details(plan).run.workflow_id for plan in (bad, done)}
+    describe = house.supervisors.describe
+
+    async def describing(workflow_id: str) -> Described:
+        if workflow_id in broken:
+            raise error("its state is damaged")
+        return await describe(workflow_id)
+
+    monkeypatch.setattr(house.supervisors, "describe", describing)
+    house.environment.info = replace(house.environment.info, attempt=3)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
+    (told,) = house.details(bad).findings
+    assert (told.problem, told.acts) == ("its state is damaged", 0)
+    assert [request.run_id for _, request in house.supervisors.started] == [good.run.run_id]
+    assert audit(house, AuditPart.HANDOVERS).found == {}
+
+
 def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +210,22 @@ def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     assert house.details(good).findings[0].acts == 1
 
 
+def test_what_was_done_is_kept_if_the_rest_of_the_page_cannot_be(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crawler_lifecycle.activities.auditing.AT_ONCE", 2)
+    plans = [house.begin() for _ in range(5)]
+    go_on = house.supervisors.go_on
+
+    async def breaking_off(workflow_id: str, request: RunRequest) -> None:
+        if request.run_id == plans[3].run.run_id:
+            raise TemporaryError("Temporal does not answer")
+        await go_on(workflow_id, request)
+
+    monkeypatch.setattr(house.supervisors, "go_on", breaking_off)
+    with pytest.raises(TemporaryError):
+        audit(house, AuditPart.RUNS)
+    assert [house.details(plan).findings[0].acts for plan in plans] == [1, 1, 0, 0, 0]
+
+
 def test_claims_and_looks_that_nobody_keeps_are_reported(house: House) -> None:
     plan = house.begin()
     house.supervisors.listed = {house.details(plan).run.workflow_id}
@@ -178,6 +236,16 @@ def test_claims_and_looks_that_nobody_keeps_are_reported(house: House) -> None:
     page = audit(house, AuditPart.RUNS)
     assert (page.found, page.acted) == ({FindingKind.LOOK_OVERDUE: 1, FindingKind.CLAIM_EXPIRED: 1}, 0)
     assert house.supervisors.started == []
+
+
+def test_one_that_is_listed_as_open_and_does_not_look_is_described(house: House) -> None:
+    late = house.started("sleepy")
+    workflow_id = house.details(late).run.workflow_id
+    house.supervisors.listed, house.supervisors.described = {workflow_id}, {workflow_id: TERMINATED}
+    assert audit(house, AuditPart.RUNS).found == {}
+    SqlHistories(house.database).mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 1}, 1)
 
 
 def test_pages_follow_each_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +266,7 @@ def test_pages_follow_each_other(house: House, monkeypatch: pytest.MonkeyPatch) 
 def test_a_job_whose_run_is_over_is_asked_to_end_and_then_made_to(house: House) -> None:
     plan = house.started("sleepy")
     other = house.started("sleepy")
-    until(lambda: is_running(house, plan), "its job to run")
+    until(lambda: is_running(house, plan) and is_running(house, other), "their jobs to run")
     ended(house, plan)
     page = audit(house, AuditPart.JOBS)
     assert (page.found, page.acted) == ({FindingKind.LEFTOVER_JOB: 1}, 1)
@@ -233,6 +301,34 @@ def test_one_that_does_not_end_is_made_to(house: House) -> None:
     assert "up" in (found.evidence or "")
 
 
+def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = ended(house, deaf(house))
+    cluster, full = house.bench.cluster, TemporaryError("no space for its log")
+    over = JobLook(1, 1, "uid", "job-1", JobPhase.SUCCEEDED, gone=True, removable=True)
+    inventory, look = cluster.inventory, cluster.look
+
+    def listing() -> Iterator[Sequence[ListedJob]]:
+        yield from inventory()
+        yield [ListedJob("job-1", plan.run.run_uid, (1, 1))]
+
+    def looking(run_uid: str, *more: Any) -> Look:
+        seen = look(run_uid, *more)
+        return replace(seen, jobs={**seen.jobs, (1, 1): over})
+
+    def refusing(*_: object) -> int:
+        raise full
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster, "inventory", listing)
+        patched.setattr(cluster, "look", looking)
+        patched.setattr(cluster, "remove", refusing)
+        for _ in range(2):
+            audit(house, AuditPart.JOBS)
+    (found,) = house.details(plan).findings
+    assert (found.action, found.acts, found.problem) == ("1 jobs were made to end", 2, full.message)
+    until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
+
+
 def test_a_run_that_was_over_a_moment_ago_is_left_alone(house: House) -> None:
     house.job_audit = replace(house.job_audit, patience=Patience())
     plan = ended(house, house.started("sleepy"))
@@ -251,6 +347,31 @@ def test_a_job_of_nobody_is_reported_and_removed_only_if_told_to(house: House) -
     assert not getattr(house.bench.job(request), "stop_asked", True)
     assert audit(house, AuditPart.JOBS, unknown=True).acted == 1
     house.bench.until_stopped(request)
+
+
+def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house: House) -> None:
+    plan = ended(house, house.begin())
+    reopened_since = house.bench.request("exec sleep 60", run_uid=plan.run.run_uid, task=0, attempt=2)
+    house.bench.cluster.deploy(reopened_since)
+    house.bench.until_phase(reopened_since, JobPhase.RUNNING)
+    for _ in range(2):
+        page = audit(house, AuditPart.JOBS)
+        assert (page.found, page.acted) == ({FindingKind.UNKNOWN_JOB: 1}, 0)
+    (found,) = house.details(plan).findings
+    assert (found.kind, found.problem) == (FindingKind.UNKNOWN_JOB, NOT_TOLD)
+    assert "old copy" in found.message
+    assert house.bench.cluster.look(plan.run.run_uid).jobs[0, 2].phase is JobPhase.RUNNING
+
+
+def test_a_slow_cluster_gets_more_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [ended(house, house.started("sleepy")) for _ in range(3)]
+    monkeypatch.setattr("crawler_lifecycle.activities.audit_jobs.LONGEST_LOOKING", -1.0)
+    rests, after = [], None
+    for _ in plans:
+        page = audit(house, AuditPart.JOBS, after=after)
+        assert page.found == {FindingKind.LEFTOVER_JOB: 1}
+        rests.append(after := page.rest)
+    assert rests == [*sorted(plan.run.run_uid for plan in plans)[:2], None]
 
 
 def test_a_job_of_another_installation_is_not_seen(house: House) -> None:
@@ -294,6 +415,29 @@ def test_the_unknown_is_judged_by_nobody(house: House) -> None:
     assert kept[FindingKind.LEFTOVER_JOB] is None, "not seen is not mended"
 
 
+def test_a_cluster_where_all_that_was_known_is_gone_is_not_believed_at_once(house: House) -> None:
+    request = house.bench.request("exec sleep 60")
+    house.bench.cluster.deploy(request)
+    house.bench.until_phase(request, JobPhase.RUNNING)
+    whole(house)
+    sighted, elsewhere = house.job_audit, house.bench.client(str(uuid4()))
+    house.job_audit = replace(sighted, cluster=elsewhere)
+    report = whole(house)
+    assert not report.is_complete
+    assert [each.closed_at for each in findings(house)] == [None]
+    house.job_audit = replace(house.job_audit, patience=replace(sighted.patience, empty=timedelta()))
+    assert whole(house).is_complete
+    assert [each.closed_at is None for each in findings(house)] == [False]
+
+
+def test_a_cluster_that_is_empty_by_what_we_did_is_believed(house: House) -> None:
+    ended(house, house.started("sleepy"))
+    whole(house)
+    house.job_audit = replace(house.job_audit, cluster=house.bench.client(str(uuid4())))
+    assert whole(house).is_complete
+    assert {each.kind: each.closed_at is None for each in findings(house)}[FindingKind.LEFTOVER_JOB] is False
+
+
 # What was to be handed over
 
 
@@ -312,6 +456,14 @@ def test_an_export_that_nobody_makes_is_replayed_by_the_runs_own_workflow(house:
     started = {request.run_id for _, request in house.supervisors.started}
     assert started == {pending.run.run_id, failed.run.run_id}
     assert house.details(done).findings == house.details(busy).findings == []
+
+
+def test_an_export_that_a_person_asked_for_is_left_alone(house: House) -> None:
+    plan = ended(house, house.begin())
+    house.supervisors.listed = {export_workflow_id(plan.run.run_uid)}
+    assert audit(house, AuditPart.HANDOVERS).found == {}
+    house.supervisors.listed = set()
+    assert audit(house, AuditPart.HANDOVERS).found == {FindingKind.EXPORT_PENDING: 1}
 
 
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
@@ -347,11 +499,49 @@ def test_one_that_nobody_takes_is_sent_a_few_times_only(house: House, monkeypatc
     assert (found.acts, found.problem, len(house.supervisors.started)) == (3, IN_VAIN, 3)
 
 
-def test_an_old_end_is_reported_and_not_replayed(house: House) -> None:
+def test_how_often_it_was_sent_is_not_forgotten_while_its_workflow_is_at_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = undelivered(house, monkeypatch)
+    workflow_id = house.details(plan).run.workflow_id
+    just_ended = replace(TERMINATED, end="completed", ended_at=datetime.now(UTC) + AN_HOUR)
+    for _ in range(4):
+        house.supervisors.listed, house.supervisors.described = set(), {}
+        whole(house)
+        house.supervisors.listed = {workflow_id}
+        assert whole(house).found == 0, "it is at it"
+        house.supervisors.listed, house.supervisors.described = set(), {workflow_id: just_ended}
+        assert whole(house).found == 0, "it was at it a moment ago"
+    (found,) = house.details(plan).findings
+    assert (found.acts, found.problem, found.closed_at) == (3, IN_VAIN, None)
+    house.supervisors.listed = {workflow_id}
+    house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run))
+    whole(house)
+    (found,) = house.details(plan).findings
+    assert found.closed_at is not None
+
+
+def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None:
+    plan = house.begin()
+    workflow_id = house.details(plan).run.workflow_id
+    for ended_at in (-AN_HOUR, AN_HOUR, -AN_HOUR):
+        failed = Described(is_open=False, end="failed", ended_at=datetime.now(UTC) + ended_at)
+        house.supervisors.described = {workflow_id: failed}
+        whole(house)
+    (found,) = house.details(plan).findings
+    assert (found.acts, found.closed_at) == (2, None)
+
+
+def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     audits = house.handover_audit
     ancient = replace(audits.patience, replay=timedelta(seconds=-1))
     house.handover_audit = HandoverAudit(audits.runs, audits.findings, audits.supervisors, ancient)
     ended(house, house.begin())
+
+    async def asked(_: str) -> Described:
+        raise AssertionError("nobody needs to know")
+
+    monkeypatch.setattr(house.supervisors, "describe", asked)
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted, house.supervisors.started) == ({FindingKind.EXPORT_PENDING: 1}, 0, [])
 
@@ -397,8 +587,17 @@ def test_a_part_that_was_not_finished_closes_nothing(house: House) -> None:
     assert [each.closed_at for each in house.details(plan).findings] == [None]
 
 
-def test_two_audits_at_once_do_no_harm(house: House) -> None:
-    plan = house.begin()
+def test_two_audits_at_once_do_no_harm(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, asked = house.begin(), list[str]()
+
+    async def go_on(workflow_id: str, request: RunRequest) -> None:
+        """As Temporal does it: a workflow that is open is joined."""
+        asked.append(workflow_id)
+        if workflow_id not in house.supervisors.listed:
+            house.supervisors.listed.add(workflow_id)
+            house.supervisors.started.append((workflow_id, request))
+
+    monkeypatch.setattr(house.supervisors, "go_on", go_on)
 
     async def twice() -> None:
         refs = [AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True) for _ in range(4)]
@@ -406,5 +605,7 @@ def test_two_audits_at_once_do_no_harm(house: House) -> None:
         await asyncio.gather(*(house.environment.run(house.run_audit.audit_runs, step) for step in steps))
 
     asyncio.run(twice())
-    assert len(house.details(plan).findings) == 1
-    assert {workflow_id for workflow_id, _ in house.supervisors.started} == {house.details(plan).run.workflow_id}
+    (found,) = house.details(plan).findings
+    assert [workflow_id for workflow_id, _ in house.supervisors.started] == [house.details(plan).run.workflow_id]
+    assert found.acts == len(asked), "each tells what it did"
+    assert audit(house, AuditPart.RUNS).found == {}

@@ -12,6 +12,7 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.pushers.several import Several
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
+from crawler_lifecycle.contract.notices import WebhookNotice
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import Notify, RunPlan, ToEnd
 from crawler_lifecycle.errors import TemporaryError
@@ -34,6 +35,18 @@ def test_a_notice_keeps_its_id_on_every_try(house: House, kind: str) -> None:
     assert {notice["run_id"] for notice in sent} == {plan.run.run_id}
     # looks are counted; a run starts and ends once until it is reopened
     assert len({notice["notice_id"] for notice in sent}) == (2 if kind == "progress" else 1)
+
+
+def test_a_notice_says_the_same_on_every_try(house: House, receiver: Receiver) -> None:
+    """Receivers keep the first of an id, streams told the last: they knew different tasks and times."""
+    plan = house.started("sleepy")
+    activities = told_by_webhook(house, receiver)
+    receiver.next = [Answer(500)]
+    with pytest.raises(TemporaryError):
+        house.do(activities.signal_pusher_started, Notify(run=plan.run))
+    house.do(activities.signal_pusher_started, Notify(run=plan.run))
+    first, second = (WebhookNotice.model_validate_json(each.body).data for each in receiver.received)
+    assert [first] == [second] == house.notices.notices.of([plan.run.run_id])
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
 """Requests of ours go where those of httpx would, errors are its errors; that they end in time is in regressions."""
 
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from typing import Any
 
 import httpx
 import pytest
@@ -56,8 +60,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def post(url: str) -> httpx.Response:
-    with httpx.Client(transport=DeadlineTransport(60), timeout=60) as client:
+def post(url: str, seconds: float = 60) -> httpx.Response:
+    with httpx.Client(transport=DeadlineTransport(seconds), timeout=seconds) as client:
         return client.post(url, content="é".encode())
 
 
@@ -94,3 +98,39 @@ def test_a_proxy_that_is_none(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("https_proxy", "gopher://127.0.0.1:1")
     with pytest.raises(NotReady, match="proxy of the environment"):
         DeadlineTransport(60)
+
+
+@pytest.mark.skipif(find_spec("socksio") is not None, reason="it is installed")
+def test_a_proxy_that_cannot_be_used(environment: pytest.MonkeyPatch) -> None:
+    """It was taken, and every request failed by an import."""
+    environment.setenv("all_proxy", "socks5h://127.0.0.1:1")
+    with pytest.raises(NotReady, match="socksio is not installed"):
+        DeadlineTransport(60)
+
+
+def test_the_addresses_of_a_host_share_its_time(environment: pytest.MonkeyPatch, server: Server) -> None:
+    """Each of them had all of it."""
+    given: list[tuple[str, float]] = []
+    connect = socket.create_connection
+
+    def slow(address: tuple[str, int], timeout: float, **others: Any) -> socket.socket:
+        given.append((address[0], timeout))
+        if address[0] != "127.0.0.1":
+            time.sleep(min(timeout, 0.05))
+            raise TimeoutError
+        return connect(address, timeout, **others)
+
+    def found(addresses: list[str]) -> None:
+        answer = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, server.server_port)) for each in addresses]
+        environment.setattr(socket, "getaddrinfo", lambda *_, **__: answer)
+
+    environment.setattr(socket, "create_connection", slow)
+    found(["192.0.2.1", "192.0.2.2", "127.0.0.1"])
+    assert post("http://several.invalid/hook").status_code == 201
+    assert [address for address, _ in given] == ["192.0.2.1", "192.0.2.2", "127.0.0.1"]
+    assert given[0][1] > given[1][1] > given[2][1]
+    given.clear()
+    found([f"192.0.2.{number}" for number in range(200)])
+    with pytest.raises(httpx.ConnectTimeout):
+        post("http://several.invalid/hook", seconds=0.2)
+    assert len(given) < 200

@@ -18,12 +18,13 @@ from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT
+from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
+from crawler_lifecycle.ports import LogChunk
 from tests.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
 
 CRAWLER = Crawler(
@@ -551,11 +552,39 @@ def test_a_long_log_is_followed_without_fetching_all_of_it_again(acting: Acting)
         acting.server.print(name, line)
         assert more(offset, until=offset + len(line)) == line.decode()
         offset += len(line)
-    assert more(10, until=100).startswith("x" * 69 + "\nab\nab\n"), "what was before is there as well"
     asked = acting.server.asked("GET", "/log")[fetched - 1 :]
     assert [seen.query.get("follow") for seen in asked] == [None, "true"]
+    assert more(10, until=100).startswith("x" * 69 + "\nab\nab\n"), "what was before is there as well"
     assert logs.chunk(read, -3, ended=False).text == " 4\n"
     assert logs.chunk(read, offset - 2, ended=True).ended
+    acting.server.print(name, None)
+
+
+def test_nothing_of_a_log_is_missed_when_its_node_begins_a_new_file(acting: Acting) -> None:
+    """A stream goes on through that; who fetched the log counted the bytes of one file, and met the other's end."""
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.logs[name] = b"ab\n" * WORTH_IT
+    [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
+    mine, elsewhere = (replace(acting.logs, most_bytes=64 << 20, mirrors=Mirrors()) for _ in range(2))
+    whole = len(acting.server.logs[name])
+    assert mine.chunk(read, whole - 3, ended=False).text == "ab\n"
+
+    def next_of(logs: Logs, offset: int) -> LogChunk:
+        while not (chunk := logs.chunk(read, offset, ended=False)).text:
+            assert chunk.offset == offset
+        return chunk
+
+    acting.server.print(name, b"last of the old\n")
+    before = next_of(mine, whole)
+    acting.server.begin_file(name, b"first of the new\n" * (WORTH_IT // 8))
+    followed = next_of(mine, before.offset)
+    assert followed.text.startswith("first of the new\n")
+    again = next_of(elsewhere, before.offset)
+    assert again.text.startswith("first of the new\n"), "perhaps told before, but not left out"
+    end = len(acting.server.logs[name])
+    assert mine.chunk(read, end - 17, ended=False).text == "first of the new\n", "another reader, who fetches it"
+    acting.server.print(name, b"and more\n")
+    assert next_of(mine, end).text == "and more\n", "and not what the stream has there"
     acting.server.print(name, None)
 
 

@@ -13,7 +13,7 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from crawler_lifecycle.adapters.pushers.channels import LARGEST, PusherChannels
+from crawler_lifecycle.adapters.pushers.channels import LARGEST, LARGEST_ANSWER, PusherChannels
 from crawler_lifecycle.adapters.pushers.several import NamedPusher, Several
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.contract.notices import Notice
@@ -266,6 +266,12 @@ def test_a_server_that_is_silent_away_or_another_is_a_temporary_error(server: Pu
         channels(server, timeout_seconds=0.5).send(a_notice("n-1"))
     with pytest.raises(TemporaryError, match="cannot be reached"):
         channels(server, pusher_url="http://127.0.0.1:1").send(a_notice("n-1"))
+
+
+def test_an_answer_without_end_is_not_kept(server: PusherServer) -> None:
+    server.usual = Answer(200, body=b'{"a": "' + b"x" * LARGEST_ANSWER + b'"}')
+    with pytest.raises(TemporaryError, match="its answer is larger than"):
+        channels(server).send(a_notice("n-1"))
 
 
 def test_a_check_asks_the_server_with_our_key(server: PusherServer) -> None:

@@ -54,6 +54,13 @@ def test_of_another_installation_nothing_is_read(database: Database, database_ur
     assert over.export_state is ExportState.PENDING
 
 
+def test_the_last_attempts_that_are_known(database: Database, make_run: MakeRun) -> None:
+    run, other, port = make_run(3), make_run(), SqlAuditedRuns(database)
+    assert port.attempts(run.run_id, [0, 7]) == {0: 1}
+    assert port.attempts(run.run_id, []) == {}
+    assert port.attempts(other.run_id + 1, [0]) == {}
+
+
 def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
     late, fresh, port, claims = make_run(3), make_run(), SqlAuditedRuns(database), SqlClaims(database)
     claims.claim_main(ref_to(late), "gone", timedelta(seconds=-300))

@@ -35,6 +35,14 @@ def test_they_come_in_the_order_of_their_times_each_once(database: Database, mak
     assert notices.of([third.run_id]) == notices.of([]) == []
 
 
+def test_what_was_told_under_an_id_stays(database: Database, make_run: MakeRun) -> None:
+    run, notices = make_run(), SqlNotices(database)
+    first, again = of(run, "s", NoticeKind.STARTED, 1), of(run, "s", NoticeKind.STARTED, 2)
+    assert notices.keep(ref_to(run), first) == first
+    assert notices.keep(ref_to(run), again) == first
+    assert notices.of([run.run_id]) == [first]
+
+
 def test_of_progress_the_last_one(database: Database, make_run: MakeRun) -> None:
     run, notices = make_run(), SqlNotices(database)
     for number in range(3):

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.client import ScheduleOverlapPolicy
+from temporalio.client import ScheduleActionStartWorkflow, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
+from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
 from crawler_lifecycle.control.control import Control, is_handed_over
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotFound, NotReady
@@ -201,6 +201,8 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
     seen = await every_hour.describe()
     assert (seen.id, seen.schedule.policy.overlap) == (schedule_id(installation), ScheduleOverlapPolicy.SKIP)
     assert [each.every for each in seen.schedule.spec.intervals] == [timedelta(hours=1)]
+    assert isinstance(seen.schedule.action, ScheduleActionStartWorkflow)
+    assert seen.schedule.action.execution_timeout == LONGEST_AUDIT
     assert "the last complete one" in await control.audits.check()
 
     client = await control.engine.client()
@@ -232,6 +234,9 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
 async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
     """Ids with quotes cannot be asked for by a list, and are left to be described."""
     run = await control.start(RunRequest(crawler="sleeper"))
+    await control.engine.start(
+        "AnotherWorkflow", RunRequest(crawler="sleeper"), taken := f"crawl-{uuid4()}", "not ours"
+    )
     odd = f"it's \"{uuid4()}"
     others = [f"no-such-{number}" for number in range(250)]
 
@@ -241,5 +246,16 @@ async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
     await until(listed, "the run to be listed")
     assert (await control.engine.describe(run.workflow_id)).is_open
     assert (await control.engine.describe(odd)).end == "missing"
+
+    async def seen() -> bool:
+        client = await control.engine.client()
+        query = f"WorkflowId = '{taken}' AND ExecutionStatus = 'Running'"
+        return (await client.count_workflows(query)).count == 1
+
+    await until(seen, "the other one to be listed")
+    assert await control.engine.open_among([taken, run.workflow_id]) == {run.workflow_id}
+    other = await control.engine.describe(taken)
+    assert (other.is_open, other.is_ours) == (True, False)
+    await (await control.engine.client()).get_workflow_handle(taken).terminate("it was only there to be seen")
     await control.stop(run.run_id, StopRequest(force=True))
     await until_handed_over(control, run.run_id)

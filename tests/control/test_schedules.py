@@ -10,17 +10,18 @@ import pytest_asyncio
 from temporalio import workflow
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
 from temporalio.common import RawValue
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.contract.requests import RunRequest, parse_request
-from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason
+from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.control.control import WORKFLOW, Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import Schedules
-from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 
 QUEUE = "schedules-under-test"
@@ -179,6 +180,60 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
     assert (await schedules.show("changed")).cron == ["0 0 1 1 *"]
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"cron": ["30  3 * * mon", "@daily"], "time_zone": "Europe/Berlin", "jitter_seconds": 90},
+        {"every_seconds": 7200, "offset_seconds": 600, "overlap": Overlap.QUEUE},
+        {"every_seconds": 60, "missed_window_seconds": 99},
+    ],
+)
+async def test_the_same_rules_change_nothing(schedules: Schedules, rules: dict[str, Any]) -> None:
+    """A client that puts them again and again had the list of occurrences begin anew each time."""
+    await schedules.create(asked("same", **rules))
+    handle, _ = await schedules._ours("same")
+    await schedules.replace(asked("same", **rules))
+    assert (await handle.describe()).info.last_updated_at is None
+    others: list[dict[str, Any]] = [{"jitter_seconds": 7}, {"overlap": Overlap.ALLOW}, {"missed_window_seconds": 100}]
+    for other in others:
+        rules = rules | other
+        before = (await handle.describe()).info.last_updated_at
+        await schedules.replace(asked("same", **rules))
+        assert (await handle.describe()).info.last_updated_at != before
+    run = RunRequest(crawler="bookshop", arguments={"site": "y"}, requested_by="ann")
+    changed = await schedules.replace(asked("same", **rules).model_copy(update={"run": run}))
+    assert changed.run is not None
+    assert changed.run.arguments == {"site": "y"}
+    await schedules.delete("same")
+
+
+async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
+    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await schedules.create(yearly("overtaken"))
+    service = (await control.engine.client()).workflow_service
+    update, overtaken = service.update_schedule, 0
+
+    async def after_a_pause_or_resume(*arguments: Any, **options: Any) -> Any:
+        nonlocal overtaken
+        overtaken += 1
+        if overtaken <= 2:
+            verb = schedules.pause if overtaken == 1 else schedules.resume
+            await verb("overtaken", actor="bob", reason=f"number {overtaken}")
+        return await update(*arguments, **options)
+
+    monkeypatch.setattr(service, "update_schedule", after_a_pause_or_resume)
+    changed = await schedules.replace(yearly("overtaken", jitter_seconds=9))
+    assert (changed.jitter_seconds, changed.paused, overtaken) == (9, False, 3)
+    assert [(each.reason, each.until is not None) for each in changed.pauses] == [("number 1", True)]
+    overtaken = 0
+    monkeypatch.setattr("crawler_lifecycle.control.schedule_changes.TRIES", 1)
+    with pytest.raises(TemporaryError, match="changed by others"):
+        await schedules.replace(yearly("overtaken", jitter_seconds=10))
+    kept = await schedules.show("overtaken")
+    assert (kept.jitter_seconds, kept.paused, kept.pauses[-1].reason) == (9, True, "number 1")
+
+
 async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
     action = ScheduleActionStartWorkflow("SomethingElse", id="else", task_queue=QUEUE)
     spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(timedelta(days=30))])
@@ -226,6 +281,32 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert details.counts.skipped_overlap == len(overlapped)
     assert [each.at for each in found] == sorted({each.at for each in found})
     assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
+
+
+async def test_a_trigger_that_is_made_is_no_error(
+    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was, if nothing was known of it in time or Temporal went away: whoever asked again got a second run."""
+    await schedules.create(yearly("asked"))
+    service = (await control.engine.client()).workflow_service
+    patch, describe = service.patch_schedule, service.describe_schedule
+
+    async def fails(*_: Any, **__: Any) -> Any:
+        raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+
+    async def then_goes_away(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(service, "describe_schedule", fails)
+        return await patch(*arguments, **options)
+
+    monkeypatch.setattr(service, "patch_schedule", then_goes_away)
+    assert await schedules.trigger("asked") == Triggered(schedule_id="asked", outcome=Outcome.ASKED)
+    monkeypatch.setattr(service, "describe_schedule", describe)
+    monkeypatch.setattr(service, "patch_schedule", fails)
+    with pytest.raises(TemporaryError):
+        await schedules.trigger("asked")
+    monkeypatch.setattr(service, "patch_schedule", patch)
+    monkeypatch.setattr("crawler_lifecycle.control.schedules.TRIGGER_PATIENCE", 0)
+    assert (await schedules.trigger("asked")).outcome is Outcome.ASKED
 
 
 async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_time: WorkflowEnvironment) -> None:

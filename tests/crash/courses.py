@@ -10,7 +10,8 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
 from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
-from crawler_lifecycle.control.control import EXPORT_WORKFLOW, Started
+from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
 from tests.process.stops import assert_stopped, notices
@@ -102,7 +103,7 @@ async def exported_again(case: Case) -> Started:
     await case.until_handed_over(run)
     case.deaths.arm()
     step = ToEnd(run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=1))
-    workflow_id = f"export-{run.run_uid}"
+    workflow_id = export_workflow_id(run.run_uid)
     await case.site.control.engine.start(EXPORT_WORKFLOW, step, workflow_id, "a crash test")
     await case.until_closed(workflow_id)
     await case.site.assert_true(run, {0: 0})

@@ -30,7 +30,6 @@ from tests.crash.nursery import ChildPlan
 from tests.crash.ports import methods_of, ports_of
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
-from tests.embedded import eventually
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
 
@@ -200,11 +199,11 @@ async def test_nothing_is_left(matrix: Matrix, database: str) -> None:
     running = matrix.sqlite if database == "sqlite" else _on_mariadb(matrix)
     await running.all_over()
     for _ in range(600):
-        if not (still_open := await running.stack.open_workflows()):
+        still_open, left = await running.stack.open_workflows(), running.stack.leftovers()
+        if not still_open and not left:
             break
         await asyncio.sleep(0.1)
-    assert still_open == []
-    await eventually(lambda: not running.stack.leftovers(), 60)
+    assert (still_open, left) == ([], [])
     running.stack.site.assert_one_history_per_request()
 
 

@@ -19,11 +19,15 @@ async def cut_off(stack: Site) -> Started:
     stack.release(run, 0)
     await stack.under_way(run.workflow_id, "export_supporting_files")
     with held(stack.state / "exports" / "events.jsonl"):
+        await eventually(lambda: "files_ready" in _exports(stack, run), PATIENCE)
         killed = stack.kill("lifecycle")
-    exports = {each.kind: each.state for each in stack.details(run).exports}
-    assert exports == {"run_ended": ExportState.DONE, "files_ready": ExportState.PENDING}
+    assert _exports(stack, run) == {"run_ended": ExportState.DONE, "files_ready": ExportState.PENDING}
     await stack.until_replaced("lifecycle", killed)
     return run
+
+
+def _exports(stack: Site, run: Started) -> dict[str, ExportState]:
+    return {each.kind: each.state for each in stack.details(run).exports}
 
 
 @pytest.mark.parametrize("part", ["dispatcher", "scheduler", "watcher"])

@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.desk import READERS, Desk
+from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings import ApiSettings
 
 FOLLOWERS = 100  # more than the threads asyncio has by itself
@@ -39,7 +41,7 @@ def streams(desk: Desk, kind: str) -> list[AsyncIterator[bytes]]:
 @pytest.mark.parametrize("kind", ["logs", "changes"])
 async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str) -> None:
     control: Any = None  # nothing asks it
-    desk = Desk(control, ApiSettings())
+    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
     followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, kind)]
     async with asyncio.timeout(60):
         while desk.readers._work_queue.qsize() < FOLLOWERS - READERS:

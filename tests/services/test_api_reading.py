@@ -65,6 +65,21 @@ def test_metrics_count_also_who_is_not_let_in(api: Api, http: httpx.Client, make
     assert "python_info" in text
 
 
+def test_metrics_count_what_went_wrong_unforeseen(
+    api: Api, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer of 500 was ever counted: the framework gives them outside of all that is added to it."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(api.app.state.desk.control, "overview", broken)
+    problem(http.get("/v1/runs/1"), 500)
+    with api.client() as another:  # the connection of a request that ended so is closed
+        text = another.get("/metrics").text
+    assert 'api_requests_total{method="GET",route="/v1/runs/{run}",status="500"} 1.0' in text
+
+
 def test_a_cursor_from_elsewhere_is_refused(http: httpx.Client, make_run: MakeRun) -> None:
     for _ in range(3):
         make_run()

@@ -9,6 +9,8 @@ import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.sql import migrate
+from crawler_lifecycle.contract.schedules import Outcome, Triggered
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api.document import BACKFILLING, PAUSING, SCHEDULING
 from crawler_lifecycle.services.api.messages import BackfillBody, PauseBody, ScheduleBody
 from crawler_lifecycle.services.api.tokens import Scope
@@ -84,6 +86,29 @@ def test_a_trigger_says_what_came_of_it_and_the_past_is_made_up_for(http: httpx.
     problem(http.post("/v1/schedules/asked/backfill", json={"since": "2025-06-01T00:00:00"}), 422, "since")
     problem(http.post("/v1/schedules/asked/backfill", json={"since": "2999-06-01T00:00:00Z"}), 422, "since")
     http.delete("/v1/schedules/asked")
+
+
+def test_nobody_is_told_to_ask_again_for_what_may_have_been_made(
+    api: Api, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedules = api.app.state.desk.control.schedules
+
+    async def asked(schedule_id: str) -> Triggered:
+        return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
+
+    async def away(*_: object, **__: object) -> None:
+        raise TemporaryError("Temporal does not answer")
+
+    monkeypatch.setattr(schedules, "trigger", asked)
+    answer = http.post("/v1/schedules/nightly/trigger")
+    assert (answer.status_code, answer.json()["outcome"]) == (202, "asked")
+    for verb in ("trigger", "backfill", "pause"):
+        monkeypatch.setattr(schedules, verb, away)
+        answer = http.post(
+            f"/v1/schedules/nightly/{verb}", json={} if verb == "pause" else {"since": "2025-06-01T00:00:00Z"}
+        )
+        assert problem(answer, 503).detail == "Temporal does not answer"
+        assert ("Retry-After" in answer.headers) == (verb == "pause")
 
 
 def test_a_list_names_it(http: httpx.Client) -> None:

@@ -16,8 +16,10 @@ from crawler_lifecycle.domain.audit import (
     Step,
     disputed,
     handover,
+    is_later,
     is_too_old,
     overdue,
+    owed,
     steps,
     undelivered,
     unsupervised,
@@ -41,10 +43,12 @@ def a_run(status: RunStatus = RunStatus.PROCESSING, **more: object) -> AuditedRu
         status=status,
         reason=None,
         workflow_id="crawl-1",
+        supervisor_run_id="first",
         epoch=1,
         begun_at=AN_HOUR_AGO,
         finished_at=None,
         next_look_at=None,
+        changed_at=A_MOMENT_AGO,
         export_state=None,
         end_number=0,
     )
@@ -84,6 +88,19 @@ def test_what_may_be_a_lag_is_left_alone(again: dict[str, object] | None, workfl
     assert unsupervised(run, None if again is None else replace(run, **again), workflow, NOW, PATIENCE) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("end", ["completed", "canceled"])
+def test_after_a_restore_what_has_ended_well_is_told_and_not_done_again(end: str) -> None:
+    run, well = a_run(), Described(is_open=False, end=end, ended_at=AN_HOUR_AGO, first_execution="first")
+    found = unsupervised(run, run, well, NOW, PATIENCE)
+    assert found is not None
+    assert found.problem is not None
+    assert "old copy" in found.problem
+    for other in (replace(well, first_execution="of another run"), replace(well, end="terminated")):
+        found = unsupervised(run, run, other, NOW, PATIENCE)
+        assert found is not None
+        assert found.problem is None
+
+
 def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:
     run = a_run()
     found = unsupervised(run, run, Described(is_open=True, is_ours=False), NOW, PATIENCE)
@@ -97,8 +114,25 @@ def test_a_look_that_is_long_overdue() -> None:
     assert found is not None
     assert found.kind is FindingKind.LOOK_OVERDUE
     assert overdue(a_run(next_look_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
-    assert overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None
+    assert overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None, "of before the stop"
     assert overdue(a_run(), NOW, PATIENCE) is None
+
+
+@pytest.mark.parametrize("status", [RunStatus.INITIALIZING, RunStatus.PROCESSING, RunStatus.STOPPING])
+def test_a_stuck_workflow_where_no_look_is_announced(status: RunStatus) -> None:
+    stuck = a_run(status, changed_at=NOW - timedelta(minutes=21))
+    found = overdue(stuck, NOW, PATIENCE)
+    assert found is not None
+    assert found.kind is FindingKind.LOOK_OVERDUE
+    assert status in found.message
+    assert overdue(replace(stuck, changed_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
+
+
+def test_a_stop_does_not_hide_that_a_workflow_is_stuck() -> None:
+    stopped = a_run(RunStatus.STOPPING, next_look_at=NOW + timedelta(minutes=1), changed_at=AN_HOUR_AGO)
+    assert overdue(stopped, NOW, PATIENCE) is not None
+    waiting = a_run(next_look_at=NOW + timedelta(minutes=1), changed_at=AN_HOUR_AGO)
+    assert overdue(waiting, NOW, PATIENCE) is None, "its next look is to come"
 
 
 def test_exports_that_are_left() -> None:
@@ -127,6 +161,16 @@ def test_a_closing_notice_that_was_not_delivered(reason: str, kind: str) -> None
     assert undelivered(replace(run, finished_at=None), {lost}, NOW, PATIENCE) is None, "reopened since"
 
 
+def test_what_is_owed_whoever_is_at_it() -> None:
+    exports = {FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED}
+    done, failed = over(finished_at=A_MOMENT_AGO), over(export_state=ExportState.FAILED, finished_at=A_MOMENT_AGO)
+    lost, late = (event_id(done.run_uid, f"log:{event}:finished:1") for event in ("undelivered", "delivered"))
+    assert owed(done, ()) == set()
+    assert owed(failed, ()) == exports
+    assert owed(done, {lost}) == {FindingKind.UNDELIVERED}
+    assert owed(done, {lost, late}) == set()
+
+
 def test_whose_jobs_are_looked_at() -> None:
     live, just_over, long_over = a_run(), over(finished_at=A_MOMENT_AGO), over()
     uids = {"unknown": str(uuid4()), "just made": str(uuid4()), "undated": str(uuid4())}
@@ -135,6 +179,18 @@ def test_whose_jobs_are_looked_at() -> None:
     jobs[uids["just made"]] = [ListedJob("job", uids["just made"], (0, 1), A_MOMENT_AGO)]
     jobs[uids["undated"]] = [ListedJob("job", uids["undated"], (0, 1))]
     assert set(disputed(jobs, runs, NOW, PATIENCE)) == {long_over.run_uid, uids["unknown"], uids["undated"]}
+
+
+@pytest.mark.parametrize(
+    ("key", "made_after", "later"),
+    [((3, 2), -60, False), ((3, 2), 600, False), ((3, 2), 1200, True), ((3, 3), -60, True), ((4, 1), -60, True)],
+    ids=["before the end", "by a request that was late", "long after", "of a later attempt", "of a task nobody knows"],
+)
+def test_a_job_that_is_later_than_its_row(key: tuple[int, int], made_after: int, later: bool) -> None:
+    run = over()
+    old = ListedJob("old", run.run_uid, (0, 1))
+    job = ListedJob("job", run.run_uid, key, AN_HOUR_AGO + timedelta(seconds=made_after))
+    assert is_later(run, [old, job], {0: 1, 3: 2}, PATIENCE) is later
 
 
 @pytest.mark.parametrize(
@@ -152,8 +208,18 @@ def test_whose_jobs_are_looked_at() -> None:
 def test_what_a_job_needs(job: dict[str, object], asked: Step | None, insisted: Step | None) -> None:
     seen = JobLook(0, 1, "uid", "job", **job)  # type: ignore[arg-type]
     look = Look(complete=True, jobs={(0, 1): seen, (1, 1): replace(seen, task=1)})
-    assert steps(look, [(0, 1), (5, 1)], insist=False) == ({(0, 1): asked} if asked else {})
-    assert steps(look, [(0, 1)], insist=True) == ({(0, 1): insisted} if insisted else {})
+    assert steps(look, [(0, 1), (5, 1)]) == ({(0, 1): asked} if asked else {})
+    assert steps(look, [(0, 1)], acted=True, asked=True) == ({(0, 1): insisted} if insisted else {})
+
+
+def test_only_those_that_were_asked_to_end_are_made_to() -> None:
+    running = JobLook(0, 1, "uid", "job", JobPhase.RUNNING)
+    asked, late = replace(running, task=1, stop_asked=True), replace(running, task=2, overdue=True)
+    look = Look(complete=True, jobs={(job.task, 1): job for job in (running, asked, late)})
+    first = {(0, 1): Step.STOP, (1, 1): Step.STOP, (2, 1): Step.KILL}
+    assert steps(look, look.jobs) == first
+    assert steps(look, look.jobs, acted=True) == first | {(1, 1): Step.KILL}
+    assert set(steps(look, look.jobs, acted=True, asked=True).values()) == {Step.KILL}
 
 
 def test_every_kind_belongs_to_one_part() -> None:

@@ -19,7 +19,9 @@ from crawler_lifecycle.contract.schedules import (
     ScheduleCounts,
     ScheduleDetails,
     SkipReason,
+    Triggered,
 )
+from crawler_lifecycle.control.schedules import Schedules
 
 Crawlctl = Callable[..., Result]
 CREATE = ["schedule", "create", "nightly", "bookshop"]
@@ -84,6 +86,20 @@ def test_without_temporal_it_is_one_line_and_status_4(
     assert result.exit_code == 4, result.output
     assert "Temporal does not answer at 127.0.0.1:1" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_trigger_of_which_nothing_is_known_yet_is_told_as_one(
+    crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def trigger(_: Schedules, schedule_id: str) -> Triggered:
+        return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
+
+    monkeypatch.setattr(Schedules, "trigger", trigger)
+    result = crawlctl("schedule", "trigger", "nightly")
+    assert result.exit_code == 0, result.output
+    assert result.output == (
+        "schedule nightly: it is triggered; `crawlctl schedule show` tells later what came of it\n"
+    )
 
 
 def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:

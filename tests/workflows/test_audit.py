@@ -1,5 +1,6 @@
 """The audit's workflow: part by part, page by page, and what is in the way of one part costs the others nothing."""
 
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -60,6 +61,25 @@ async def test_an_outage_of_one_part_is_told_and_the_others_go_on(skipping: Work
     problems = {part: each.problem for part, each in report.parts.items() if each.problem}
     assert list(problems) == [AuditPart.JOBS]
     assert "nobody answers" in str(problems[AuditPart.JOBS])
+
+
+async def test_no_part_keeps_the_others_waiting_for_long(skipping: WorkflowEnvironment) -> None:
+    script, queue = Script(), f"queue-{uuid4()}"
+    async with Worker(skipping.client, task_queue=queue, activities=script.activities()):
+        handle = await skipping.client.start_workflow("AuditWorkflow", {}, id=f"audit-{uuid4()}", task_queue=queue)
+        await handle.result()
+    scheduled = [
+        event.activity_task_scheduled_event_attributes
+        for event in (await handle.fetch_history()).events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
+    limits = {
+        each.activity_type.name: each.schedule_to_close_timeout.ToTimedelta()
+        for each in scheduled
+        if each.activity_type.name in ("audit_runs", "audit_jobs", "audit_handovers")
+    }
+    assert len(limits) == 3
+    assert set(limits.values()) == {timedelta(minutes=30)}
 
 
 async def test_bad_input_is_an_error_at_once(skipping: WorkflowEnvironment) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
+from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.local.layout import log_name
-from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, read_from, tail
+from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, chunk_of, tail_of
 from crawler_lifecycle.ports import LogChunk
 
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it
@@ -38,29 +38,30 @@ class Logs:
 
     def tail(self, pod: Pod) -> str:
         query = {"tailLines": TAIL_LINES, "limitBytes": TAIL_BYTES}
-        with tempfile.NamedTemporaryFile() as file:
+        with tempfile.TemporaryFile() as file:
             file.writelines(self._pieces(pod, query, TAIL_SECONDS))
-            file.flush()
-            return tail(Path(file.name))
+            return tail_of(file)
 
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
         """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
-        gets the rest of it from a mirror."""
+        gets the rest of it from a mirror.
+
+        A log that is shorter than it was is in a new file, of which all is told: some of it again, rather than not."""
         uid = pod.metadata.uid
         if not ended and (mirrored := self.mirrors.read(uid, offset)):
             return mirrored
         wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
-        with tempfile.NamedTemporaryFile() as file:
+        with tempfile.TemporaryFile() as file:  # it has no name: what crawls print outlives no process of ours
             try:
                 file.writelines(self._pieces(pod, {"limitBytes": wanted}, WHOLE_SECONDS))
             except (Missing, ApiFailed) as error:
                 if not is_gone(error):
                     raise
-            file.flush()
             size = file.tell()
-            chunk = replace(read_from(Path(file.name), offset, ended=ended), read=size)
+            chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
+            before = os.pread(file.fileno(), COMPARED, max(0, size - COMPARED))
         if not ended and offset > 0 and size >= WORTH_IT and chunk.offset == size:
-            self.mirrors.begin(uid, lambda: self._stream(pod))
+            self.mirrors.begin(uid, Place(size, before), lambda: self._stream(pod))
         return chunk
 
     def _stream(self, pod: Pod) -> Generator[bytes]:

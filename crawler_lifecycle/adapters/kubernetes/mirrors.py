@@ -1,25 +1,41 @@
 """How is a long log followed without fetching all of it for every line?
 
 The API cannot begin at a byte, but it can go on after the end: one stream goes into a file of ours for as long as
-somebody reads from that.
+somebody reads from that. The file has no name, so nothing of it is left when its process is gone.
+
+The node begins a new file for a log that grows: a stream goes on through that and counts all bytes since it began,
+while who fetches the log counts those of the new file. So a place in a mirror is one that it gave out itself, or one
+before which it has the same bytes as the log that was fetched.
 """
 
+import os
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from pathlib import Path
+from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
-from crawler_lifecycle.adapters.local.logs import read_from
+from crawler_lifecycle.adapters.local.logs import CHUNK, characters
 from crawler_lifecycle.ports import LogChunk
 
 WORTH_IT = 1 << 20  # bytes; shorter ones are fetched whole
 MOST = 32  # each is a connection, a thread and a file
 IDLE_SECONDS = 30.0
+CATCH_UP_SECONDS = 15.0
+COMPARED = 1 << 12  # bytes before a place
+MOST_PLACES = 1000  # of one mirror's readers
 
 Open = Callable[[], Generator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reader is in a log, and what it has read just before."""
+
+    offset: int
+    before: bytes = b""
 
 
 class Mirrors:
@@ -30,41 +46,79 @@ class Mirrors:
         self._open = dict[str, _Mirror]()
 
     def read(self, uid: str, offset: int) -> LogChunk | None:
-        """None: there is none of this log. The last bytes are another matter: nobody knows how far it is behind."""
+        """None: there is none of this log, or this place is not known to be one of it."""
         with self._lock:
             mirror = self._open.get(uid)
-        return mirror.read(offset) if mirror and offset >= 0 else None
+        return mirror.read(offset) if mirror else None
 
-    def begin(self, uid: str, stream: Open) -> None:
+    def begin(self, uid: str, place: Place, stream: Open) -> None:
+        """For who has read up to here; if there is one already, they may go on in that."""
         with self._lock:
             self._open = {known: mirror for known, mirror in self._open.items() if not mirror.over}
-            if uid not in self._open and len(self._open) < MOST:
-                self._open[uid] = _Mirror(stream)
+            if known := self._open.get(uid):
+                known.admit(place)
+            elif len(self._open) < MOST:
+                with suppress(OSError, RuntimeError):  # no room, file or thread for it: logs are fetched whole then
+                    self._open[uid] = _Mirror(place, stream)
 
 
 class _Mirror:
-    def __init__(self, stream: Open) -> None:
+    def __init__(self, place: Place, stream: Open) -> None:
         self.over = False
-        self._asked_at = time.monotonic()
+        self._begun_for = place
+        self._began_at = self._asked_at = time.monotonic()
         self._written = 0
-        self._file = tempfile.NamedTemporaryFile(buffering=0)  # noqa: SIM115 (its thread closes it)
+        self._places = dict.fromkeys([place.offset])
+        self._lock = threading.Lock()
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (its thread closes it)
         threading.Thread(target=self._fill, args=(stream,), name="log", daemon=True).start()
 
     def read(self, offset: int) -> LogChunk | None:
-        self._asked_at = time.monotonic()
-        if self._written <= offset:  # it is behind what was read before it began, or has nothing new
-            return None if self.over else LogChunk("", offset, ended=False)
-        chunk = read_from(Path(self._file.name), offset, ended=False)
-        return None if self.over else chunk  # what was read may be of a file that is gone
+        with self._lock:
+            if self.over or offset not in self._places:
+                return None
+            self._asked_at = time.monotonic()
+            if self._written < offset:  # what was there before it began has to come again
+                is_late = self._asked_at - self._began_at > CATCH_UP_SECONDS
+                return None if is_late else LogChunk("", offset, ended=False)
+            text, taken = characters(os.pread(self._file.fileno(), CHUNK, offset), final=False)
+            self._remember(offset + taken)
+        return LogChunk(text, offset + taken, ended=False)
+
+    def admit(self, place: Place) -> None:
+        with self._lock:
+            if not self.over and self._has(self._begun_for) and self._has(place):
+                self._remember(place.offset)
+
+    def _has(self, place: Place) -> bool:
+        start = place.offset - len(place.before)
+        return self._written >= place.offset and place.before == os.pread(self._file.fileno(), len(place.before), start)
+
+    def _remember(self, offset: int) -> None:
+        """The places that nobody has come to for long go."""
+        self._places.pop(offset, None)
+        self._places[offset] = None
+        if len(self._places) > MOST_PLACES:
+            del self._places[next(iter(self._places))]
 
     def _fill(self, stream: Open) -> None:
-        """Until it ends, says nothing for long, or nobody reads it."""
+        """Until it ends, says nothing for long, nobody reads it, or it turns out to be of another file."""
         try:
-            with self._file, suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
+            with suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
                 for piece in pieces:
-                    self._file.write(piece)
-                    self._written += len(piece)
-                    if time.monotonic() - self._asked_at > IDLE_SECONDS:
+                    with self._lock:
+                        goes_on = self._took(piece)
+                    if not goes_on:
                         break
         finally:
-            self.over = True
+            with self._lock:
+                self.over = True
+                self._file.close()
+
+    def _took(self, piece: bytes) -> bool:
+        was_behind = self._written < self._begun_for.offset
+        taken = self._file.write(piece)
+        self._written += taken
+        if was_behind and self._written >= self._begun_for.offset and not self._has(self._begun_for):
+            return False
+        return taken == len(piece) and time.monotonic() - self._asked_at <= IDLE_SECONDS

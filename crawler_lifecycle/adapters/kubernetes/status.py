@@ -251,12 +251,12 @@ def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
 def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
     """All containers of a pod exited with 0, or it would not be complete."""
     at = (job.status or NO_STATUS).completion_time or complete.last_transition_time
-    look = _ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0)
-    return replace(look, stop_asked=_was_told(job.metadata, at))
+    # the controller writes when it saw that, not when it was: a Job that was deleted meanwhile had succeeded before
+    return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=False)
 
 
 def _was_told(metadata: Metadata, ended: datetime | None) -> bool:
-    """Before it ended: in the same second it may have been done before it was told, and has succeeded."""
+    """A pod, before it ended: in the same second it may have been done before, and has succeeded."""
     told, grace = metadata.deletion_timestamp, metadata.deletion_grace_period_seconds or 0
     return told is not None and ended is not None and (told - ended).total_seconds() < grace
 

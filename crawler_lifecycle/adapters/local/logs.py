@@ -18,23 +18,32 @@ NO_LOG = (FileNotFoundError, NotADirectoryError, NotRegular)
 
 
 def read_from(log: Path, offset: int, *, ended: bool) -> LogChunk:
-    """Whole characters only, unless the job has ended: then what is broken is shown as such."""
     try:
         with _open(log) as file:
-            size = file.seek(0, 2)
-            start = max(0, size + offset) if offset < 0 else min(offset, size)
-            file.seek(start)
-            content = file.read(CHUNK)
+            return chunk_of(file, offset, ended=ended)
     except NO_LOG:
         return LogChunk("", max(offset, 0), ended)
+
+
+def chunk_of(file: IO[bytes], offset: int, *, ended: bool) -> LogChunk:
+    """Whole characters only, unless the job has ended: then what is broken is shown as such."""
+    size = file.seek(0, 2)
+    start = max(0, size + offset) if offset < 0 else min(offset, size)
+    file.seek(start)
+    content = file.read(CHUNK)
     if offset < 0:
         cut = _length_of_cut_character(content)
         start, content = start + cut, content[cut:]
     at_end = start + len(content) >= size
+    text, taken = characters(content, final=ended and at_end)
+    return LogChunk(text, start + taken, ended and at_end)
+
+
+def characters(content: bytes, *, final: bool) -> tuple[str, int]:
+    """And how many bytes they are: one that is not complete is left for later, unless this is all."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    text = decoder.decode(content, final=ended and at_end)
-    pending = len(decoder.getstate()[0])
-    return LogChunk(text, start + len(content) - pending, ended and at_end)
+    text = decoder.decode(content, final=final)
+    return text, len(content) - len(decoder.getstate()[0])
 
 
 def _length_of_cut_character(content: bytes) -> int:
@@ -50,11 +59,15 @@ def _open(log: Path) -> IO[bytes]:
 def tail(log: Path) -> str:
     try:
         with _open(log) as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            content = file.read(TAIL_BYTES)
+            return tail_of(file)
     except NO_LOG:
         return ""
+
+
+def tail_of(file: IO[bytes]) -> str:
+    size = file.seek(0, 2)
+    file.seek(max(0, size - TAIL_BYTES))
+    content = file.read(TAIL_BYTES)
     lines = content.decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
     # characters that could not be read take more room than they did
     return "\n".join(lines).encode()[-TAIL_BYTES:].decode("utf-8", errors="ignore")

@@ -8,6 +8,7 @@ one who places jobs.
 import fcntl
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ class Placing:
 
     def place(self) -> None:
         """Start waiting jobs while there are places. Only inside `exclusive`."""
+        self._clear_drafts()
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
         free = self.capacity - self._taken()
         if free <= 0:
@@ -71,6 +73,11 @@ class Placing:
             free -= self._start(place)
             if free <= 0:
                 return
+
+    def _clear_drafts(self) -> None:
+        """Jobs are made inside `exclusive`: what is still in the making now was begun by somebody who died."""
+        for draft in names(self.layout.new):
+            shutil.rmtree(self.layout.new / draft, ignore_errors=True)
 
     def _taken(self) -> int:
         """How many places are taken; those of jobs that are over are cleared."""

@@ -139,6 +139,15 @@ class JobFolder:
         return (self.path / "stop.json").exists()
 
     @property
+    def was_told(self) -> bool:
+        """Whether it was sent a signal: what is only wished for may come too late."""
+        try:
+            stop = self.stop()
+        except Unreadable:
+            return True  # it may have said that the job is to be killed
+        return (self.path / "told").exists() or (stop is not None and stop.kill)
+
+    @property
     def has_ended(self) -> bool:
         return (self.path / "exit.json").exists()
 

@@ -113,7 +113,7 @@ class Runner:
         code = process.returncode = descendants.wait_for(process.pid)
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        stop_asked = self.job.stop_asked
+        stop_asked = self.job.was_told
         is_clean = self.adopts and descendants.none_left()
         left_over = 0 if is_clean else processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
         code = code if code >= 0 else 128 - code

@@ -19,6 +19,7 @@ from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings import NoticeSettings
 
+LARGEST_ANSWER = 1 << 20  # bytes
 LARGEST = 10_000  # bytes of a message; servers refuse more
 LONGEST_TEXT = 300  # characters of each text in a notice that is too large; in JSON at most twelve bytes each
 MOST_CHANNELS = 100
@@ -127,5 +128,10 @@ class _Backend:
         self._http = http
 
     def send_request(self, request: Request) -> Any:
-        answer = self._http.request(request.method, request.url, headers=request.headers, content=request.body)
-        return process_response(answer.status_code, answer.text)
+        text = bytearray()
+        with self._http.stream(request.method, request.url, headers=request.headers, content=request.body) as answer:
+            for piece in answer.iter_bytes():
+                text += piece
+                if len(text) > LARGEST_ANSWER:
+                    raise TemporaryError(f"its answer is larger than {LARGEST_ANSWER} bytes")
+        return process_response(answer.status_code, text.decode("utf-8", "replace"))

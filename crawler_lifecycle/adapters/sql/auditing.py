@@ -23,8 +23,9 @@ NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 ABOUT_NOTICES = ("undelivered", "delivered")
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
-    run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.epoch, run.begun_at,
-    run.supervisor_began_at, run.finished_at, run.next_look_at, run.export_state, run.end_number,
+    run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.supervisor_run_id, run.epoch,
+    run.begun_at, run.supervisor_began_at, run.finished_at, run.next_look_at, run.changed_at, run.export_state,
+    run.end_number,
 ]  # fmt: skip
 
 
@@ -43,6 +44,14 @@ class SqlAuditedRuns:
 
     def by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]:
         return {each.run_uid: each for each in self._those(run.run_uid, sorted(set(run_uids)))}
+
+    def attempts(self, run_id: int, tasks: Collection[int]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        with self._db.read() as connection:
+            for page in pages(sorted(set(tasks))):
+                query = select(of.task, of.attempt).where(of.history_id == run_id, of.task.in_(page))
+                found |= {row.task: row.attempt for row in connection.execute(query)}
+        return found
 
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
         expired = (of.status == TaskStatus.DEPLOYING, of.claim_expires_at < before)
@@ -106,10 +115,12 @@ def _audited(row: Row[Any]) -> AuditedRun:
         status=row.status,
         reason=row.reason,
         workflow_id=row.workflow_id,
+        supervisor_run_id=row.supervisor_run_id,
         epoch=row.epoch,
         begun_at=max(row.begun_at, row.supervisor_began_at or row.begun_at),
         finished_at=row.finished_at,
         next_look_at=row.next_look_at,
+        changed_at=row.changed_at,
         export_state=row.export_state,
         end_number=row.end_number,
     )

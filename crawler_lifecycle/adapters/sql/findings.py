@@ -52,8 +52,8 @@ class SqlFindings:
         known: dict[Subject, Acted] = {}
         with self._db.read() as connection:
             for page in pages(sorted(keys)):
-                query = select(found.open_key, found.acts, found.acted_at).where(found.open_key.in_(page))
-                known |= {keys[key]: Acted(acts, at) for key, acts, at in connection.execute(query)}
+                query = select(found.open_key, found.acts, found.acted_at, found.action).where(found.open_key.in_(page))
+                known |= {keys[key]: Acted(*done) for key, *done in connection.execute(query)}
         return known
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:

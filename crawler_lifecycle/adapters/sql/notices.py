@@ -18,12 +18,18 @@ class SqlNotices:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def keep(self, run: RunRef, notice: Notice) -> None:
-        def write(connection: Connection) -> None:
-            fence(connection, run)
-            keep_property(connection, run, _name(notice), notice.model_dump_json())
+    def keep(self, run: RunRef, notice: Notice) -> Notice:
+        name = _name(notice)
 
-        self._db.transact(write)
+        def write(connection: Connection) -> Notice:
+            fence(connection, run)
+            kept = connection.scalar(select(row.value).where(row.history_id == run.run_id, row.name == name))
+            if kept is not None and notice.kind is not NoticeKind.PROGRESS:
+                return Notice.model_validate_json(kept)
+            keep_property(connection, run, name, notice.model_dump_json())
+            return notice
+
+        return self._db.transact(write)
 
     def of(self, run_ids: Sequence[int]) -> list[Notice]:
         kept = select(row.value).where(row.history_id.in_(run_ids), row.name.startswith(PREFIX, autoescape=True))

@@ -54,9 +54,9 @@ async def metrics(desk: Here) -> Response:
 
 def make_app(control: Control, settings: Settings) -> FastAPI:
     app = _routes()
-    desk = app.state.desk = Desk(control, settings.api)
+    desk = app.state.desk = Desk(control, settings.api, Tokens(settings.tokens_file))
     app.include_router(page_router())
-    admit = Doorkeeper(Tokens(settings.tokens_file), settings.api.requests_per_second)
+    admit = Doorkeeper(desk.tokens, settings.api.requests_per_second)
     open_paths = {*HEALTH, *files()}
     app.add_middleware(Gate, admit=admit, open_paths=open_paths, largest_body=settings.api.largest_body)
     if origins := [each.strip() for each in settings.api.origins.split(",") if each.strip()]:

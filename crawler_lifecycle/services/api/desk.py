@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Changes, Notices
 from crawler_lifecycle.services.api.metrics import Metrics
-from crawler_lifecycle.services.api.tokens import Scope, Token
+from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ def _readers() -> ThreadPoolExecutor:
 class Desk:
     control: Control
     settings: ApiSettings
+    tokens: Tokens
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
     streams: int = 0
     metrics: Metrics = field(default_factory=Metrics)

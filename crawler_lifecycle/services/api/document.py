@@ -116,6 +116,10 @@ TRIGGERED = _said(
         "reason": None,
         "workflow_id": "crawl-nightly-2026-11-20T09:12:44Z",
     }
+) | _said(
+    {"schedule_id": "nightly", "outcome": "asked", "reason": None, "workflow_id": None},
+    202,
+    "It is triggered, and what comes of it is not known yet. Asked again, there would be one more.",
 )
 BACKFILLED = _said(
     {"schedule_id": "nightly", "occurrences": ["2026-11-16T02:00:00Z", "2026-11-17T02:00:00Z"]},

@@ -42,8 +42,9 @@ async def follow(desk: Desk, run_uid: str, task: int, attempt: int, offset: int)
         if read.text:
             silent = 0.0
             yield event("log", read, f"{attempt}-{offset}")
-            # there may be more at once; a log that is fetched whole for every line would be fetched all the time
-            if fetched and len(read.text) < CATCHING_UP and await closing(desk, log_pause(fetched, SHORTEST)):
+            is_all = len(read.text) < CATCHING_UP and not read.ended
+            # a log that is asked for again after every line would be asked for all the time
+            if is_all and await closing(desk, log_pause(fetched, SHORTEST)):
                 return
             continue
         if read.ended:

@@ -38,14 +38,24 @@ class Counting:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        began = time.monotonic()
+        began, answered = time.monotonic(), False
 
         async def counted(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", NO_ROUTE)
-                method = scope["method"] if scope["method"] in METHODS else "other"
-                self._metrics.requests.labels(method, route, str(message["status"])).inc()
-                self._metrics.seconds.observe(time.monotonic() - began)
+                answered = True
+                self._count(scope, message["status"], began)
             await send(message)
 
-        return await self._app(scope, receive, counted)
+        try:
+            return await self._app(scope, receive, counted)
+        except Exception:  # whatever it is, the framework answers 500 outside of here
+            if not answered:
+                self._count(scope, 500, began)
+            raise
+
+    def _count(self, scope: Scope, status: int, began: float) -> None:
+        route = getattr(scope.get("route"), "path", NO_ROUTE)
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._metrics.requests.labels(method, route, str(status)).inc()
+        self._metrics.seconds.observe(time.monotonic() - began)

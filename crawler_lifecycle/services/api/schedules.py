@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from crawler_lifecycle.contract.requests import as_bad_input
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
+    Outcome,
     ScheduleDetails,
     ScheduleId,
     ScheduleRequest,
     Triggered,
 )
-from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.desk import OPERATING, READING, Caller, Here
 from crawler_lifecycle.services.api.document import (
@@ -123,26 +124,45 @@ async def resume_schedule(
 
 
 @router.post(
-    "/{schedule}/trigger", dependencies=OPERATING, responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+    "/{schedule}/trigger",
+    dependencies=OPERATING,
+    response_model=Triggered,
+    responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
-async def trigger_schedule(desk: Here, schedule: Name) -> Triggered:
+async def trigger_schedule(desk: Here, schedule: Name, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a schedule that is paused. Its overlap policy holds; the answer says what came
-    of it."""
-    return await desk.control.schedules.trigger(schedule)
+    of it. Asked twice there are two: where no answer comes, or a 503, look first whether it was made."""
+    try:
+        triggered = await desk.control.schedules.trigger(schedule)
+    except TemporaryError as error:
+        return _perhaps_made(error)
+    if triggered.outcome is Outcome.ASKED:
+        response.status_code = 202
+    return triggered
 
 
 @router.post(
     "/{schedule}/backfill",
     status_code=202,
     dependencies=OPERATING,
+    response_model=Backfilled,
     responses=BACKFILLED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
     desk: Here, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
-) -> Backfilled:
-    """Start what was due in the past, whether it ran or not."""
+) -> Backfilled | Response:
+    """Start what was due in the past, whether it ran or not. Asked twice it may start twice: where no answer comes, or
+    a 503, look first whether it was made."""
     until = body.until or datetime.now(UTC)
-    return await desk.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
+    try:
+        return await desk.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
+    except TemporaryError as error:
+        return _perhaps_made(error)
+
+
+def _perhaps_made(error: TemporaryError) -> Response:
+    """Without Retry-After: who obeys that could make it twice."""
+    return problem(503, error.message, cause=error.cause)
 
 
 @router.delete("/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422="A name."))

@@ -8,12 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
-from crawler_lifecycle.errors import BadInput, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.desk import READING, Desk, Here, Run
+from crawler_lifecycle.services.api.desk import READING, Caller, Desk, Here, Run
 from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, problems
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.runs import one_task
+from crawler_lifecycle.services.api.tokens import Scope, Token
 
 FURTHEST = 1 << 50
 
@@ -38,13 +39,15 @@ def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPa
     response_class=StreamingResponse,
     responses=LOG_STREAM | problems(_404="No such run or task.", _422="`field` says what."),
 )
-def follow(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None) -> StreamingResponse:
+def follow(
+    desk: Here, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
+) -> StreamingResponse:
     """The same as it is printed, attempt after attempt, until the task is over. Ids say where to go on."""
     run_uid = desk.control.overview(run).run.run_uid
     attempt = one_task(desk, run, task).attempt
     if last:
         attempt, offset = _place_in_log(last)
-    return _stream(desk, following.follow(desk, run_uid, task, attempt, offset))
+    return _stream(desk, caller, following.follow(desk, run_uid, task, attempt, offset))
 
 
 @router.get(
@@ -52,6 +55,7 @@ def follow(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0, last:
 )
 def follow_changes(
     desk: Here,
+    caller: Caller,
     run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only this RunID")] = None,
     last: LastId = None,
 ) -> StreamingResponse:
@@ -59,23 +63,33 @@ def follow_changes(
     so a run that changed several times may come once, and one that did not may come again; none is left out.
     Notices (started, progress, stopped, finished) come as well, each before the state of its run; those that come
     again do so under their ids."""
-    return _stream(desk, changes.follow(desk, _moment(last), run))
+    return _stream(desk, caller, changes.follow(desk, _moment(last), run))
 
 
-def _stream(desk: Desk, events: AsyncIterator[bytes]) -> StreamingResponse:
+def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
     if desk.streams >= desk.settings.streams:
         raise TemporaryError(f"{desk.streams} streams are open, which is all this process serves")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_counted(desk, events), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_counted(desk, caller, events), media_type="text/event-stream", headers=headers)
 
 
-async def _counted(desk: Desk, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _counted(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     desk.streams += 1
     try:
         async for event in events:
+            if not _may_read_on(desk, caller):
+                return
             yield event
     finally:
         desk.streams -= 1
+
+
+def _may_read_on(desk: Desk, caller: Token) -> bool:
+    """A stream may outlive its token by days."""
+    try:
+        return desk.tokens.may_still(caller, Scope.READ)
+    except NotReady:  # who comes again is told what is wrong
+        return False
 
 
 def _moment(last: str | None) -> datetime | None:

@@ -1,7 +1,7 @@
 """Who may use the API? A file of names, scopes and hashes; the tokens themselves are kept nowhere.
 
 Tokens are long and random, so a plain hash is enough: there is nothing to guess. The file is read again as soon as it
-changes, so a token that was taken back is refused from the next request on.
+changes, so a token that was taken back is refused from the next request on, and streams send it nothing more.
 """
 
 import fcntl
@@ -55,6 +55,10 @@ class Tokens:
             if hmac.compare_digest(known.hash, digest):
                 found = known
         return found
+
+    def may_still(self, token: Token, scope: Scope) -> bool:
+        """Whether a token that was found before is there yet. One of its name that was made since is another."""
+        return any(known.hash == token.hash and scope in known.scopes for known in self.all())
 
     def all(self) -> Sequence[Token]:
         """NotReady if the file cannot be read: then nobody gets in."""

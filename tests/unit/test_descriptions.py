@@ -1,0 +1,34 @@
+"""Is what Temporal says of a workflow understood, also what the SDK has no word for?"""
+
+from datetime import UTC, datetime
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.common.v1 import WorkflowType
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+
+from crawler_lifecycle.control.descriptions import described
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
+
+CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("status", ["UNSPECIFIED", "RUNNING", "PAUSED"])
+def test_what_is_not_closed_is_open(status: str) -> None:
+    number = WorkflowExecutionStatus.Value(f"WORKFLOW_EXECUTION_STATUS_{status}")
+    seen = described(WorkflowExecutionInfo(status=number, type=WorkflowType(name=RUN_WORKFLOW)))
+    assert (seen.is_open, seen.is_ours, seen.ended_at) == (True, True, None)
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED", "CANCELED", "TERMINATED", "TIMED_OUT"])
+def test_what_is_closed(status: str) -> None:
+    closed_at = Timestamp()
+    closed_at.FromDatetime(CLOSED_AT)
+    number = WorkflowExecutionStatus.Value(f"WORKFLOW_EXECUTION_STATUS_{status}")
+    info = WorkflowExecutionInfo(
+        status=number, type=WorkflowType(name="Another"), first_run_id="first", close_time=closed_at
+    )
+    seen = described(info)
+    assert (seen.is_open, seen.end, seen.ended_at) == (False, status.lower(), CLOSED_AT)
+    assert (seen.is_ours, seen.first_execution) == (False, "first")
