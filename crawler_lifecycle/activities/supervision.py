@@ -7,7 +7,7 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState, TaskStatus
+from crawler_lifecycle.contract.states import ExportState, Intent, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
@@ -47,6 +47,7 @@ class SupervisionActivities:
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
             gave_up=None if run.status.is_over else run.reason,
+            stopped_at=None if run.intent is Intent.RUN else self.supervision.stop_asked_at(run.run_id),
         )
 
     @activity.defn

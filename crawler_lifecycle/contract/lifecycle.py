@@ -25,6 +25,11 @@ class Asked(Message):
     stop: StopRequest
     at: datetime
     ends_as: str | None = None
+    since: datetime | None = Field(default=None, description="if an earlier supervisor was asked first: when")
+
+    @property
+    def first_at(self) -> datetime:
+        return self.since or self.at
 
 
 class Carried(Message):

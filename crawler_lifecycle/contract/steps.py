@@ -74,6 +74,7 @@ class TakenOver(Message):
     started_at: datetime | None = None
     exported: bool = False
     gave_up: str | None = Field(default=None, description="the reason of an end that is under way")
+    stopped_at: datetime | None = Field(default=None, description="when the stop that is under way was first asked for")
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 

@@ -96,6 +96,9 @@ class Supervision(Protocol):
     def get(self, run_id: int) -> RunRecord:
         """NotFound if there is none."""
 
+    def stop_asked_at(self, run_id: int) -> datetime | None:
+        """When the end that the run is going to was first asked for; None: nobody has."""
+
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         """The epoch goes up by one: what an earlier supervisor still writes is refused. A run that is over is left as
         it is."""

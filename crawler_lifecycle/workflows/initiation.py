@@ -76,7 +76,7 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
         return Beginning(elsewhere=taken.supervised_by)
     list_under(taken.plan, taken.status)
-    watch.know_intent(taken.intent)
+    watch.know_intent(taken.intent, taken.stopped_at)
     return Beginning(_where_it_stands(watch, taken, taken.plan), over=taken.status.is_over, exported=taken.exported)
 
 

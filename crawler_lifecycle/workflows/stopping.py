@@ -70,7 +70,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
         await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
     if watch.forced:
         await _force(run)
-    looked = await look(run, watch.state.looks, stopped_at=watch.stopping.at if watch.stopping else None)
+    looked = await look(run, watch.state.looks, stopped_at=watch.stopping.first_at if watch.stopping else None)
     watch.looked(looked.took, looked.alive, more=looked.more)
     watch.know_intent(looked.intent)  # a force of which only the database knows
     await end_lingering(run, looked, StoppingActivities.k8_stop_pod)

@@ -66,6 +66,16 @@ def ended(house: House, **request: Any) -> RunPlan:
 # Taking over
 
 
+def test_whoever_goes_on_with_a_stop_learns_since_when(house: House) -> None:
+    plan = house.started("sleepy")
+    assert taken_over(house, plan).stopped_at is None
+    current = plan.run.model_copy(update={"epoch": 2})
+    for minutes, force in ((0, False), (1, True)):
+        stop = LogCancellation(run=current, stop=StopRequest(force=force), asked_at=ASKED + timedelta(minutes=minutes))
+        house.do(house.stopping.add_cancellation_log_to_db, stop)
+    assert taken_over(house, plan, "third").stopped_at == ASKED
+
+
 def test_a_run_is_taken_over_from_where_it_stands(house: House) -> None:
     plan = house.started("sleepy", tasks=3, grace_seconds=9, max_duration_seconds=600)
     first, again = (taken_over(house, plan) for _ in range(2))

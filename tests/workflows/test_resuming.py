@@ -32,6 +32,17 @@ def resumed(status: RunStatus, intent: Intent = Intent.RUN, *, exported: bool = 
     return script
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_stop_that_is_gone_on_with_counts_from_when_it_was_asked_for(play: Play, again: bool) -> None:
+    """Else what ended by it before the resume would have failed by itself."""
+    script, asked_at = resumed(RunStatus.STOPPING, Intent.STOP), datetime(2026, 11, 20, 9, tzinfo=UTC)
+    taken = script.taken
+    script.taken = lambda step: taken(step).model_copy(update={"stopped_at": asked_at})
+    async with play(script) as stage:
+        await (await stage.start(RESUME, **({"start_signal": "stop"} if again else {}))).result()
+    assert {step.stopped_at for step in script.inputs("get_history_statuses_to_sync")} == {asked_at}
+
+
 async def test_what_was_never_started_is_deployed(play: Play) -> None:
     script = resumed(RunStatus.INITIALIZING)
     async with play(script) as stage:

@@ -15,6 +15,9 @@ from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.errors import Over
 
+STOP, FORCE_STOP = "stop", "force stop"
+STOPS = (STOP, FORCE_STOP)
+
 
 class SqlStops:
     def __init__(self, db: Database) -> None:
@@ -65,6 +68,6 @@ def _write(
 
 
 def _line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:
-    event = "force stop" if stop.force else "stop"
+    event = FORCE_STOP if stop.force else STOP
     message = stop.reason or "no reason given"
     return {"at": asked_at, "event": event, "message": message, "actor": stop.actor, "door": stop.door}

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import hold, log
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record
-from crawler_lifecycle.adapters.sql.schema import histories, task_histories
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
+from crawler_lifecycle.adapters.sql.stops import STOPS
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
@@ -20,6 +21,7 @@ from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.ports import Execution
 
 of = task_histories.c
+REOPENED = "reopened"
 NEVER_RUN = dict.fromkeys(
     (
         "cause", "cause_since", "reason", "exit_code", "job_name", "job_uid", "claim_token", "claim_expires_at",
@@ -37,6 +39,13 @@ class SqlSupervision:
             own_row(connection, run_id)
             return run_record(connection, run_id)
 
+    def stop_asked_at(self, run_id: int) -> datetime | None:
+        line = history_logs.c
+        reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
+        stops = select(line.at).where(line.history_id == run_id, line.event.in_(STOPS))
+        with self._db.read() as connection:
+            return connection.scalar(stops.where(line.id > func.coalesce(reopened, 0)).order_by(line.id).limit(1))
+
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         def write(connection: Connection, row: Row[Any]) -> None:
             if not row.status.is_over:
@@ -49,7 +58,7 @@ class SqlSupervision:
             if row.status is not RunStatus.FAILED:
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
             now = self._db.clock()
-            _supervise(connection, row, execution, "reopened", now)
+            _supervise(connection, row, execution, REOPENED, now)
             _try_again(connection, row, now)
 
         return self._by_its_own(run_id, execution, write)
