@@ -150,15 +150,17 @@ def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_s
     undelivered = (line.event == "undelivered", line.history_id > after, line.at >= noticed_since)
     told = select(line.history_id).where(*undelivered)
     numbers.update(connection.scalars(told.distinct().order_by(line.history_id).limit(limit)))
-    silent = _silent(noticed_since).where(run.id > after)
-    numbers.update(connection.scalars(silent.order_by(run.id).limit(limit)))
+    number = run.id + 0  # by no index
+    silent = _silent(noticed_since).where(number > after)
+    numbers.update(connection.scalars(silent.order_by(number).limit(limit)))
     return sorted(numbers)[:limit]
 
 
 def _silent(since: datetime) -> Select[Any]:
     """Over since then, and fewer closing notices than ends: one is kept before it is sent. Of a run whose start was not
-    kept either, nothing can be said: the version that watched it kept none. By the index of what changed lately."""
-    lately = (run.changed_at >= since, run.finished_at >= since, run.status.in_(ENDED))
+    kept either, nothing can be said: the version that watched it kept none. By the index of what changed lately:
+    that of the status, or of the RunID, lists all that ever ran."""
+    lately = (run.changed_at >= since, run.finished_at >= since)
     return select(run.id).where(*lately, _notices(NoticeKind.STARTED) > 0, _notices(*CLOSING) < run.end_number)
 
 
