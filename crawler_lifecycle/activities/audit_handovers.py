@@ -82,7 +82,7 @@ class HandoverAudit:
     def _of(self, before: Handover, run: AuditedRun | None, now: datetime) -> Iterator[Finding | None]:
         if run is not None and run.status.is_over and run.end_number == before.run.end_number:
             yield handover(run, before.failed_at, now, self.patience)
-            yield undelivered(run, before.logged, now, self.patience)
+            yield undelivered(run, before.logged, now, self.patience, silent=before.silent)
 
     def _in_the_way(self, run: AuditedRun, finding: Finding, acts: int) -> str | None:
         if is_too_old(run, datetime.now(UTC), self.patience):
@@ -95,9 +95,9 @@ def _kept(page: Sequence[Handover], found: Sequence[Finding]) -> list[tuple[Find
     tried is to be known afterwards. The two of the export are one story."""
     now = {(each.kind, each.subject) for each in found}
     kept: list[tuple[FindingKind, str]] = []
-    for run, logged in ((each.run, each.logged) for each in page):
-        kinds = owed(run, logged)
-        if any((kind, run.run_uid) in now for kind in EXPORTS):
+    for each in page:
+        subject, kinds = each.run.run_uid, owed(each.run, each.logged, silent=each.silent)
+        if any((kind, subject) in now for kind in EXPORTS):
             kinds -= EXPORTS
-        kept += [(kind, run.run_uid) for kind in sorted(kinds) if (kind, run.run_uid) not in now]
+        kept += [(kind, subject) for kind in sorted(kinds) if (kind, subject) not in now]
     return kept

@@ -152,17 +152,21 @@ def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
-def undelivered(run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience) -> Finding | None:
-    """`logged`: ids of the run's lines about notices that were not delivered, or were after all."""
-    if run.finished_at is None or now - run.finished_at < patience.handover or not _is_untold(run, logged):
+def undelivered(
+    run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience, *, silent: bool = False
+) -> Finding | None:
+    """`logged`: ids of the run's lines about notices that were not delivered, or were after all.
+
+    `silent`: the closing one was never tried."""
+    if run.finished_at is None or now - run.finished_at < patience.handover or not (silent or _is_untold(run, logged)):
         return None
     return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
 
 
-def owed(run: AuditedRun, logged: Collection[str]) -> set[FindingKind]:
+def owed(run: AuditedRun, logged: Collection[str], *, silent: bool = False) -> set[FindingKind]:
     """What is not done yet, whoever may be at it: a finding of it is not mended, even if it is not found now."""
     exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
-    return {*exports, FindingKind.UNDELIVERED} if _is_untold(run, logged) else {*exports}
+    return {*exports, FindingKind.UNDELIVERED} if silent or _is_untold(run, logged) else {*exports}
 
 
 def _is_untold(run: AuditedRun, logged: Collection[str]) -> bool:

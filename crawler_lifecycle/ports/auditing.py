@@ -22,6 +22,7 @@ class Handover:
     run: AuditedRun
     failed_at: datetime | None = None
     logged: frozenset[str] = frozenset()
+    silent: bool = False  # its closing notice was never tried
 
 
 class AuditedRuns(Protocol):
@@ -42,8 +43,8 @@ class AuditedRuns(Protocol):
         """Tasks that are DEPLOYING by a claim that ran out before that moment, by run."""
 
     def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
-        """Runs that are over and have an export that is not done, or a notice that was not delivered since then; and
-        where the next page begins."""
+        """Runs that are over and have an export that is not done, or since then a notice that was not delivered, or an
+        end that nobody tried to tell; and where the next page begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -491,6 +491,22 @@ def test_a_closing_notice_that_was_not_delivered_is_sent_again(house: House, mon
     assert [line.event for line in house.details(plan).log][-2:] == ["undelivered", "delivered"]
 
 
+def test_a_closing_notice_that_was_never_tried_is_sent(house: House) -> None:
+    """Its workflow was terminated right after the end was written down, and a person had it exported."""
+    plan, other = house.begin(), house.begin()
+    for each in (plan, other):
+        house.do(house.notices.signal_pusher_started, Notify(run=each.run))
+        ended(house, each)
+        house.do(house.exports.initiate_export_signal, ToEnd(run=each.run))
+        house.do(house.exports.export_supporting_files, ToEnd(run=each.run))
+    house.do(house.notices.signal_pusher_stopped, Notify(run=other.run))
+    page = audit(house, AuditPart.HANDOVERS)
+    assert (page.found, page.acted) == ({FindingKind.UNDELIVERED: 1}, 1)
+    assert [request.run_id for _, request in house.supervisors.started] == [plan.run.run_id]
+    house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run))
+    assert audit(house, AuditPart.HANDOVERS).found == {}
+
+
 def test_one_that_nobody_takes_is_sent_a_few_times_only(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = undelivered(house, monkeypatch)
     for _ in range(5):

@@ -1,13 +1,16 @@
 """Does an audit read the runs that it has to, in pages, and no other installation's?"""
 
 from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
 from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.domain.naming import event_id
@@ -70,6 +73,23 @@ def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
     assert {run_id: list(claim.tasks) for run_id, claim in found.items()} == {late.run_id: [0]}
     assert found[late.run_id].since < before
     assert port.expired_claims([fresh.run_id], before) == {}
+
+
+def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -> None:
+    port, notices, exports = SqlAuditedRuns(database), SqlNotices(database), SqlExports(database)
+    told, silent, of_before = (ended(database, make_run()) for _ in range(3))
+    for run in (told, silent, of_before):
+        for event in (event_of(run), event_of(run)):
+            exports.open(ref_to(run), event)
+            exports.settle(ref_to(run), event.event_id, ExportState.DONE, None, None)
+    for run, kind in ((told, "started"), (told, "stopped"), (silent, "started")):
+        values = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
+        notice = Notice.model_validate(values | {"notice_id": str(uuid4()), "kind": kind, "at": LONG_AGO})
+        notices.keep(ref_to(run), notice)
+    page, _ = port.handovers(0, 10, LONG_AGO)
+    assert [(each.run.run_id, each.silent) for each in page] == [(silent.run_id, True)]
+    assert port.handovers(silent.run_id, 10, LONG_AGO) == ([], None)
+    assert port.handovers(0, 10, datetime.now(UTC) + timedelta(hours=1)) == ([], None)
 
 
 def test_what_is_left_to_hand_over(database: Database, make_run: MakeRun) -> None:

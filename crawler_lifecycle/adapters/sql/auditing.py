@@ -6,12 +6,21 @@ from datetime import datetime
 from itertools import product
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, func, or_, select, union_all
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
+from crawler_lifecycle.adapters.sql.notices import PREFIX
 from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
+from crawler_lifecycle.adapters.sql.schema import (
+    exports,
+    histories,
+    history_logs,
+    history_properties,
+    installation,
+    task_histories,
+)
+from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit import AuditedRun
 from crawler_lifecycle.ports import ExpiredClaims, Handover
@@ -20,6 +29,7 @@ run = histories.c
 of = task_histories.c
 ENDED = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
+CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
 ABOUT_NOTICES = ("undelivered", "delivered")
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
@@ -73,7 +83,11 @@ class SqlAuditedRuns:
             found = [_audited(row) for row in connection.execute(query)]
             failed_at = _failed_at(connection, numbers)
             logged = _logged(connection, numbers)
-        page = [Handover(each, failed_at.get(each.run_id), frozenset(logged[each.run_id])) for each in found]
+            silent = set(connection.scalars(_silent(noticed_since).where(run.id.in_(numbers))))
+        page = [
+            Handover(each, failed_at.get(each.run_id), frozenset(logged[each.run_id]), each.run_id in silent)
+            for each in found
+        ]
         return page, _next(numbers, limit)
 
     def _those(self, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
@@ -136,7 +150,24 @@ def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_s
     undelivered = (line.event == "undelivered", line.history_id > after, line.at >= noticed_since)
     told = select(line.history_id).where(*undelivered)
     numbers.update(connection.scalars(told.distinct().order_by(line.history_id).limit(limit)))
+    number = run.id + 0  # by no index
+    silent = _silent(noticed_since).where(number > after)
+    numbers.update(connection.scalars(silent.order_by(number).limit(limit)))
     return sorted(numbers)[:limit]
+
+
+def _silent(since: datetime) -> Select[Any]:
+    """Over since then, and fewer closing notices than ends: one is kept before it is sent. Of a run whose start was not
+    kept either, nothing can be said: the version that watched it kept none. By the index of what changed lately:
+    that of the status, or of the RunID, lists all that ever ran."""
+    lately = (run.changed_at >= since, run.finished_at >= since)
+    return select(run.id).where(*lately, _notices(NoticeKind.STARTED) > 0, _notices(*CLOSING) < run.end_number)
+
+
+def _notices(*kinds: NoticeKind) -> ScalarSelect[int]:
+    kept = history_properties.c
+    is_one = or_(*(kept.name.startswith(f"{PREFIX}{kind}:") for kind in kinds))
+    return select(func.count()).where(kept.history_id == run.id, is_one).correlate(histories).scalar_subquery()
 
 
 def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
