@@ -179,8 +179,8 @@ async def _closed(control: Control, run_id: int) -> int:
     return run_id
 
 
-async def _audited(control: Control) -> str:
-    started = await control.audits.start(AuditRequest())
+async def _audited(control: Control, *, repair: bool = False) -> str:
+    started = await control.audits.start(AuditRequest(repair=repair))
 
     async def done() -> bool:
         return await control.audits.result(started.audit) is not None
@@ -208,7 +208,7 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
     assert [each.every for each in seen.schedule.spec.intervals] == [timedelta(hours=1)]
     assert isinstance(seen.schedule.action, ScheduleActionStartWorkflow)
     assert seen.schedule.action.execution_timeout == LONGEST_AUDIT
-    await _audited(control)
+    await _audited(control, repair=True)
     assert "the last complete one" in await control.audits.check()
 
     client = await control.engine.client()
