@@ -11,7 +11,7 @@ import pytest
 
 from tests.embedded import ask, crawlctl, eventually, processes_of, stack_processes, up
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle", "reaper"}
 
 
@@ -63,7 +63,6 @@ async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
     assert processes_of(state) == []
 
 
-@pytest.mark.system
 async def test_a_part_that_dies_is_started_again_visibly(state: Path) -> None:
     async with up(state) as command:
         before = stack_processes(state)
@@ -82,7 +81,6 @@ async def test_a_part_that_dies_is_started_again_visibly(state: Path) -> None:
     assert processes_of(state) == []
 
 
-@pytest.mark.system
 async def test_stop_jobs_takes_them_along_and_a_second_stack_is_refused(state: Path) -> None:
     async with up(state, "--stop-jobs") as command:
         async with crawlctl(state.parent, "up", "--state", str(state), "--free-ports") as second:
@@ -98,7 +96,6 @@ async def test_stop_jobs_takes_them_along_and_a_second_stack_is_refused(state: P
     assert processes_of(state) == []
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("option", ["--temporal-port", "--ui-port", "--scheduler-port", "--api-port"])
 async def test_a_port_in_use_is_named_before_anything_starts(state: Path, option: str) -> None:
     with socket.socket() as taken:
@@ -114,7 +111,6 @@ async def test_a_port_in_use_is_named_before_anything_starts(state: Path, option
     assert not (state / "crawler.db").exists()
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("content", [None, "crawlers = 3", "[crawlers.x"])
 async def test_a_broken_catalogue_is_one_line(state: Path, content: str | None) -> None:
     catalogue = state.parent / "catalogue.toml"

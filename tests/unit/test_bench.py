@@ -40,6 +40,7 @@ def test_only_what_is_between_the_markers_is_replaced() -> None:
         written_into(document, "c", "new")
 
 
+@pytest.mark.system
 def test_a_benchmark_measures_and_writes(tmp_path: Path) -> None:
     copy = tmp_path / "benchmarks.md"
     copy.write_text(DOCUMENT.read_text())

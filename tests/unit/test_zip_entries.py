@@ -16,6 +16,7 @@ def test_it_is_the_same_byte_for_byte(count: int) -> None:
     assert zipped(count, kept=True).getvalue() == zipped(count, kept=False).getvalue()
 
 
+@pytest.mark.system
 def test_there_may_be_more_than_a_plain_zip_has() -> None:
     with zipfile.ZipFile(zipped(MORE_THAN_A_PLAIN_ZIP_HAS, kept=True)) as archive:
         assert len(archive.namelist()) == MORE_THAN_A_PLAIN_ZIP_HAS
