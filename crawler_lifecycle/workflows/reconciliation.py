@@ -41,9 +41,11 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
         await end_lingering(plan.run, looked, StoppingActivities.k8_stop_task)
-        if looked.is_proof or watch.know_intent(looked.intent):
+        if watch.know_intent(looked.intent):
             return
         await watch.tell_start_if_owed(plan)
+        if looked.is_proof:
+            return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 
