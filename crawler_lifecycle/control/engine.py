@@ -10,6 +10,7 @@ from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
@@ -240,15 +241,20 @@ async def _translated(address: str) -> AsyncIterator[None]:
     try:
         yield
     except RPCError as error:
-        raise _family(error.status)(f"Temporal at {address}: {error.message}") from error
+        raise _family(error)(f"Temporal at {address}: {error.message}") from error
 
 
-def _family(status: RPCStatusCode) -> type[LifecycleError]:
-    if status is RPCStatusCode.NOT_FOUND:
-        return NotFound
-    if status in FORBIDDEN:
+def _family(error: RPCError) -> type[LifecycleError]:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return NotReady if _misses_its_namespace(error) else NotFound
+    if error.status in FORBIDDEN:
         return NotReady
-    return PermanentError if status in PERMANENT else TemporaryError
+    return PermanentError if error.status in PERMANENT else TemporaryError
+
+
+def _misses_its_namespace(error: RPCError) -> bool:
+    """A busy server says so now and then of one that is there: nothing was told of what was asked for."""
+    return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
 
 def _as_ours(error: WorkflowFailureError) -> LifecycleError:

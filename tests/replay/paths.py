@@ -140,7 +140,7 @@ PATHS = {
         )
     ),
     "start_told_later": Path(
-        lambda: Script(failures={"signal_pusher_started": 2}, alive=lambda look: 1 if look < 4 else 0)
+        lambda: Script(alive=lambda look: 1 if look < 4 else 0).refusing("signal_pusher_started", looks=2)
     ),
     "bad_input": Path(Script, {"crawler": ""}),
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),

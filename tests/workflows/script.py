@@ -104,6 +104,16 @@ class Script:
         methods = [getattr(self, name) for name in vars(type(self))]
         return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
 
+    def refusing(self, name: str, looks: int) -> "Script":
+        """Whoever is asked for it refuses until there were so many looks."""
+
+        async def refuse() -> None:
+            if self.looks < looks:
+                raise ApplicationError(f"{name}: nobody answers", type="TemporaryError")
+
+        self.before |= {name: refuse}
+        return self
+
     async def _noted(self, name: str, given: BaseModel) -> None:
         self.calls.append((name, given))
         if name in self.before:

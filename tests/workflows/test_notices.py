@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 
-from temporalio.exceptions import ApplicationError
-
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
@@ -29,19 +27,8 @@ def hang(script: Script, notice: str, until: str) -> None:
     script.before |= {notice: never, until: arrive}
 
 
-def fail(script: Script, notice: str, looks: int) -> None:
-    """Whoever is told refuses it until there were so many looks."""
-
-    async def refuse() -> None:
-        if script.looks < looks:
-            raise ApplicationError("nobody answers", type="TemporaryError")
-
-    script.before |= {notice: refuse}
-
-
 async def test_a_start_that_could_not_be_told_is_told_after_the_next_looks(play: Play) -> None:
-    script = Script(alive=lambda look: 1 if look < 5 else 0)
-    fail(script, STARTED, looks=2)
+    script = Script(alive=lambda look: 1 if look < 5 else 0).refusing(STARTED, looks=2)
     async with play(script) as stage:
         assert (await (await stage.start(BOOKS)).result())["status"] == "COMPLETED"
     look = "get_active_running_tasks"
@@ -75,8 +62,7 @@ async def stopped(play: Play, script: Script, **options: object) -> None:
 
 
 async def test_a_start_that_could_not_be_told_is_told_at_the_end_of_a_short_run(play: Play) -> None:
-    script = Script(alive=lambda look: 0)
-    fail(script, STARTED, looks=1)
+    script = Script(alive=lambda look: 0).refusing(STARTED, looks=1)
     async with play(script) as stage:
         await (await stage.start(BOOKS)).result()
     after_the_look = script.names[script.names.index("count_alive_tasks") :]
@@ -87,8 +73,7 @@ async def test_progress_that_cannot_be_told_is_of_its_own_look_only(play: Play) 
     script = Script(
         changes=lambda look: [TaskChange(task=0, attempt=1, version=1, status=TaskStatus.RUNNING)] if look == 1 else [],
         alive=lambda look: 1 if look < 3 else 0,
-    )
-    fail(script, "signal_pusher_progress", looks=9)
+    ).refusing("signal_pusher_progress", looks=9)
     async with play(script) as stage:
         await (await stage.start(BOOKS)).result()
     looks = [number for number, name in enumerate(script.names) if name == "get_active_running_tasks"]
