@@ -8,7 +8,8 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.records import Ended
+from crawler_lifecycle.adapters.local.looking import Looking
+from crawler_lifecycle.adapters.local.records import Ended, Unreadable
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
@@ -70,6 +71,23 @@ def test_a_job_with_damaged_records_is_ended_and_so_are_the_others(
     assert local.until_ended(good).stop_asked
     assert until_gone(local, bad).phase is JobPhase.FAILED  # its runner knew all that it had to
     assert named(bad, local) == named(good, local) == 0
+
+
+def test_a_job_that_ends_while_its_damaged_records_are_read_is_seen_as_it_ended(
+    local: LocalBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = local.request("exit 3")
+    local.cluster.deploy(request)
+    local.until_ended(request)
+    damage(local, request, "spec.json", "started.json")
+    monkeypatch.setattr(Looking, "_job", _read_before_its_end)
+    job = local.job(request)
+    assert job
+    assert (job.phase, job.exit_code, job.gone) == (JobPhase.FAILED, 3, True)
+
+
+def _read_before_its_end(*_: object) -> None:
+    raise Unreadable("spec.json cannot be read")
 
 
 def test_a_job_without_a_runner_whose_records_say_nothing_is_found_by_its_name(local: LocalBench) -> None:

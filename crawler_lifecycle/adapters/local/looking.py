@@ -150,9 +150,12 @@ class Looking:
                 return None
             # in this order: a job that will not start any more, and has no runner then, has all the processes it gets
             is_closed = folder.stop_asked or folder.has_started or folder.has_ended
-            return _Doubt(look, folder) if is_closed and not folder.has_runner else look
+            if not is_closed or folder.has_runner:
+                return look
+            ended = _end_of(folder)  # it may have ended since
         except OSError:
             return look
+        return _ended(found, ended) if ended else _Doubt(look, folder)
 
 
 class _Waiting:
@@ -172,6 +175,13 @@ def _job_of(run_uid: str, name: str) -> tuple[int, int] | None:
     """Task and attempt, if this is the name of a job of the run."""
     parts = JOB_NAME.fullmatch(name)
     return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None
+
+
+def _end_of(folder: JobFolder) -> Ended | None:
+    try:
+        return folder.ended()
+    except Unreadable:
+        return None
 
 
 def _running(found: Found, started: Started) -> JobLook:
