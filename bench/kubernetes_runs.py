@@ -1,4 +1,4 @@
-"""How many runs are looked at in a second when all of them change at once, and who pays for it?"""
+"""How many runs can change every half minute before the looks at them fall behind, and who pays for a look?"""
 
 import asyncio
 import time
@@ -18,9 +18,16 @@ from crawler_lifecycle.control.control import Started
 from tests.kubernetes.service import Service
 
 PARTIES = ("worker", "Temporal", "API server", "database", "others")
-COLUMNS = ("runs", "s until all were looked at", "looks/s", *(f"{party} CPU ms a look" for party in PARTIES))
+COLUMNS = (
+    "runs",
+    "s until all were looked at",
+    "looks/s",
+    "falls behind",
+    *(f"{party} CPU ms a look" for party in PARTIES),
+)
 STARTED_AT_ONCE = 20
 WAVES = 3
+PACE = 30.0  # seconds from one change of all jobs to the next
 
 
 def measure(scale: Scale) -> Table:
@@ -31,19 +38,30 @@ async def _looks(service: Service, scale: Scale) -> Rows:
     runs: list[Started] = []
     rows: Rows = []
     parties = _parties(service)
-    for count in scale.supervised:
-        while len(runs) < count:
-            more = min(STARTED_AT_ONCE, count - len(runs))
-            runs += await asyncio.gather(*(service.run("obeys", tasks=1, grace_seconds=600) for _ in range(more)))
-        await until_all(partial(service.control.list, limit=count), lambda run: TaskStatus.RUNNING in run.tasks)
-        rows.append(await _waves(service, len(runs), parties))
+    behind = False
+    while not behind and len(runs) < scale.most_supervised:
+        runs += await _more(service, min(scale.supervised_more, scale.most_supervised - len(runs)))
+        await until_all(partial(service.control.list, limit=len(runs)), lambda run: TaskStatus.RUNNING in run.tasks)
+        seconds, spent = await _waves(service, len(runs), parties)
+        behind = seconds > PACE
+        rows.append((len(runs), seconds, len(runs) / seconds, "yes" if behind else "no", *spent))
     await asyncio.gather(*(service.stop_run(run) for run in runs))
     await asyncio.gather(*(service.until_over(run, PATIENCE) for run in runs))
     return rows
 
 
-async def _waves(service: Service, runs: int, parties: dict[str, psutil.Process]) -> tuple[object, ...]:
-    """Every job changes, so every run is nudged: until each of them was looked at, as often as that is repeated."""
+async def _more(service: Service, count: int) -> list[Started]:
+    begun: list[Started] = []
+    while len(begun) < count:
+        few = min(STARTED_AT_ONCE, count - len(begun))
+        begun += await asyncio.gather(*(service.run("obeys", tasks=1, grace_seconds=600) for _ in range(few)))
+    return begun
+
+
+async def _waves(service: Service, runs: int, parties: dict[str, psutil.Process]) -> tuple[float, tuple[float, ...]]:
+    """Every job changes, so every run is nudged: until each of them was looked at, as often as that is repeated.
+
+    The seconds of one, and the CPU milliseconds of each party for one look."""
     spent, before = Spent(service.bed), {name: cpu_seconds(process) for name, process in parties.items()}
     began = time.monotonic()
     for _ in range(WAVES):
@@ -55,7 +73,7 @@ async def _waves(service: Service, runs: int, parties: dict[str, psutil.Process]
     of = {name: 1000 * (cpu_seconds(process) - before[name]) / made for name, process in parties.items()}
     server = 1000 * spent.by_program()["kube-apiserver"] / made
     others = sum(of[name] for name in ("dispatcher", "watcher", "scheduler"))
-    return runs, seconds, runs / seconds, of["lifecycle"], of["temporal"], server, of["mariadbd"], others
+    return seconds, (of["lifecycle"], of["temporal"], server, of["mariadbd"], others)
 
 
 def _records(service: Service) -> list[RunRecord]:
