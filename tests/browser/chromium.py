@@ -15,9 +15,11 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+OTHER_NAME = "crawls.test"  # of this machine: pages of it are not trusted as those of localhost are
 FLAGS = (
     "--headless", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars",
+    f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
     "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1",
 )  # fmt: skip
 PATIENCE = 60.0
@@ -81,6 +83,12 @@ class Page:
                 pass
             assert time.monotonic() < deadline, f"never: {expression}\n{await self.text()}\n{self.errors}"
             await asyncio.sleep(0.1)
+
+    async def until_tab(self, target: str, title: str) -> None:
+        """Until another tab, which nobody speaks to, has this title."""
+        async with asyncio.timeout(PATIENCE):
+            while (await self.ask("Target.getTargetInfo", targetId=target))["targetInfo"]["title"] != title:
+                await asyncio.sleep(0.1)
 
     async def text(self) -> str:
         return str(await self.evaluate("document.body?.innerText"))
