@@ -50,10 +50,13 @@ class Page:
             await self.ask(f"{domain}.enable")
 
     async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        return await self._ask(self._session, method, parameters)
+
+    async def _ask(self, session: str | None, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
+        if session:
+            message["sessionId"] = session
         answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
         await self._connection.send(json.dumps(message))
         async with asyncio.timeout(PATIENCE):
@@ -84,11 +87,25 @@ class Page:
             assert time.monotonic() < deadline, f"never: {expression}\n{await self.text()}\n{self.errors}"
             await asyncio.sleep(0.1)
 
-    async def until_tab(self, target: str, title: str) -> None:
-        """Until another tab, which nobody speaks to, has this title."""
-        async with asyncio.timeout(PATIENCE):
-            while (await self.ask("Target.getTargetInfo", targetId=target))["targetInfo"]["title"] != title:
-                await asyncio.sleep(0.1)
+    @asynccontextmanager
+    async def tab_in_front(self, url: str, ready: str) -> AsyncIterator[None]:
+        """One more, as soon as this is true of it."""
+        target = str((await self.ask("Target.createTarget", url=url))["targetId"])
+        try:
+            tab = (await self.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+            async with asyncio.timeout(PATIENCE):
+                while not await self._is_true_in(tab, ready):
+                    await asyncio.sleep(0.1)
+            yield
+        finally:
+            await self.ask("Target.closeTarget", targetId=target)
+
+    async def _is_true_in(self, tab: str, expression: str) -> bool:
+        try:
+            answer = await self._ask(tab, "Runtime.evaluate", {"expression": expression})
+        except Refused:  # it has no document yet
+            return False
+        return bool(answer["result"].get("value"))
 
     async def text(self) -> str:
         return str(await self.evaluate("document.body?.innerText"))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
@@ -125,28 +126,23 @@ async def test_a_stop_from_one_of_many_tabs_is_sent(page: Page, stack: Site) -> 
     await stack.until_running(run, 1)
     await show(page, run)
     link = await stack.command.wait_for(LINK)
-    tabs = [(await page.ask("Target.createTarget", url=link))["targetId"] for _ in range(TABS)]
-    try:
-        for tab in tabs:
-            await page.until_tab(tab, "Runs")
+    async with AsyncExitStack() as tabs:
+        for _ in range(TABS):
+            await tabs.enter_async_context(page.tab_in_front(link, IS_LIVE))
         await page.ask("Page.bringToFront")
         await page.click("button", "Stop")
         await page.until("document.querySelector('dialog[open]')")
         await page.press("Enter")
         await eventually(lambda: stack.details(run).run.intent is Intent.STOP)
-    finally:
-        for tab in tabs:
-            await page.ask("Target.closeTarget", targetId=tab)
 
 
 async def test_what_changes_while_a_tab_is_hidden_is_there_when_it_is_shown(page: Page, stack: Site) -> None:
     with unattended(stack) as (database, run):
         await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
         await page.until_text("Waits for the main job to be deployed")
-        tab = (await page.ask("Target.createTarget", url="about:blank"))["targetId"]
-        await page.until("document.hidden")
-        SqlHistories(database).mark_started(ref_to(run))
-        await page.ask("Target.closeTarget", targetId=tab)
+        async with page.tab_in_front("about:blank", "true"):
+            await page.until("document.hidden")
+            SqlHistories(database).mark_started(ref_to(run))
         await page.ask("Page.bringToFront")
         await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
 
