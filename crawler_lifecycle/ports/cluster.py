@@ -55,7 +55,9 @@ class Cluster(Protocol):
         """What the task printed from this byte on (negative: that many bytes from the end)."""
 
     def changes(self) -> Iterator[set[str]]:
-        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any."""
+        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any.
+
+        TemporaryError, again and again, while they cannot be followed; then it goes on."""
 
     def check(self) -> str:
         """One line about the cluster, or an error that says what to mend."""

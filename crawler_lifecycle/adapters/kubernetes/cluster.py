@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.access import missing_rights
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
+from crawler_lifecycle.adapters.kubernetes.changes import Changes
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
@@ -92,7 +92,7 @@ class KubernetesCluster:
         return self._logs.chunk(pods[0], offset, ended=ended)
 
     def changes(self) -> Iterator[set[str]]:
-        return watch_runs(self._api, self._installation)
+        return Changes(self._api, self._installation)
 
     def check(self) -> str:
         """One small list: the API server answers, knows us, and lets us see our jobs."""
