@@ -444,9 +444,39 @@ def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:
     with pytest.raises(TemporaryError, match="no logs for you"):
         acting.removing.remove(acting.run_uid, [(0, 1)])
     assert acting.name() in acting.server.objects["jobs"]
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_a_log_of_a_node_that_is_silent_for_a_moment_is_kept_by_the_next_removal(acting: Acting, status: int) -> None:
+    """A kubelet that restarts, a tunnel that is away: the logs of all jobs that ended meanwhile were lost."""
+    acting.deploy()
+    acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
+    pod = acting.pod(acting.job(), "Succeeded")
+    acting.server.logs[pod["metadata"]["name"]] = b"all of it\n"
+    acting.server.faults = [Fault("GET", "/log", Answered(status, "InternalError", "dial tcp: connection refused"))]
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.name() in acting.server.objects["jobs"]
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "all of it\n"
+
+
+def test_a_log_of_a_node_that_is_silent_for_good_is_given_up_and_its_place_says_so(acting: Acting) -> None:
+    acting.deploy()
+    long_ago = datetime.now(UTC) - timedelta(minutes=11)
+    acting.server.end(acting.name(), lastTransitionTime=long_ago.isoformat())
+    acting.pod(acting.job(), "Succeeded")
     acting.server.faults = [Fault("GET", "/log", Answered(500, "InternalError", "dial tcp: the node is gone"))]
     assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
     assert acting.server.objects["jobs"] == {}
+    assert "dial tcp: the node is gone" in acting.logs.kept(acting.run_uid, 0, 1).read_text()
+
+
+def test_a_job_that_never_started_has_no_log_and_leaves(acting: Acting) -> None:
+    acting.deploy()
+    acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
+    acting.pod(acting.job(), "Failed")
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
     assert not acting.logs.kept(acting.run_uid, 0, 1).exists()
 
 

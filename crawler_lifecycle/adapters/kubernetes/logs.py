@@ -22,7 +22,8 @@ TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has 
 TAIL_SECONDS = 5.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
-NO_LOG_ANY_MORE = (400, 404, 500, 502, 504)  # never started, or the node that had it is gone
+NEVER_ANY = (400, 404)  # it never started, or its pod is gone
+NODE_SILENT = (500, 502, 504)  # for now, or for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Logs:
             try:
                 file.writelines(self._pieces(pod, {"limitBytes": wanted}, WHOLE_SECONDS))
             except (Missing, ApiFailed) as error:
-                if not is_gone(error):
+                if not (is_gone(error) or node_is_silent(error)):
                     raise
             size = file.tell()
             chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
@@ -73,6 +74,12 @@ class Logs:
         if not path.exists():
             _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, WHOLE_SECONDS))
 
+    def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
+        """In the place of a log that nobody gets any more."""
+        path = self.kept(run_uid, task, attempt)
+        if not path.exists():
+            _write(path, [f"(the log could not be read while its job was in the cluster: {problem})\n".encode()])
+
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], seconds: float | None = None, silence: float | None = None
     ) -> Iterator[bytes]:
@@ -84,7 +91,12 @@ class Logs:
 
 def is_gone(error: Missing | ApiFailed) -> bool:
     """There is no log, and there will be none."""
-    return isinstance(error, Missing) or error.status in NO_LOG_ANY_MORE
+    return isinstance(error, Missing) or error.status in NEVER_ANY
+
+
+def node_is_silent(error: Missing | ApiFailed) -> bool:
+    """It restarts, or nobody reaches it, or it is gone with its logs."""
+    return isinstance(error, ApiFailed) and error.status in NODE_SILENT
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
