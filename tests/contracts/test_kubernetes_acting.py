@@ -536,6 +536,26 @@ def test_when_the_pod_is_gone_its_job_and_the_events_are_evidence(acting: Acting
     assert (found.node, found.log_tail) == (None, "")
 
 
+def test_a_log_is_that_of_the_crawl_wherever_its_container_stands(acting: Acting) -> None:
+    """A proxy that a webhook had put first was read instead, and the crawl's own log was removed with its Job."""
+    pod = acting.pod(acting.deploy(), "Succeeded", **ended_with(0, "Completed"))
+    pod["spec"]["containers"] = [{"name": "istio-proxy"}, {"name": "crawl"}]
+    acting.server.logs[pod["metadata"]["name"]] = b"of the crawl\n"
+    acting.server.end(acting.name())
+    acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
+    acting.logs.chunk(read, 0, ended=True)
+    acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["crawl"] * 3
+
+
+def test_the_first_container_is_meant_where_none_is_ours(acting: Acting) -> None:
+    pod = acting.pod(acting.deploy(), "Succeeded")
+    pod["spec"]["containers"] = [{"name": "theirs"}, {"name": "proxy"}]
+    acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["theirs"]
+
+
 def test_evidence_is_bounded(acting: Acting) -> None:
     pod = acting.pod(acting.deploy(), "Failed", **ended_with(1, "Error", "m" * 50_000))
     acting.server.logs[pod["metadata"]["name"]] = b"\xff" * 100_000

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
@@ -83,8 +84,8 @@ class Logs:
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], seconds: float | None = None, silence: float | None = None
     ) -> Iterator[bytes]:
-        containers = pod.spec.containers if pod.spec else None
-        named = {"container": containers[0].name} if containers and containers[0].name else {}
+        name = pods.main_name(pod)
+        named = {"container": name} if name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds, silence=silence)
 

@@ -89,9 +89,14 @@ def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
 def main_container(pod: Pod) -> ContainerStatus | None:
     """Ours by name; a company's own scheduler service may call it otherwise, and then the pod's first is meant."""
     by_name = {each.name: each for each in containers(pod)}
-    specs = (pod.spec.containers if pod.spec else None) or ()
-    first = specs[0].name if specs else None
-    return by_name.get(MAIN_CONTAINER) or by_name.get(first) or (containers(pod)[0] if len(by_name) == 1 else None)
+    return by_name.get(main_name(pod)) or (containers(pod)[0] if len(by_name) == 1 else None)
+
+
+def main_name(pod: Pod) -> str | None:
+    """What a webhook of the cluster has put before it is not meant."""
+    names = [each.name for each in (pod.spec.containers if pod.spec else None) or ()]
+    has_ours = MAIN_CONTAINER in names or any(each.name == MAIN_CONTAINER for each in containers(pod))
+    return MAIN_CONTAINER if has_ours else next(iter(names), None)
 
 
 def state(container: ContainerStatus | None) -> ContainerState:
