@@ -556,6 +556,16 @@ def test_the_first_container_is_meant_where_none_is_ours(acting: Acting) -> None
     assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["theirs"]
 
 
+@pytest.mark.parametrize("length", [5_000, 40_000, 100_000])
+def test_the_last_lines_of_a_log_end_with_its_end_however_long_they_are(acting: Acting, length: int) -> None:
+    """The limit is counted from the first of them: of long ones the last, which is the error, was missing."""
+    pod = acting.pod(acting.deploy(), "Failed", **ended_with(1, "Error"))
+    acting.server.logs[pod["metadata"]["name"]] = (b"x" * length + b"\n") * 20 + b"y" * length + b"the end\n"
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert found.log_tail.endswith("the end")
+    assert len(acting.server.asked("GET", "/log")) <= 3
+
+
 def test_evidence_is_bounded(acting: Acting) -> None:
     pod = acting.pod(acting.deploy(), "Failed", **ended_with(1, "Error", "m" * 50_000))
     acting.server.logs[pod["metadata"]["name"]] = b"\xff" * 100_000

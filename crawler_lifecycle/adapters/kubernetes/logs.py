@@ -19,7 +19,9 @@ from crawler_lifecycle.adapters.local.layout import log_name
 from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, chunk_of, tail_of
 from crawler_lifecycle.ports import LogChunk
 
-TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it
+TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
+FEWER_LINES = (TAIL_LINES, 5, 1)  # or fewer are asked for
+LONGEST_LINE = 1 << 20
 TAIL_SECONDS = 5.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
@@ -39,10 +41,15 @@ class Logs:
         return self.files / checked(run_uid) / log_name(task, attempt)
 
     def tail(self, pod: Pod) -> str:
-        query = {"tailLines": TAIL_LINES, "limitBytes": TAIL_BYTES}
-        with tempfile.TemporaryFile() as file:
-            file.writelines(self._pieces(pod, query, TAIL_SECONDS))
-            return tail_of(file)
+        found = ""
+        for lines in FEWER_LINES:
+            most = LONGEST_LINE if lines == 1 else TAIL_BYTES
+            with tempfile.TemporaryFile() as file:
+                file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, TAIL_SECONDS))
+                has_its_end, found = file.tell() < most, tail_of(file)
+            if has_its_end:
+                break
+        return found
 
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
         """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
