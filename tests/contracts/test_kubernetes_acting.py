@@ -556,6 +556,38 @@ def test_the_first_container_is_meant_where_none_is_ours(acting: Acting) -> None
     assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["theirs"]
 
 
+def test_an_init_container_that_failed_tells_why_nothing_ran(acting: Acting) -> None:
+    """Its message, code and log were deleted with its Job."""
+    end = {"exitCode": 2, "reason": "Error", "message": "no credentials"}
+    waits = {"name": "crawl", "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}
+    failed = {"name": "fetch", "restartCount": 0, "state": {"terminated": end}}
+    pod = acting.pod(acting.deploy(), "Failed", containerStatuses=[waits], initContainerStatuses=[failed])
+    pod["spec"]["initContainers"] = [{"name": "fetch"}]
+    acting.server.logs[pod["metadata"]["name"]] = b"no credentials for the store\n"
+    acting.server.end(acting.name(), "Failed", reason="BackoffLimitExceeded")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert (found.message or "").startswith("fetch ended with exit code 2 (Error): no credentials; job Backoff")
+    assert found.log_tail == "no credentials for the store"
+    acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_bytes() == b"no credentials for the store\n"
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["fetch"] * 2
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_sidecar_that_ran_out_of_memory_is_told_with_whatever_end(acting: Acting, phase: str) -> None:
+    """A crawl may succeed beside it."""
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    sidecar = {"name": "proxy", "restartCount": 2, "state": {"running": {}}, "lastState": killed}
+    ended = ended_with(0 if phase == "Succeeded" else 3, "Completed")
+    pod = acting.pod(acting.deploy(), phase, **ended, initContainerStatuses=[sidecar])
+    pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
+    acting.server.logs[pod["metadata"]["name"]] = b"fine\n"
+    acting.server.end(acting.name(), "Complete" if phase == "Succeeded" else "Failed")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert (found.events, found.restarts) == (["proxy was OOMKilled (2 restarts)"], 2)
+    assert found.log_tail == "fine"
+
+
 @pytest.mark.parametrize("length", [5_000, 40_000, 100_000])
 def test_the_last_lines_of_a_log_end_with_its_end_however_long_they_are(acting: Acting, length: int) -> None:
     """The limit is counted from the first of them: of long ones the last, which is the error, was missing."""

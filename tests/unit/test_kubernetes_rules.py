@@ -832,6 +832,12 @@ def test_rule_r_a_sidecar_that_was_ended_with_its_pod_is_no_failed_init_containe
     assert seen([job(0, 1, FAILED)], [failed]).reason == "exit_3"
 
 
+def test_rule_r_the_message_is_that_of_the_init_container_which_failed() -> None:
+    init = ended(2, name="init", message="no credentials")
+    failed = seen([job(0, 1, FAILED)], [pod("Failed", waiting("PodInitializing"), initContainerStatuses=[init])])
+    assert (failed.reason, failed.message) == ("init_exit_2", "no credentials")
+
+
 def test_rule_r_an_exit_code_that_nobody_saw_is_none() -> None:
     assert seen([job(0, 1, FAILED)], [pod("Failed", ended(137, "ContainerStatusUnknown"))]).exit_code is None
 

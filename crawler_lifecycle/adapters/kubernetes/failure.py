@@ -91,7 +91,7 @@ def disruption(pod: Pod) -> str | None:
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
-    end = pods.end_of_main(pod) if pod else None
+    end = (pods.end_of_main(pod) or pods.state(pods.failed_init(pod)).terminated) if pod else None
     told = (pod.status or pods.NO_STATUS).message if pod else None
     return told or (end.message if end else None) or (failed.message if failed else None)
 

@@ -91,7 +91,7 @@ class Logs:
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], seconds: float | None = None, silence: float | None = None
     ) -> Iterator[bytes]:
-        name = pods.main_name(pod)
+        name = pods.speaker(pod)
         named = {"container": name} if name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds, silence=silence)

@@ -80,6 +80,30 @@ def plain_init_containers(pod: Pod) -> Iterator[ContainerStatus]:
     return (each for each in init_containers(pod) if each.name not in sidecars)
 
 
+def failed_init(pod: Pod) -> ContainerStatus | None:
+    """What kept the others from starting."""
+    ended = ((each, state(each).terminated) for each in plain_init_containers(pod))
+    return next((each for each, end in ended if end and end.exit_code), None)
+
+
+def speaker(pod: Pod) -> str | None:
+    """Whose log tells what became of it."""
+    failed, main = failed_init(pod), state(main_container(pod))
+    has_begun = main.running is not None or main.terminated is not None
+    return failed.name if failed and not has_begun else main_name(pod)
+
+
+def oom_killed_beside(pod: Pod) -> list[ContainerStatus]:
+    """Of its other containers, those that ran out of memory, now or before they were started again."""
+    main = main_name(pod)
+    others = (each for each in (*init_containers(pod), *containers(pod)) if each.name != main)
+    return [each for each in others if any(end.reason == "OOMKilled" for end in _ends_of(each))]
+
+
+def _ends_of(container: ContainerStatus) -> list[Terminated]:
+    return [each.terminated for each in (container.state, container.last_state) if each and each.terminated]
+
+
 def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
     if found is None or len(found) < 2:
         return found or []
