@@ -19,6 +19,7 @@ from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
+from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
@@ -52,6 +53,7 @@ class Acting:
         self.logs = Logs(self.api, self.folder / "files", 1000)
         self.deploying = Deploying(self.api, Pods())
         self.stopping = Stopping(self.jobs)
+        self.reaching = Reaching(self.jobs, self.logs)
         self.removing = Removing(self.jobs, self.logs)
         self.collecting = Collecting(self.jobs, self.logs)
 
@@ -398,6 +400,41 @@ def test_pods_are_asked_to_end_whose_job_was_deleted_long_ago_and_told_them_noth
     [deleted] = acting.server.asked("DELETE")
     assert deleted.path.endswith(f"{acting.name(1)}-x")
     assert "gracePeriodSeconds" not in deleted.body
+
+
+# whether an end by force can be confirmed
+
+
+def test_what_lives_on_nodes_that_do_not_answer_is_known_before_it_is_ended(acting: Acting) -> None:
+    for task in range(6):
+        pod = acting.pod(acting.deploy(task), "Failed" if task == 5 else "Running")
+        pod["spec"]["nodeName"] = f"node-{task % 5}"
+        acting.server.logs[pod["metadata"]["name"]] = b"fine\n"
+    given_up = acting.server.objects["pods"]
+    given_up[f"{acting.name(1)}-x"]["status"]["conditions"] = [
+        {"type": "Ready", "status": "False"},  # by the control plane: its node is silent
+        {"type": "ContainersReady", "status": "True"},
+    ]
+    for task, minutes in ((2, 2), (3, 0)):
+        due = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+        given_up[f"{acting.name(task)}-x"]["metadata"]["deletionTimestamp"] = due
+    acting.server.faults = [
+        Fault("GET", f"{acting.name(4)}-x/log", Answered(500, "InternalError", "dial tcp 10.0.0.4:10250: no route")),
+        Fault("GET", f"{acting.name(3)}-x/log", Answered(400, "BadRequest", "the container is waiting to start")),
+    ]
+    keys = [(task, 1) for task in range(6)]
+    assert acting.reaching.unreached(acting.run_uid, keys) == {(1, 1): "node-1", (2, 1): "node-2", (4, 1): "node-4"}
+    assert acting.reaching.unreached(acting.run_uid, []) == {}
+    assert acting.server.asked("DELETE") == []
+
+
+def test_a_node_is_asked_once_for_all_that_it_runs(acting: Acting) -> None:
+    for task in range(3):
+        acting.pod(acting.deploy(task))
+    acting.server.faults = [Fault("GET", "/log", Answered(502, "BadGateway", "the tunnel is away"))]
+    unreached = acting.reaching.unreached(acting.run_uid, [(task, 1) for task in range(3)])
+    assert unreached == {(task, 1): "node-7" for task in range(3)}
+    assert len(acting.server.asked("GET", "/log")) == 1
 
 
 # removing

@@ -51,6 +51,17 @@ class Logs:
                 break
         return found
 
+    def can_be_asked(self, pod: Pod) -> bool:
+        """Whether its node answers, whatever it says."""
+        try:
+            for _ in self._pieces(pod, {"tailLines": 1, "limitBytes": 1}, TAIL_SECONDS):
+                pass
+        except Missing:
+            return True
+        except ApiFailed as error:
+            return error.status is not None and error.status not in NODE_SILENT
+        return True
+
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
         """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
         gets the rest of it from a mirror.

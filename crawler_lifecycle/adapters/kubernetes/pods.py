@@ -59,6 +59,14 @@ def is_true(pod: Pod, kind: str) -> bool:
     return found is not None and found.is_true
 
 
+def is_out_of_sight(pod: Pod) -> bool:
+    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
+    ready = condition(pod, "Ready")
+    taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
+    lost = pod.status is not None and pod.status.reason == "NodeLost"
+    return lost or (taken and is_true(pod, "ContainersReady"))
+
+
 def last_progress(pod: Pod) -> datetime | None:
     """When it last got anywhere: scheduled, its sandbox made, its init containers through."""
     times = [each.last_transition_time for each in (pod.status or NO_STATUS).conditions or ()]

@@ -224,15 +224,7 @@ def _what_ails(pod: Pod) -> str | None:
         return SIDECAR_HANGING
     if wait is not None and wait.reason == "CrashLoopBackOff":
         return waiting.CRASH_LOOP
-    return NODE_UNREACHABLE if _is_out_of_sight(pod) else None
-
-
-def _is_out_of_sight(pod: Pod) -> bool:
-    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
-    ready = pods.condition(pod, "Ready")
-    taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
-    lost = pod.status is not None and pod.status.reason == "NodeLost"
-    return lost or (taken and pods.is_true(pod, "ContainersReady"))
+    return NODE_UNREACHABLE if pods.is_out_of_sight(pod) else None
 
 
 IN_PHASE: dict[str | None, Callable[[Pod], str | None]] = {
