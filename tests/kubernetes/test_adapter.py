@@ -198,7 +198,7 @@ def test_a_stop_that_the_controllers_are_late_for_is_told_by_the_pod(
         return bool(admin.get(path)["status"]["phase"] == "Succeeded")
 
     task = row(job_uid=str(getattr(kubernetes.job(request), "uid", None)))
-    with kubernetes.bed.frozen("kube-controller-manager"):
+    with kubernetes.bed.without("kube-controller-manager"):
         if by_itself:
             until(succeeded, "it to end by itself")
             until_another_second()
