@@ -1,6 +1,6 @@
 """Who makes jobs, shows them and ends them?"""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,9 @@ class Cluster(Protocol):
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         """End these jobs without asking. A job that is gone is success."""
+
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
+        """Of these, those that live where nobody reaches them, each with its node: ended by force, they may run on."""
 
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
         """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.

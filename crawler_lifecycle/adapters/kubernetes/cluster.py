@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import METADATA
+from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
 from crawler_lifecycle.adapters.local.logs import read_from
@@ -49,6 +50,7 @@ class KubernetesCluster:
         self._deploying = Deploying(self._api, pods)
         self._looking = Looking(self._api, installation, patience)
         self._stopping = Stopping(self._jobs)
+        self._reaching = Reaching(self._jobs, self._logs)
         self._removing = Removing(self._jobs, self._logs)
         self._collecting = Collecting(self._jobs, self._logs)
 
@@ -73,6 +75,9 @@ class KubernetesCluster:
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         self._stopping.kill(run_uid, jobs)
+
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        return self._reaching.unreached(run_uid, jobs)
 
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
         return self._removing.remove(run_uid, jobs)
