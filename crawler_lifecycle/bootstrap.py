@@ -285,7 +285,9 @@ class Parts:
         histories, tasks, cluster, limits = self.histories, self.tasks, self.cluster, self.limits
         return steps_of(
             HistoryActivities(histories, tasks, self.deployer, limits, search_attributes),
-            SupervisionActivities(self.supervision, tasks, cluster, supervisors, limits, search_attributes),
+            SupervisionActivities(
+                self.supervision, tasks, cluster, supervisors, self.exports, limits, search_attributes
+            ),
             DeploymentActivities(histories, tasks, self.claims, cluster, self.deploying, self.claim_for),
             ReconciliationActivities(histories, tasks, cluster),
             StoppingActivities(histories, self.stops, tasks, cluster),
