@@ -191,6 +191,17 @@ def test_names_that_are_no_text_are_kept_readable(bench: Bench) -> None:
     assert set(bench.archived()[0]) == {"plain", "caf\\xe9", "🕷 'quoted' $(x)\n%s"}
 
 
+def test_names_that_look_alike_when_they_are_readable_stay_two(bench: Bench) -> None:
+    """The same name came twice, and whoever unpacked the archive lost one of them."""
+    names = {b"\xff": "\\xff", b"\\xff": "\\x5cxff", b"\\x5cxff": "\\x5cx5cxff", b"\\other": "\\other"}
+    bench.write("plain")
+    for name in names:
+        (bench.run / os.fsdecode(name)).write_bytes(name)
+    bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    found = bench.archived()[0]
+    assert {shown: found[shown] for shown in names.values()} == {shown: name for name, shown in names.items()}
+
+
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
