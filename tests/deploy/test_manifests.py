@@ -1,7 +1,6 @@
 """The manifests fit the Kubernetes schemas, give no right that the table does not, and name settings that there are."""
 
 import math
-import os
 import shutil
 from copy import deepcopy
 from itertools import chain
@@ -9,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from crawler_lifecycle import settings
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -194,9 +192,7 @@ def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
 
 
 def of_an_overlay(folder: Path, resource: str, component: str) -> list[Document]:
-    there = os.path.relpath(KUBERNETES, folder)
-    wanted = {"resources": [f"{there}/{resource}"], "components": [f"{there}/{component}"]}
-    (folder / KUSTOMIZATION).write_text(yaml.safe_dump(wanted))
+    manifests.write_overlay(folder, resource, component)
     return manifests.rendered("kubectl", str(folder))
 
 
