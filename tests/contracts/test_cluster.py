@@ -215,6 +215,16 @@ def test_killing_needs_no_stop_before(bench: Bench) -> None:
         assert (job.phase, job.exit_code, job.stop_asked) == (JobPhase.FAILED, 137, True)
 
 
+def test_what_runs_where_it_can_be_reached_is_not_called_unreached(bench: Bench) -> None:
+    request = bench.request(RUNS_UNTIL_ASKED)
+    deploy_and_run(bench, request)
+    assert bench.cluster.unreached(request.run_uid, [(0, 1), (0, 99), (1, 1)]) == {}
+    assert bench.cluster.unreached(str(uuid4()), [(0, 1)]) == {}
+    bench.cluster.kill(request.run_uid, [(0, 1)])
+    bench.until_stopped(request)
+    assert bench.cluster.unreached(request.run_uid, [(0, 1)]) == {}
+
+
 def test_what_is_gone_is_stopped_already(bench: Bench) -> None:
     request = bench.request(SILENT)
     bench.cluster.deploy(request)

@@ -216,6 +216,39 @@ def test_a_stop_that_the_controllers_are_late_for_is_told_by_the_pod(
     assert ended.status is (TaskStatus.SUCCEEDED if by_itself else TaskStatus.STOPPED)
 
 
+def test_a_stop_of_many_that_end_in_order_stops_them_all_although_the_controllers_are_late(
+    kubernetes: KubernetesBench,
+) -> None:
+    bench, first = kubernetes, deployed(kubernetes, fates.ORDERLY)
+    requests = [first, *(deployed(bench, fates.ORDERLY, run_uid=first.run_uid, task=task) for task in range(1, 20))]
+    tasks = {(each.task, 1): bench.until_phase(each, JobPhase.RUNNING).uid for each in requests}
+    rows = [row(job_uid=uid, task=task) for (task, _), uid in tasks.items()]
+    path = f"/api/v1/namespaces/{bench.namespace}/pods"
+    chosen = {"labelSelector": f"crawler-lifecycle/run-uid={first.run_uid}"}
+
+    def look() -> None:
+        seen = bench.cluster.look(first.run_uid, list(tasks))
+        rows[:] = [after(each, seen, intent=Intent.STOP) for each in rows]
+
+    with bench.bed.without("kube-controller-manager"):
+        bench.cluster.stop(first.run_uid, list(tasks))
+        for pod in bench.bed.admin.items(path, **chosen):
+            bench.bed.admin.delete(f"{path}/{pod['metadata']['name']}")  # as the garbage collector would
+        until(lambda: ended_in_order(bench.bed.admin.items(path, **chosen), len(tasks)), "all to end as they were told")
+        look()
+
+    def are_over() -> bool:
+        look()
+        return all(each.status.is_over for each in rows)
+
+    until(are_over, "all to be over")
+    assert {each.status for each in rows} == {TaskStatus.STOPPED}
+
+
+def ended_in_order(found: list[dict[str, Any]], count: int) -> bool:
+    return [each["status"]["phase"] for each in found] == ["Succeeded"] * count
+
+
 def until_another_second() -> None:
     """All times of the cluster are whole seconds."""
     began = datetime.now(UTC).replace(microsecond=0)
