@@ -215,8 +215,8 @@ def _asked_by_activities() -> set[str]:
     code = "".join(inspect.getsource(sys.modules[each.__module__]) for each in (*holders, Deploying))
     called = re.findall(r"self\.(\w+)\.(\w+)", code)
     asked = {f"{name}.{method}" for name, method in called if name in ports and method in methods_of(ports[name])}
-    # of the one activity that no course comes to, and of a resume in the middle of a stop
-    return asked - {"supervisors.cancel", "supervision.stop_asked_at"}
+    # of the one activity that no course comes to, and of a resume in the middle of a stop or after the end
+    return asked - {"supervisors.cancel", "supervision.stop_asked_at", "exports.owed"}
 
 
 async def _assert_died_around(running: Running, name: str) -> None:
