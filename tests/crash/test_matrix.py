@@ -164,7 +164,9 @@ async def test_every_method_of_every_port_has_failed(matrix: Matrix, fault: Faul
     for course in FAULTY_COURSES:
         case, _ = await matrix.sqlite.over(f"{course}.{fault}")
         failed |= case.noted
-    assert failed == _asked_by_activities() - (SAID_OF_FAILURES if fault is Fault.TWICE else set())
+    asked = _asked_by_activities()
+    # the audit of every ten minutes may have come by
+    assert failed & asked == asked - (SAID_OF_FAILURES if fault is Fault.TWICE else set())
 
 
 @pytest.mark.parametrize("part", LOOPS)
