@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryDirectory
+from unittest.mock import Mock
 from uuid import uuid4
 
 from sqlalchemy import insert, select
@@ -24,6 +25,7 @@ from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
@@ -50,6 +52,9 @@ class Temporal:
 
     async def describe(self, _workflow_id: str) -> Described:
         return Described(is_open=False, end="missing")
+
+    async def asked_for(self, workflow_id: str) -> int | None:
+        raise AssertionError(f"{workflow_id} has not ended well")
 
     async def go_on(self, workflow_id: str, _request: RunRequest) -> None:
         self.resumed += 1
@@ -131,7 +136,8 @@ def _peak(database: Database, lost: Sequence[str]) -> float:
 
 
 async def _pages(database: Database, temporal: Temporal) -> tuple[int, PartReport]:
-    activities = RunAudit(SqlAuditedRuns(database), SqlFindings(database), temporal, AT_ONCE)
+    runs, findings, tasks, not_asked = SqlAuditedRuns(database), SqlFindings(database), SqlTasks(database), Mock()
+    activities = RunAudit(runs, findings, temporal, tasks, not_asked, AT_ONCE)
     audit = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True)
     report, pages, after = PartReport(), 0, None
     while pages == 0 or after is not None:
