@@ -25,6 +25,7 @@ from crawler_lifecycle.errors import NotReady
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # never through a proxy
 MOST_CONNECTIONS = 100
 KEPT_SECONDS = 5.0  # a connection that is not used
+PROTOCOLS = ["http/1.1"]
 PIECE = 4096  # a write of httpcore goes on until all is written, with its time-out for each part
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)  # of the request this thread makes
 
@@ -69,12 +70,16 @@ class DeadlineTransport(httpx.BaseTransport):
 
 
 def _pool(proxy: str | None) -> httpcore.ConnectionPool:
+    """What httpcore is given as its own trust is not what we connect with: it says the protocols anew to that for each
+    connection, while other threads make theirs of it, which then offer rubbish."""
+    trust = httpx.create_ssl_context()
+    trust.set_alpn_protocols(PROTOCOLS)
     return httpcore.ConnectionPool(
-        ssl_context=httpx.create_ssl_context(),
+        ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         proxy=_proxy(proxy) if proxy else None,
         max_connections=MOST_CONNECTIONS,
         keepalive_expiry=KEPT_SECONDS,
-        network_backend=_Backend(),
+        network_backend=_Backend(trust),
     )
 
 
@@ -113,6 +118,9 @@ def _translated() -> Iterator[None]:
 
 
 class _Backend(httpcore.SyncBackend):
+    def __init__(self, trust: ssl.SSLContext) -> None:
+        self._trust = trust
+
     def connect_tcp(
         self,
         host: str,
@@ -126,15 +134,16 @@ class _Backend(httpcore.SyncBackend):
         for address in _addresses(host, port):
             left = _left(until - time.monotonic(), httpcore.ConnectTimeout)
             try:
-                return _Stream(super().connect_tcp(address, port, left, local_address, socket_options))
+                return _Stream(super().connect_tcp(address, port, left, local_address, socket_options), self._trust)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error
         raise failed
 
 
 class _Stream(httpcore.NetworkStream):
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, trust: ssl.SSLContext) -> None:
         self._stream = stream
+        self._trust = trust
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
@@ -147,10 +156,13 @@ class _Stream(httpcore.NetworkStream):
         self._stream.close()
 
     def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+        self,
+        ssl_context: ssl.SSLContext,  # noqa: ARG002 (see _pool)
+        server_hostname: str | None = None,
+        timeout: float | None = None,
     ) -> httpcore.NetworkStream:
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+        return _Stream(self._stream.start_tls(self._trust, server_hostname, left), self._trust)
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -159,3 +159,30 @@ def test_the_same_through_a_proxy(
     assert get(f"https://{NAMED}/hook").status_code == 204
     assert server.asked == ["/hook"]
     assert proxy.asked == [f"{NAMED}:443", "elsewhere.invalid:443", f"{NAMED}:443"]
+
+
+def test_what_threads_connect_with_is_never_changed(
+    environment: pytest.MonkeyPatch, server: Server, certificates: Certificates
+) -> None:
+    """httpcore says the protocols anew with each connection; servers then read rubbish, as their alerts said."""
+    trusted(environment, certificates.authority)
+    used, changed = list[ssl.SSLContext](), list[ssl.SSLContext]()
+    wrap, change = ssl.SSLContext.wrap_socket, ssl.SSLContext.set_alpn_protocols
+
+    def wrapping(context: ssl.SSLContext, *given: object, **named: object) -> ssl.SSLSocket:
+        if not named.get("server_side"):
+            used.append(context)
+        return wrap(context, *given, **named)  # type: ignore[arg-type]
+
+    def changing(context: ssl.SSLContext, protocols: list[str]) -> None:
+        changed.append(context)
+        change(context, protocols)
+
+    with httpx.Client(transport=DeadlineTransport(60), timeout=60) as client:
+        environment.setattr(ssl.SSLContext, "wrap_socket", wrapping)
+        environment.setattr(ssl.SSLContext, "set_alpn_protocols", changing)
+        for _ in range(2):
+            headers = {"Connection": "close"}
+            assert client.get(f"https://127.0.0.1:{server.server_port}/hook", headers=headers).status_code == 204
+    assert len(used) == 2
+    assert not [context for context in changed if any(context is each for each in used)]

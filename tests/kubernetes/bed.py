@@ -14,7 +14,7 @@ from uuid import uuid4
 import httpx
 
 from tests.kubernetes import programs, rights, stages
-from tests.kubernetes.client import Client, until
+from tests.kubernetes.client import Client, Trust, until
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import Kubelet, serving
 from tests.kubernetes.program import Program
@@ -31,7 +31,8 @@ class Bed:
     def __init__(self, plane: ControlPlane, kubelet: Kubelet) -> None:
         self.plane = plane
         self.kubelet = kubelet
-        self.trust = ssl.create_default_context(cafile=str(self.plane.certificates.authority))
+        self.trust = Trust(ssl.PROTOCOL_TLS_CLIENT)
+        self.trust.load_verify_locations(self.plane.certificates.authority)
         self.admin = Client(self.url, self.plane.tokens["admin"], self.trust)
         self.programs: dict[str, Program] = {
             "etcd": self.plane.etcd(),

@@ -2,7 +2,7 @@
 
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import httpx
@@ -21,6 +21,12 @@ class Answer(Exception):
         )
         self.status = response.status_code
         self.text = response.text
+
+
+class Trust(ssl.SSLContext):
+    """Shared by threads: httpcore would change it with each connection, while others are made of it."""
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None: ...
 
 
 class Client:
