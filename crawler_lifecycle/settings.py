@@ -169,7 +169,9 @@ class NoticeSettings(BaseModel):
         description="signed webhooks: an address, then its secrets (`whsec_...`), then the next address, all separated "
         "by spaces; with two secrets each notice has two signatures",
     )
-    timeout_seconds: float = Field(default=15, gt=0, le=25, description="for telling one receiver of one notice")
+    timeout_seconds: float = Field(
+        default=8, gt=0, le=9, description="for telling one receiver of one notice; a run waits for 10 s at most"
+    )
 
 
 class AuditSettings(BaseModel):

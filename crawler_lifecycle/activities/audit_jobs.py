@@ -104,7 +104,7 @@ class JobAudit:
         """Why a list without any job is not believed: another namespace gives it, too."""
         since, known = datetime.now(UTC) - self.patience.empty, self.findings.overview(audits=0, findings=MOST_KNOWN)
         lately = [each for each in known.findings if each.closed_at is None and each.last_seen_at > since]
-        lost = [each for each in lately if each.kind in kinds and not each.acts]
+        lost = [each for each in lately if each.kind in kinds and (not each.acts or ASKED in (each.action or ""))]
         return EMPTY.format(len(lost)) if lost else None
 
     def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str], int]:

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from temporalio.client import (
+    Client,
     Schedule,
     ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
@@ -11,11 +12,10 @@ from temporalio.client import (
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
 )
 
 from crawler_lifecycle.contract.audits import AuditRequest
+from crawler_lifecycle.control import schedule_changes
 from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
 from crawler_lifecycle.errors import NotFound
 
@@ -44,7 +44,7 @@ class AuditSchedule:
             try:
                 await client.create_schedule(self._id, self._wanted(), rpc_timeout=RPC_TIMEOUT)
             except ScheduleAlreadyRunningError:
-                await client.get_schedule_handle(self._id).update(self._changed, rpc_timeout=RPC_TIMEOUT)
+                await self._change(client)
 
     async def next_at(self) -> datetime | None:
         """None: it is paused. NotFound if there is none."""
@@ -78,12 +78,15 @@ class AuditSchedule:
             policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
         )
 
-    def _changed(self, found: ScheduleUpdateInput) -> ScheduleUpdate | None:
-        known, wanted = found.description.schedule, self._wanted()
-        if _substance(known) == _substance(wanted):
-            return None
-        wanted.state = known.state
-        return ScheduleUpdate(wanted)
+    async def _change(self, client: Client) -> None:
+        wanted, handle = self._wanted(), client.get_schedule_handle(self._id)
+
+        def goes_by_it(schedule: Schedule) -> bool:
+            return _substance(schedule) == _substance(wanted)
+
+        found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        if not goes_by_it(found.schedule):
+            await schedule_changes.replace(client, handle, found, wanted, goes_by_it)
 
 
 def _substance(schedule: Schedule) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ The change names the state it was made from. Temporal drops one that comes too l
 that: so it is looked whether it was carried out, and if not, it is made anew from what is there now.
 """
 
+from collections.abc import Callable
 from uuid import uuid4
 
 from temporalio.api.workflowservice.v1 import UpdateScheduleRequest
@@ -16,13 +17,19 @@ from crawler_lifecycle.errors import TemporaryError
 TRIES = 10
 
 
-async def replace(client: Client, handle: ScheduleHandle, found: ScheduleDescription, rules: Schedule) -> None:
+async def replace(
+    client: Client,
+    handle: ScheduleHandle,
+    found: ScheduleDescription,
+    rules: Schedule,
+    goes_by_them: Callable[[Schedule], bool],
+) -> None:
     """By these rules; its state, whether it is paused and why, stays as it is."""
     for _ in range(TRIES):
         rules.state = found.schedule.state
         await _update(client, found, rules)
         now = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        if now.info.last_updated_at != found.info.last_updated_at:  # a pause does not move that
+        if goes_by_them(now.schedule):
             return
         found = now
     raise TemporaryError(f"schedule {handle.id} was changed by others {TRIES} times meanwhile: ask again")

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -87,7 +88,9 @@ class Schedules:
         client, rules = await self._engine.client(), forms.to_temporal(request, self._engine.task_queue, "")
         async with self._engine.translated():
             with _refused(request):
-                await schedule_changes.replace(client, handle, description, rules)
+                await schedule_changes.replace(
+                    client, handle, description, rules, partial(forms.goes_by, request=request)
+                )
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:

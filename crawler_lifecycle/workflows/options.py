@@ -39,7 +39,7 @@ STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=
 REMOVE = _step(120, _tries(20))
 OPTIONAL = _step(30, _tries(10))  # two minutes
 BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for it
-ONCE = _step(30, _tries(1))
+ONCE = ActivityConfig(**_step(10, _tries(1)), schedule_to_close_timeout=timedelta(seconds=10))
 ANNOUNCE = _step(60, _tries(240))  # an hour
 # five minutes of outage, or tries that take their time: then that part is for the next audit
 AUDIT = ActivityConfig(**_step(900, _tries(20)), schedule_to_close_timeout=timedelta(minutes=30))

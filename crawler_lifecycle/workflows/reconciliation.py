@@ -41,6 +41,8 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
         await end_lingering(plan.run, looked, StoppingActivities.k8_stop_task)
+        if looked.is_proof and not watch.owes_start:
+            return
         if watch.know_intent(looked.intent):
             return
         await watch.tell_start_if_owed(plan)

@@ -70,10 +70,23 @@ def test_whoever_goes_on_with_a_stop_learns_since_when(house: House) -> None:
     plan = house.started("sleepy")
     assert taken_over(house, plan).stopped_at is None
     current = plan.run.model_copy(update={"epoch": 2})
+    asked = house.details(plan).run.created_at + timedelta(milliseconds=1)
     for minutes, force in ((0, False), (1, True)):
-        stop = LogCancellation(run=current, stop=StopRequest(force=force), asked_at=ASKED + timedelta(minutes=minutes))
+        stop = LogCancellation(run=current, stop=StopRequest(force=force), asked_at=asked + timedelta(minutes=minutes))
         house.do(house.stopping.add_cancellation_log_to_db, stop)
-    assert taken_over(house, plan, "third").stopped_at == ASKED
+    assert taken_over(house, plan, "third").stopped_at == asked
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_stop_from_a_clock_that_is_wrong_was_asked_for_in_the_life_of_the_run(house: House, hours: int) -> None:
+    plan = house.started("sleepy")
+    stop = LogCancellation(
+        run=plan.run, stop=StopRequest(), asked_at=datetime.now(UTC).replace(microsecond=0) + timedelta(hours=hours)
+    )
+    house.do(house.stopping.add_cancellation_log_to_db, stop)
+    since = taken_over(house, plan).stopped_at
+    assert since
+    assert house.details(plan).run.created_at <= since <= datetime.now(UTC)
 
 
 def test_a_run_is_taken_over_from_where_it_stands(house: House) -> None:

@@ -3,12 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+from sqlalchemy import update
+
 from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
 from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.notices import SqlNotices
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import RunRecord
@@ -77,12 +80,15 @@ def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
 
 def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -> None:
     port, notices, exports = SqlAuditedRuns(database), SqlNotices(database), SqlExports(database)
-    told, silent, of_before = (ended(database, make_run()) for _ in range(3))
-    for run in (told, silent, of_before):
+    told, silent, of_before, told_since = (ended(database, make_run()) for _ in range(4))
+    for run in (told, silent, of_before, told_since):
         for event in (event_of(run), event_of(run)):
             exports.open(ref_to(run), event)
             exports.settle(ref_to(run), event.event_id, ExportState.DONE, None, None)
-    for run, kind in ((told, "started"), (told, "stopped"), (silent, "started")):
+    with database.transaction() as connection:  # its first end is one of before
+        connection.execute(update(histories).where(histories.c.id == told_since.run_id).values(end_number=2))
+    kept = [(told, "started"), (told, "stopped"), (silent, "started"), (told_since, "started"), (told_since, "stopped")]
+    for run, kind in kept:
         values = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
         notice = Notice.model_validate(values | {"notice_id": str(uuid4()), "kind": kind, "at": LONG_AGO})
         notices.keep(ref_to(run), notice)

@@ -234,6 +234,23 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
     assert (kept.jitter_seconds, kept.paused, kept.pauses[-1].reason) == (9, True, "number 1")
 
 
+async def test_other_rules_are_not_lost_to_those_of_somebody_else(
+    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await schedules.create(yearly("contested"))
+    service = (await control.engine.client()).workflow_service
+    update, others = service.update_schedule, iter([yearly("contested", jitter_seconds=5)])
+
+    async def after_somebody_else(*arguments: Any, **options: Any) -> Any:
+        for request in others:
+            await schedules.replace(request)
+        return await update(*arguments, **options)
+
+    monkeypatch.setattr(service, "update_schedule", after_somebody_else)
+    assert (await schedules.replace(yearly("contested", jitter_seconds=9))).jitter_seconds == 9
+    assert (await schedules.show("contested")).jitter_seconds == 9
+
+
 async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
     action = ScheduleActionStartWorkflow("SomethingElse", id="else", task_queue=QUEUE)
     spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(timedelta(days=30))])

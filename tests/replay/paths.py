@@ -107,6 +107,7 @@ PATHS = {
     "stopped_in_the_database": Path(
         lambda: _obedient(intent=lambda look: Intent.STOP if look > 1 else Intent.RUN)
     ),
+    "ended_as_it_was_stopped": Path(lambda: Script(intent=lambda look: Intent.STOP, stopped=0)),
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
     "overdue": Path(

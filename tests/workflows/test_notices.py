@@ -2,15 +2,23 @@
 
 import asyncio
 import itertools
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+from temporalio.workflow import ActivityConfig
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.settings import NoticeSettings
+from crawler_lifecycle.workflows.options import BRIEF, ONCE
 from tests.plays import Play
 from tests.workflows.script import Script
 from tests.workflows.test_stopping import until_asked
 
 BOOKS = RunRequest(crawler="books")
+TEN_SECONDS = timedelta(seconds=10)
 STARTED, STOPPED = "signal_pusher_started", "signal_pusher_stopped"
 
 
@@ -25,6 +33,14 @@ def hang(script: Script, notice: str, until: str) -> None:
         await there.wait()
 
     script.before |= {notice: never, until: arrive}
+
+
+@pytest.mark.parametrize("patience", [BRIEF, ONCE])
+def test_a_run_waits_longer_than_for_one_receiver_and_for_ten_seconds_at_most(patience: ActivityConfig) -> None:
+    limits = [patience["schedule_to_close_timeout"], patience["start_to_close_timeout"]]
+    assert limits == [TEN_SECONDS] * 2
+    with pytest.raises(ValidationError, match="timeout_seconds"):
+        NoticeSettings(timeout_seconds=TEN_SECONDS.total_seconds())
 
 
 async def test_a_start_that_could_not_be_told_is_told_after_the_next_looks(play: Play) -> None:

@@ -157,11 +157,11 @@ def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_s
 
 
 def _silent(since: datetime) -> Select[Any]:
-    """Over since then, and fewer closing notices than ends: one is kept before it is sent. Of a run whose start was not
-    kept either, nothing can be said: the version that watched it kept none. By the index of what changed lately:
+    """Over since then, and fewer closing notices than starts: one is kept before it is sent. Of an end whose start was
+    not kept either, nothing can be said: the version that watched it kept none. By the index of what changed lately:
     that of the status, or of the RunID, lists all that ever ran."""
     lately = (run.changed_at >= since, run.finished_at >= since)
-    return select(run.id).where(*lately, _notices(NoticeKind.STARTED) > 0, _notices(*CLOSING) < run.end_number)
+    return select(run.id).where(*lately, _notices(*CLOSING) < _notices(NoticeKind.STARTED))
 
 
 def _notices(*kinds: NoticeKind) -> ScalarSelect[int]:

@@ -44,7 +44,14 @@ class SqlSupervision:
         reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
         stops = select(line.at).where(line.history_id == run_id, line.event.in_(STOPS))
         with self._db.read() as connection:
-            return connection.scalar(stops.where(line.id > func.coalesce(reopened, 0)).order_by(line.id).limit(1))
+            asked: datetime | None = connection.scalar(
+                stops.where(line.id > func.coalesce(reopened, 0)).order_by(line.id).limit(1)
+            )
+            if asked is None:
+                return None
+            # the time that a stop names is of somebody else's clock
+            begun: datetime = own_row(connection, run_id).created_at
+            return min(max(asked, begun), self._db.clock())
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         def write(connection: Connection, row: Row[Any]) -> None:
