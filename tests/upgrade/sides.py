@@ -1,6 +1,7 @@
 """One installation whose parts are processes of either version: they share Temporal, database, cluster, task queue."""
 
 import asyncio
+import json
 import signal
 import socket
 import sys
@@ -31,11 +32,21 @@ from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_p
 from tests.embedded import CRAWLCTL, Crawlctl, environment, eventually
 from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of, eventually_async
 from tests.process.stops import CRAWLERS
-from tests.receivers import Receiver, serving
+from tests.receivers import Answer, Received, Receiver, serving
 
 SERVICES = ("scheduler", "dispatcher", "watcher")
 SECRET = "whsec_dHdvIHZlcnNpb25zIHNpZGUgYnkgc2lkZQ=="
 Process = asyncio.subprocess.Process
+
+
+class Refusing(Receiver):
+    """Takes no notice of this crawler's runs."""
+
+    refused = ""
+
+    def take(self, request: Received) -> Answer:
+        answer = super().take(request)
+        return Answer(500) if json.loads(request.body)["data"]["crawler"] == self.refused else answer
 
 
 @dataclass
@@ -44,7 +55,7 @@ class Sides:
 
     plan: Plan
     site: Site
-    receiver: Receiver
+    receiver: Refusing
     released: Path
     logs: Path
     services: dict[str, Process] = field(default_factory=dict)
@@ -60,10 +71,8 @@ class Sides:
 
     async def start_services(self, *, old: bool = False) -> None:
         """In the place of those that there are."""
-        for part in SERVICES:
-            if part in self.services:
-                await end(self.services[part])
-            self.services[part] = await self.start(part, old=old)
+        await asyncio.gather(*map(end, self.services.values()))
+        self.services = {part: await self.start(part, old=old) for part in SERVICES}
         await eventually_async(_answering(lambda: asyncio.to_thread(self.site.control.deployer.check)))
 
     async def start_worker(self, *, old: bool = False) -> Process:
@@ -183,7 +192,7 @@ async def sides(folder: Path, released: Path, url: str | None) -> AsyncIterator[
         each.mkdir(parents=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(catalogue_of(truth, CRAWLERS))
-    receiver = Receiver()
+    receiver = Refusing()
     plan = make_plan(state, Ports.free(), catalogue)
     plan.environment["CRAWLER_NOTICES__WEBHOOKS"] = f"{receiver.url} {SECRET}"
     plan.environment.update({"CRAWLER_DATABASE__URL": url} if url else {})

@@ -23,10 +23,11 @@ from tests.databases import BOTH, create_database
 from tests.embedded import eventually
 from tests.process.crawls import PATIENCE, eventually_async
 from tests.process.stops import assert_stopped, terminate
-from tests.receivers import Answer
 from tests.upgrade import released as before
 from tests.upgrade.sides import Process, Sides, end, sides
 
+CRAWLERS = {"stopped": "polite", "ahead": "obliging"}
+TASKS = {"children": 2, "on_the_new_schema": 2}
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(180)]
 
 
@@ -38,6 +39,10 @@ class Upgrade:
     old: Process
     new: Process | None = None
     runs: dict[str, Started] = field(default_factory=dict)
+
+    async def begin(self, *names: str) -> None:
+        asked = [self.sides.begin(CRAWLERS.get(name, "gated"), tasks=TASKS.get(name, 1)) for name in names]
+        self.runs |= dict(zip(names, await asyncio.gather(*asked), strict=True))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=BOTH)
@@ -52,20 +57,13 @@ async def upgrade(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         status, told = await installation.crawlctl("db", "upgrade", old=True)
         assert status == 0, told
         assert installation.revision() == before.REVISION
-        await installation.start_services(old=True)
-        under_way = Upgrade(installation, await installation.start_worker(old=True))
-        await _begin(under_way, "terminated", "passed_on")
-        await _begin(under_way, "children", tasks=2)
-        await _begin(under_way, "stopped", crawler="polite")
+        worker, _ = await asyncio.gather(installation.start_worker(old=True), installation.start_services(old=True))
+        under_way = Upgrade(installation, worker)
+        await under_way.begin("terminated", "passed_on", "children", "stopped")
         yield under_way
         for each in (under_way.old, under_way.new, *installation.services.values()):
             if each is not None and each.returncode is None:
                 await end(each)
-
-
-async def _begin(upgrade: Upgrade, *names: str, crawler: str = "gated", tasks: int = 1) -> None:
-    begun = await asyncio.gather(*(upgrade.sides.begin(crawler, tasks=tasks) for _ in names))
-    upgrade.runs |= dict(zip(names, begun, strict=True))
 
 
 async def test_the_version_before_works_on_while_the_schema_is_brought_forward(upgrade: Upgrade) -> None:
@@ -81,7 +79,7 @@ async def test_the_version_before_works_on_while_the_schema_is_brought_forward(u
         lambda: site.statuses(runs["children"]) == [TaskStatus.RUNNING, TaskStatus.FAILED],
         PATIENCE,
     )
-    await _begin(upgrade, "on_the_new_schema", tasks=2)
+    await upgrade.begin("on_the_new_schema")
     for run in runs.values():
         assert set(await sides.workers_of(run)) == {upgrade.old.pid}
 
@@ -89,11 +87,10 @@ async def test_the_version_before_works_on_while_the_schema_is_brought_forward(u
 async def test_both_versions_work_on_one_run(upgrade: Upgrade) -> None:
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     upgrade.new = await sides.start_worker()
-    await _begin(upgrade, "begun_by_either")
+    await asyncio.gather(upgrade.begin("begun_by_either"), terminate(site, runs["terminated"]))
     both = (upgrade.old, upgrade.new)
-    for name in ("passed_on", "begun_by_either", "on_the_new_schema"):
-        await sides.until_both_worked(runs[name], *both)
-    await terminate(site, runs["terminated"])
+    passed = ("passed_on", "begun_by_either", "on_the_new_schema")
+    await asyncio.gather(*(sides.until_both_worked(runs[name], *both) for name in passed))
     assert (await site.control.resume(runs["terminated"].run_id)).run.epoch == 2
     await site.control.stop(runs["stopped"].run_id, StopRequest(actor="ann"))
     await assert_stopped(site, runs["stopped"])
@@ -103,8 +100,7 @@ async def test_both_versions_work_on_one_run(upgrade: Upgrade) -> None:
 
 async def test_what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) -> None:
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
-    await sides.start_services()
-    await end(upgrade.old)
+    await asyncio.gather(sides.start_services(), end(upgrade.old))
     site.release(runs["children"], 0)
     site.release(runs["on_the_new_schema"], 0, 1)
     for name in ("terminated", "passed_on"):
@@ -117,15 +113,15 @@ async def test_what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) 
     site.assert_one_history_per_request()
 
 
+@pytest.mark.parametrize("upgrade", ["sqlite"], indirect=True)
 async def test_and_back_as_long_as_nothing_new_has_happened_to_a_run(upgrade: Upgrade) -> None:
     """A run that has gone a way that the version before does not know waits for the new one, unharmed."""
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     assert upgrade.new
-    await _begin(upgrade, "common")
-    sides.receiver.usual = Answer(500)
-    await _begin(upgrade, "ahead")
+    sides.receiver.refused = CRAWLERS["ahead"]
+    await upgrade.begin("common", "ahead")
     await eventually_async(lambda: _has_gone_a_new_way(sides, runs["ahead"]))
-    sides.receiver.usual = Answer()
+    sides.receiver.refused = ""
 
     sides.write_revision(before.REVISION)
     upgrade.old = await sides.start_worker(old=True)
