@@ -4,6 +4,7 @@ Every field is set by `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE_
 from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -19,8 +20,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from crawler_lifecycle.errors import NotReady
 
 PREFIX = "CRAWLER_"
+BUSY_SECONDS = 8.0  # how long a Kubernetes API server that says it is busy is asked again
 # what Kubernetes puts into the environment for a Service whose name begins like our variables
 SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
+
+
+def longest_request(connect_seconds: float, read_seconds: float) -> float:
+    """Seconds until the Kubernetes API server has given up the last try of a request. It is told whole ones."""
+    return BUSY_SECONDS + connect_seconds + math.ceil(read_seconds)
 
 
 def default_state() -> Path:
@@ -103,7 +110,12 @@ class KubernetesSettings(BaseModel):
 class DispatcherSettings(BaseModel):
     most_in_cluster: int = Field(default=1000, ge=1, description="tasks in the cluster at once, of all runs")
     interval_seconds: float = Field(default=0.5, gt=0, description="pause between two passes")
-    claim_seconds: float = Field(default=60, gt=0, description="how long a claimed task may take to be deployed")
+    claim_seconds: float = Field(
+        default=60,
+        gt=0,
+        description="how long a claimed task may take to be deployed; on Kubernetes longer than one request of its API "
+        "may take in all",
+    )
     threads: int = Field(default=8, ge=1, description="deployments under way at once")
 
 
@@ -254,6 +266,18 @@ class Settings(BaseSettings):
         if self.scheduler.timeout_seconds >= self.dispatcher.claim_seconds:
             raise PydanticCustomError(
                 "CRAWLER_SCHEDULER__TIMEOUT_SECONDS", "expected less than CRAWLER_DISPATCHER__CLAIM_SECONDS"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _jobs_are_made_while_the_claim_lasts(self) -> Self:
+        takes = longest_request(self.kubernetes.connect_seconds, self.kubernetes.read_seconds)
+        if self.cluster.kind == "kubernetes" and self.dispatcher.claim_seconds <= takes:
+            raise PydanticCustomError(
+                "CRAWLER_DISPATCHER__CLAIM_SECONDS",
+                "expected more than {takes} seconds, which one request of the Kubernetes API may take in all: "
+                "CRAWLER_KUBERNETES__CONNECT_SECONDS, CRAWLER_KUBERNETES__READ_SECONDS and {busy} more",
+                {"takes": f"{takes:g}", "busy": f"{BUSY_SECONDS:g}"},
             )
         return self
 

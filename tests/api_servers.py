@@ -4,6 +4,7 @@ what controllers, schedulers and nodes do: that is shown on a real control plane
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class Fault:
     answer: Answered | None = None
     drop: str = ""  # "before" or "after" the request was carried out
     hang: threading.Event | None = None
+    after: float = 0.0  # seconds, as a server that is busy lets wait
 
 
 @dataclass
@@ -236,6 +238,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                 server.admit(self.headers.get("Authorization", ""))
                 if fault and fault.hang:
                     fault.hang.wait(60)
+                if fault:
+                    time.sleep(fault.after)
                 if fault and fault.drop == "before":
                     self.close_connection = True
                     return

@@ -81,6 +81,9 @@ class SmallCluster:
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None: ...
 
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        return {}
+
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
         return 0
 

@@ -81,6 +81,7 @@ class Life:
     moments: list[Moment]
     stop_at: int | None  # from this moment on the intent is STOP
     is_hopeless: bool = False
+    was_told: bool = False  # to end, before it ended with 0
 
     def intent(self, now: int) -> Intent:
         return Intent.RUN if self.stop_at is None or now < self.stop_at else Intent.STOP
@@ -96,11 +97,18 @@ def a_life(random: Random) -> Life:
     if random.random() < 0.2:
         moments.insert(2, Moment(job(0, 1, condition("Suspended"), started=None)))
     moments += _start(random)
-    end = random.choice(["succeeds", "fails", "deadline", "deleted", "orphaned", "image_pull", "goes on"])
+    end = random.choice(ENDS)
     before = len(moments)
     if end in ("succeeds", "fails"):
         moments += _completes(random) if end == "succeeds" else _fails(random)
         moments += _is_cleaned_up(random, moments[-1])
+    elif end in ("told", "stopped in order"):
+        moments = [*moments, RUNS, *(_is_told(random) if end == "told" else _is_stopped_in_order(random))]
+        moments += _is_cleaned_up(random, moments[-1]) if end == "told" else []
+    elif end == "crossed":
+        moments += _is_deleted_when_done(random)
+    elif end == "goes on again":
+        moments += [RUNS, *_is_suspended(), *_completes(random)]
     elif end == "deadline":
         moments += _exceeds_its_deadline(random)
     elif end == "deleted":
@@ -112,9 +120,18 @@ def a_life(random: Random) -> Life:
         moments = [*moments[:3], Moment(job(active=1), [stuck])]
     cut = len(moments) if random.random() < 0.7 else random.randint(2, len(moments))
     stop_at = random.randint(0, cut) if random.random() < 0.4 else None
-    if end == "deleted" and random.random() < 0.7:
+    if end in ("deleted", "stopped in order", "crossed") and random.random() < 0.7:
         stop_at = random.randint(0, before)
-    return Life(moments[:cut], stop_at, end == "image_pull" and cut == len(moments))
+    told = end in ("told", "stopped in order")
+    return Life(moments[:cut], stop_at, end == "image_pull" and cut == len(moments), told)
+
+
+ENDS = [
+    "succeeds", "fails", "deadline", "deleted", "orphaned", "image_pull", "goes on",
+    "told", "stopped in order", "crossed", "goes on again",
+]  # fmt: skip
+RUNS = Moment(job(active=1, ready=1), [pod("Running", running())])
+TOLD_AT = "2026-11-20T08:59:58Z"  # before it ended, with 0
 
 
 def _start(random: Random) -> list[Moment]:
@@ -212,6 +229,81 @@ def _is_deleted(random: Random, last: Moment) -> list[Moment]:
     if random.random() < 0.5:
         chosen = [each for each in chosen if each not in (3, 4)]  # deleted without ever having failed
     return [*(moments[each] for each in chosen if not (each == 4 and {2, 3} & set(chosen))), Moment(None)]
+
+
+def _is_told(random: Random) -> list[Moment]:
+    """Drained, preempted or deleted by hand: it ends in order, and nothing of its Job says why."""
+    by = random.choice(["EvictionByEvictionAPI", "PreemptionByScheduler", "BananaByMonkeys", None])
+    conditions = [condition("DisruptionTarget", by, at=TOLD_AT)] if by else []
+    leaving = told_pod(pod("Running", running(), conditions=conditions))
+    over = told_pod(pod("Succeeded", ended(0, "Completed"), conditions=conditions))
+    left = [over] if random.random() < 0.5 else []
+    met, complete = condition("SuccessCriteriaMet"), condition("Complete", at=LATER)
+    moments = [
+        Moment(job(terminating=1), [leaving]),
+        Moment(job(terminating=1), [over]),
+        Moment(job(succeeded=1), left),
+        Moment(job(0, 1, met, succeeded=1), left),
+    ]
+    seen = sorted(random.sample(range(len(moments)), random.randint(0, len(moments))))
+    return [
+        *(moments[each] for each in seen),
+        Moment(job(0, 1, met, complete, succeeded=1, completionTime=LATER), left),
+    ]
+
+
+def told_pod(there: Json) -> Json:
+    """Its deletion is dated to the end of its grace."""
+    found = deleted(there, "2026-11-20T09:00:28Z")
+    found["metadata"]["deletionGracePeriodSeconds"] = 30
+    return found
+
+
+def _is_stopped_in_order(random: Random) -> list[Moment]:
+    """Its Job is deleted in the foreground; and counts the end of its pod, as the controller is behind."""
+    complete = condition("Complete", at=LATER)
+    leaving, over = told_pod(pod("Running", running())), told_pod(pod("Succeeded", ended(0, "Completed")))
+    moments = [
+        Moment(deleted(job(active=1, ready=1), TOLD_AT), [pod("Running", running())]),
+        Moment(deleted(job(active=1, ready=1), TOLD_AT), [leaving]),
+        Moment(deleted(job(terminating=1), TOLD_AT), [leaving]),
+        Moment(deleted(job(active=1, ready=1), TOLD_AT), [over]),
+        Moment(deleted(job(succeeded=1), TOLD_AT), []),
+    ]
+    seen = sorted(random.sample(range(len(moments)), random.randint(0, len(moments))))
+    left = [over] if random.random() < 0.5 and 4 not in seen else []
+    end = Moment(deleted(job(0, 1, complete, succeeded=1, completionTime=LATER), TOLD_AT), left)
+    return [*(moments[each] for each in seen), end, *([Moment(None)] if random.random() < 0.3 else [])]
+
+
+def _is_deleted_when_done(random: Random) -> list[Moment]:
+    """A stop, or a person, comes a moment too late; and so does the controller."""
+    too_late = "2026-11-20T09:00:01Z"
+    over = pod("Succeeded", ended(0, "Completed"))
+    cleaned = deleted(over, too_late)
+    cleaned["metadata"]["deletionGracePeriodSeconds"] = 0
+    complete = condition("Complete", at=too_late)
+    moments = [
+        Moment(job(active=1, ready=1), [over]),
+        Moment(deleted(job(active=1, ready=1), too_late), [over]),
+        Moment(deleted(job(active=1, ready=1), too_late), [cleaned]),
+    ]
+    seen = sorted(random.sample(range(len(moments)), random.randint(0, len(moments))))
+    left = random.choice([[], [cleaned]])
+    return [
+        *(moments[each] for each in seen),
+        Moment(deleted(job(0, 1, complete, succeeded=1, completionTime=too_late), too_late), left),
+    ]
+
+
+def _is_suspended() -> list[Moment]:
+    """And goes on, with another pod."""
+    suspended = condition("Suspended")
+    return [
+        Moment(job(0, 1, suspended, started=None, terminating=1), [told_pod(pod("Running", running()))]),
+        Moment(job(0, 1, suspended, started=None)),
+        RUNS,
+    ]
 
 
 def _is_orphaned(random: Random) -> list[Moment]:
@@ -378,7 +470,7 @@ def live(random: Random) -> tuple[int, TaskRow]:
         row(TaskStatus.PENDING, UID) if known_from_start and life.made_at == now else row(TaskStatus.DEPLOYING, None)
     )
     looks = random.randint(1, LOOKS_AT_A_LIFE)
-    read = current
+    read, seen_told = current, False
     for _ in range(looks):
         now = min(now + random.choice([0, 0, 1, 1, 2, 5]), len(life.moments) - 1)
         read = current if random.random() < 0.8 else read  # a look that took long, and what it had read
@@ -386,20 +478,27 @@ def live(random: Random) -> tuple[int, TaskRow]:
         rough = ROUGH if random.random() < 0.7 else CALM
         look = look_at(life, min(earliest, now), now, random, rough)
         before, current = current, applied(current, verdict(read, look, life.intent(now), NOW))
-        check(life, now, look, before, current)
+        check(life, now, look, before, current, seen_told=seen_told)
+        seen_told = knows_that_it_was_told(current, seen_told=seen_told)
     last = len(life.moments) - 1
     before, intent = current, life.intent(last)
     for _ in range(3):
         look = look_at(life, last, last, random)
         previous, current = current, after(current, look, intent=intent)
-        check(life, last, look, previous, current)
-    assert current.status in expected(life, before, intent), (life, before, current)
+        check(life, last, look, previous, current, seen_told=seen_told)
+    assert current.status in expected(life, before, intent, seen_told=seen_told), (life, before, current)
     if not before.status.is_over and current.status is TaskStatus.FAILED and life.moments[last].remembers:
         assert current.reason not in SAY_NOTHING, (life, current)
     return looks + 3, current
 
 
-def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow) -> None:
+def knows_that_it_was_told(row: TaskRow, *, seen_told: bool) -> bool:
+    """Whatever is seen of its end after that; unless it was seen running again."""
+    seen = row.cause == "pod_terminating" or (row.cause == "deleted_externally" and row.reason is not None)
+    return seen or (seen_told and row.cause in ("finishing", "deleted_externally"))
+
+
+def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *, seen_told: bool = False) -> None:
     past, seen = life.moments[: now + 1], look.jobs.get(KEY)
     if before.status.is_over and before.status is not TaskStatus.LOST:
         assert current == before, "an end is an end"
@@ -409,9 +508,11 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow) -
         return
     if current.status is TaskStatus.SUCCEEDED:
         assert any(each.says("Complete") or (each.job is None and "Succeeded" in each.phases) for each in past)
+        assert not (life.was_told and seen_told), "what ended because it was told to was not done"
     elif current.status is TaskStatus.FAILED:
         said = any(each.says("Failed") or (each.job is None and "Failed" in each.phases) for each in past)
-        assert said or life.is_hopeless
+        told = life.was_told and any(each.says("Complete") for each in past)
+        assert said or life.is_hopeless or told
     elif current.status is TaskStatus.LOST:
         assert past[-1].is_empty, "lost is only what is gone"
         assert life.intent(now) is Intent.RUN
@@ -422,11 +523,13 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow) -
         assert current.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
 
 
-def expected(life: Life, before: TaskRow, intent: Intent) -> set[TaskStatus]:
+def expected(life: Life, before: TaskRow, intent: Intent, *, seen_told: bool = False) -> set[TaskStatus]:
     """What the row has to be once the truth was seen three times, undisturbed."""
     last, stops = life.moments[-1], intent is not Intent.RUN
     if before.status.is_over and before.status is not TaskStatus.LOST:
         return {before.status}
+    if life.was_told and (last.says("Complete") or (last.job is None and last.pods)):
+        return _expected_of_what_was_told(last, before, stops=stops, seen_told=seen_told)
     if last.says("Complete"):
         return {TaskStatus.SUCCEEDED}
     ends_late = last.job is not None and last.job["metadata"].get("deletionTimestamp") == DAYS_LATER
@@ -441,6 +544,19 @@ def expected(life: Life, before: TaskRow, intent: Intent) -> set[TaskStatus]:
         unseen = {TaskStatus.DEPLOYING} if "Unknown" in last.phases else set()
         return {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING} | unseen
     return _expected_of_what_is_left(last, before, stops=stops)
+
+
+def _expected_of_what_was_told(last: Moment, before: TaskRow, *, stops: bool, seen_told: bool) -> set[TaskStatus]:
+    if last.job is None and before.job_uid is None:
+        return {TaskStatus.STOPPED if stops else before.status}
+    if not (seen_told or last.pods):
+        return {TaskStatus.SUCCEEDED}  # and nobody can know better
+    was_stopped = stops and before.status is not TaskStatus.LOST
+    return (
+        {TaskStatus.STOPPED, TaskStatus.FAILED}
+        if was_stopped and not last.pods
+        else {TaskStatus.STOPPED if was_stopped else TaskStatus.FAILED}
+    )
 
 
 def _expected_of_what_is_left(last: Moment, before: TaskRow, *, stops: bool) -> set[TaskStatus]:

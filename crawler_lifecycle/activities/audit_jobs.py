@@ -24,6 +24,7 @@ from crawler_lifecycle.domain.audit import (
     steps,
     unknown_job,
 )
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
 
@@ -32,7 +33,7 @@ LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and
 JOBS_WITH_EVIDENCE = 20
 MOST_KNOWN = 1000
 EMPTY = "no job is listed, and lately those of {} runs were there that nobody has ended: is it another namespace?"
-ASKED = "were asked to end"
+ASKED = "asked to end"
 NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Jobs = Mapping[str, Sequence[ListedJob]]
 
@@ -104,7 +105,7 @@ class JobAudit:
         """Why a list without any job is not believed: another namespace gives it, too."""
         since, known = datetime.now(UTC) - self.patience.empty, self.findings.overview(audits=0, findings=MOST_KNOWN)
         lately = [each for each in known.findings if each.closed_at is None and each.last_seen_at > since]
-        lost = [each for each in lately if each.kind in kinds and (not each.acts or ASKED in (each.action or ""))]
+        lost = [each for each in lately if each.kind in kinds and not each.acts]
         return EMPTY.format(len(lost)) if lost else None
 
     def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str], int]:
@@ -167,16 +168,16 @@ class JobAudit:
 
     def _stop(self, run_uid: str, keys: Sequence[Key]) -> str:
         self.cluster.stop(run_uid, keys)
-        return f"{len(keys)} jobs {ASKED}"
+        return f"{counted(len(keys), 'job')} {ASKED}"
 
     def _kill(self, run_uid: str, keys: Sequence[Key]) -> str:
         self.cluster.kill(run_uid, keys)
-        return f"{len(keys)} jobs were made to end"
+        return f"{counted(len(keys), 'job')} made to end"
 
     def _remove(self, run_uid: str, keys: Sequence[Key]) -> str:
         left = self.cluster.remove(run_uid, keys)
         stay = f", {left} have to stay for now" if left else ""
-        return f"{len(keys) - left} jobs were removed, their logs kept{stay}"
+        return f"{counted(len(keys) - left, 'job')} removed, with logs kept{stay}"
 
 
 def _that(needed: Mapping[Key, Step], step: Step) -> list[Key]:

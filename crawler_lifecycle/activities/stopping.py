@@ -1,16 +1,20 @@
 """Ending a run's jobs: what was never deployed, what runs, and what does not listen."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from temporalio import activity
 
-from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, StopReport, StopTasks
+from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
+from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, RunRef, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks
 
+Key = tuple[int, int]  # task and attempt
 JOBS_IN_A_PAGE = 500
+NODES = 10  # of those that do not answer, so many are named
 TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
 
 
@@ -49,7 +53,7 @@ class StoppingActivities:
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
         """Ends them without asking, a page at a time."""
         jobs, rest = self._page(step)
-        self.cluster.kill(step.run.run_uid, jobs)
+        self._kill(step.run, jobs)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -71,10 +75,30 @@ class StoppingActivities:
         forced = sorted({*overdue(look), *insisted})
         asked = [key for key in living if key not in forced]
         try:
-            self.cluster.kill(run.run_uid, forced)
+            self._kill(step.run, forced)
         finally:  # what is in the way of one keeps no other alive
             self.cluster.stop(run.run_uid, asked)
         return StopReport(asked=len(forced) + len(asked), rest=rest)
+
+    def _kill(self, run: RunRef, jobs: Sequence[Key]) -> None:
+        if jobs:
+            self._note_unreached(run, jobs)
+        self.cluster.kill(run.run_uid, jobs)
+
+    def _note_unreached(self, run: RunRef, jobs: Sequence[Key]) -> None:
+        """Before they are ended: afterwards nothing tells it any more. That it cannot be told keeps nothing alive."""
+        try:
+            unreached = self.cluster.unreached(run.run_uid, jobs)
+        except (TemporaryError, PermanentError) as error:
+            activity.logger.warning("run %s: nobody knows whether its nodes answer: %s", run.run_id, error.message)
+            return
+        if unreached:
+            tasks, nodes = (
+                to_ranges({task for task, _ in unreached}),
+                ", ".join(sorted(set(unreached.values()))[:NODES]),
+            )
+            message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
+            self.histories.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
     def _page(self, step: StopTasks) -> tuple[list[tuple[int, int]], str]:
         self.histories.current(step.run)  # a late step of an earlier supervisor must not end the jobs of a later one

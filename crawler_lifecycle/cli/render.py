@@ -116,6 +116,8 @@ def stop_lines(details: RunDetails) -> Iterator[str]:
             took = line.at - (before or (asked or line).at)
             yield f"{PHASES[line.event]} after {took.total_seconds():.1f} s: {line.message}"
             before = line.at
+        elif line.event == StopPhase.UNCONFIRMED:
+            yield f"not confirmed: {line.message}"
     if asked and not details.run.status.is_over:
         yield "not proved yet: something of the run may still be running"
 
@@ -185,7 +187,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
         attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
         yield f"  {_task_line(task, now)}{exit_code}{attempt}"
-        if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task):
+        if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
             yield from (f"      {line}" for line in _circumstances(task))
             yield from (f"      | {line}" for line in _last_words(task))
             yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"

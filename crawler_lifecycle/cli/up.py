@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from crawler_lifecycle.cli.common import json_option, print_json, say, state_option, tell_stderr
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _tell_jobs(control: "Control", tell: "Say", *, stop_jobs: bool) -> None:
     except LifecycleError as error:
         return tell(f"which jobs go on is not known: {error.message}")
     if left:
-        tell(f"{len(left)} jobs go on; the next `crawlctl up` takes them over:")
+        tell(f"{counted(len(left), 'job')} left running; the next `crawlctl up` takes them over:")
         for job in left:
             tell(f"  {job.line}")
     else:

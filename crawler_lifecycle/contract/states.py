@@ -60,6 +60,7 @@ class StopPhase(StrEnum):
     QUEUED_CANCELLED = "queued_cancelled"
     JOBS_ASKED = "jobs_asked"
     FORCED = "forced"
+    UNCONFIRMED = "unconfirmed"
     PROVED = "proved"
 
 

@@ -149,6 +149,7 @@ class TaskChange(Message):
     cause: str | None = None
     reason: str | None = None
     exit_code: int | None = None
+    message: str | None = Field(default=None, description="what nobody but the one who compares can tell")
     absent_count: int = 0
     started_at: datetime | None = None
     ended_at: datetime | None = None

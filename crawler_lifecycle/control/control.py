@@ -20,6 +20,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 
@@ -155,7 +156,7 @@ class Control:
         known = await asyncio.to_thread(self.records.latest_of, workflow_id) if key else None
         if known is None:
             entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
-            summary = f"{request.crawler}, {_counted(request.tasks or entry.processes, 'task')}"
+            summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
             once = key is not None
             handle = await self.engine.start(WORKFLOW, request, workflow_id, summary, join=once, once=once)
             started = await self.wait_started(workflow_id, str(handle.first_execution_run_id))
@@ -362,7 +363,3 @@ def _refuse_another_request(known: RunRecord, request: RunRequest) -> None:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "crawler"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

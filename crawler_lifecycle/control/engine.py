@@ -3,6 +3,7 @@
 Its errors become ours here: not reachable is temporary, a workflow that refused its input is bad input.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -48,6 +49,7 @@ DEFAULT_ADDRESS = "localhost:7233"
 ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
+CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless nothing at all comes back
 IDS_IN_A_QUERY = 100
 TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # one of another type that took the id is described
 QUOTES = set("'\"\\`")
@@ -224,8 +226,9 @@ class Engine:
     async def _connect(self) -> Client:
         options = {"target_host": DEFAULT_ADDRESS, **self._options()}
         try:
-            return await Client.connect(**options, data_converter=pydantic_data_converter, runtime=self._runtime)
-        except RuntimeError as error:  # what the SDK raises when nobody answers
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await Client.connect(**options, data_converter=pydantic_data_converter, runtime=self._runtime)
+        except (RuntimeError, TimeoutError) as error:  # what the SDK raises when nobody answers
             raise TemporaryError(
                 f"Temporal does not answer at {self.address}: start the stack with `crawlctl up`, "
                 "or set TEMPORAL_ADDRESS to where it is"

@@ -217,7 +217,7 @@ def steps(look: Look, keys: Iterable[Key], *, acted: bool = False, asked: bool =
     """What each job of a run needs that nobody supervises. `acted`: something was done about them before, long enough
     ago; `asked`: they were asked to end, then."""
     needed = {
-        key: _step(job, insist=job.overdue or (acted and (asked or job.stop_asked)))
+        key: _step(job, insist=job.overdue or (acted and (asked or bool(job.stop_asked))))
         for key in keys
         if (job := look.jobs.get(key))
     }

@@ -34,14 +34,14 @@ class JobLook:
     name: str
     phase: JobPhase
     cause: str | None = None  # why it waits or what ails it
-    reason: str | None = None  # why it failed
+    reason: str | None = None  # why it failed, or was told to end
     exit_code: int | None = None
     message: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
     due_at: datetime | None = None  # when it should have ended, as it or what it ran was told to
     overdue: bool = False  # that is long ago: nothing but force ends it
-    stop_asked: bool = False  # it was told to end before it did
+    stop_asked: bool | None = False  # it was told to end before it did; None: nothing of it is left that could tell
     pods_deleted: bool = False  # it was not told, but somebody ended what it ran
     gone: bool = False  # nothing of it runs any more
     left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster

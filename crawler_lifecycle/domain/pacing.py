@@ -12,6 +12,7 @@ SHORTEST_NUDGE_GAP = timedelta(seconds=1)
 NUDGE_GAP_IN_LOOKS = 10
 LOG_BYTES_PER_SECOND = 4 << 20
 LONGEST_LOG_PAUSE = 15.0
+LONGEST_SILENCE = timedelta(minutes=20)  # since a look was due, until nobody seems to look any more
 LONGEST_NUDGE_GAP = timedelta(
     minutes=2
 )  # no look is that slow: it waited out an outage, which says nothing of the next

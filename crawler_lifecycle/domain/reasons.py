@@ -22,6 +22,9 @@ IMAGE_PULL = "image_pull"
 CONTAINER_CONFIG = "container_config"
 POD_TERMINATING = "pod_terminating"
 POD_OVERDUE = "pod_overdue"  # it was told to end, and for long after its grace it has not
+FINISHING = "finishing"  # its program has ended with 0; its job does not say so yet
+BACKOFF = "backoff"  # the same of one that failed
+FAILING = "failing"
 ORPHAN_PODS = "orphan_pods"
 DELETED_EXTERNALLY = "deleted_externally"
 
@@ -32,6 +35,7 @@ NEVER_STARTED = "never_started"
 MAX_DURATION = "max_duration"
 STOPPED = "stopped"
 STOPPED_FORCED = "stopped_forced"
+DISRUPTED = "disrupted"  # drained, preempted, sent off its node: by whom it was told to end is not known
 JOB_DISAPPEARED = "job_disappeared"
 RESULT_UNKNOWN = "result_unknown"  # its job is gone, and what is left of it is over and does not say how
 BY_A_STOP = (STOPPED, STOPPED_FORCED)

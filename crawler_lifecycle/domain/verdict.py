@@ -10,8 +10,13 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import (
+    BACKOFF,
     DELETED_EXTERNALLY,
+    DISRUPTED,
+    FAILING,
+    FINISHING,
     JOB_DISAPPEARED,
+    ORPHAN_PODS,
     POD_OVERDUE,
     POD_TERMINATING,
     RESULT_UNKNOWN,
@@ -26,6 +31,8 @@ TWO_CLOCKS = timedelta(minutes=1)  # how far the cluster's may be behind
 FEWEST_TO_DOUBT = 5
 SHARE_TO_DOUBT = 0.2
 
+NEARLY_OVER = (FINISHING, BACKOFF, FAILING)
+ENDED_IN_ORDER = "it was told to end ({}) before it was done, and ended in order, with exit code {}"
 ENDED = {
     JobPhase.SUCCEEDED: TaskStatus.SUCCEEDED,
     JobPhase.FAILED: TaskStatus.FAILED,
@@ -90,34 +97,66 @@ def _present(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | 
     ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
     if row.status is TaskStatus.STOPPING or ends_by_a_stop or job.overdue:
         status = TaskStatus.STOPPING
-    if (status, cause, job.uid, 0) == (row.status, row.cause, row.job_uid, row.absent_count):
+    told_by = _told_by(row, job, cause)
+    if (status, cause, told_by, job.uid, 0) == (row.status, row.cause, row.reason, row.job_uid, row.absent_count):
         return None
-    return _change(row, job, status, cause=cause)
+    return _change(row, job, status, cause=cause, reason=told_by)
 
 
 def _cause(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
     if row.cause == POD_OVERDUE and intent is Intent.RUN:
         return POD_OVERDUE  # it was we who then deleted it
     if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
-        return job.cause or DELETED_EXTERNALLY
+        return job.cause if job.cause in (ORPHAN_PODS, POD_OVERDUE) else DELETED_EXTERNALLY
+    if _was_seen_told(row) and (job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)):
+        return POD_TERMINATING  # what it was told, it does not forget
     return job.cause
+
+
+def _told_by(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
+    """Who told what runs to end. A task that goes on has it as its reason: its pod may be gone when it has ended."""
+    if cause == POD_TERMINATING:
+        return job.reason or row.reason
+    if cause == DELETED_EXTERNALLY:
+        return DELETED_EXTERNALLY if POD_TERMINATING in (job.cause, row.cause) else row.reason
+    return None
+
+
+def _was_seen_told(row: TaskRow) -> bool:
+    """While it ran. Of a job that somebody deleted only its pods tell that."""
+    told = row.cause in (POD_TERMINATING, POD_OVERDUE)
+    return told or (row.cause == DELETED_EXTERNALLY and row.reason is not None)
 
 
 def _ended(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | None) -> TaskChange:
     stops = intent is not Intent.RUN and row.status is not TaskStatus.LOST
-    if stops and _was_told(row, job, stopped_at):
+    if stops and _was_stopped(row, job, stopped_at):
         return _change(row, job, TaskStatus.STOPPED, reason=_stopped(intent))
+    if job.phase is JobPhase.SUCCEEDED and _was_told(row, job):
+        why = job.reason or _seen_told_by(row) or DISRUPTED
+        return _change(row, job, TaskStatus.FAILED, reason=why, message=ENDED_IN_ORDER.format(why, job.exit_code))
     return _change(row, job, ENDED[job.phase], reason=job.reason)
 
 
-def _was_told(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
-    """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop.
+def _was_told(row: TaskRow, job: JobLook) -> bool:
+    """A program may end with 0 because it was told to: it is its own word that it ended in order, not that it was done.
 
-    A program may end with 0 because it was told to: it is its own word that it ended in order, not that it was done."""
+    What is left of the job tells first; where that is nothing, what was seen while it ran."""
+    return _was_seen_told(row) if job.stop_asked is None else job.stop_asked
+
+
+def _seen_told_by(row: TaskRow) -> str | None:
+    if row.cause == POD_OVERDUE:
+        return POD_OVERDUE
+    return row.reason if _was_seen_told(row) else None
+
+
+def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
+    """What was seen ending in a stop was stopped; and what it ran was ended by us, if that was since the stop."""
+    if job.phase is JobPhase.SUCCEEDED:
+        return bool(job.stop_asked) or (row.status is TaskStatus.STOPPING and _was_told(row, job))
     if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == POD_TERMINATING):
         return True
-    if job.phase is JobPhase.SUCCEEDED:
-        return False
     if not job.pods_deleted or job.ended_at is None or stopped_at is None:
         return False
     return job.ended_at >= stopped_at - TWO_CLOCKS
@@ -151,6 +190,7 @@ def _change(
     *,
     cause: str | None = None,
     reason: str | None = None,
+    message: str | None = None,
     absent_count: int = 0,
 ) -> TaskChange:
     return TaskChange(
@@ -163,6 +203,7 @@ def _change(
         cause=cause,
         reason=reason,
         exit_code=job.exit_code if job else None,
+        message=message,
         absent_count=absent_count,
         started_at=(job.started_at if job else None) or row.started_at,
         ended_at=job.ended_at if job else None,

@@ -1,6 +1,6 @@
 """Who makes jobs, shows them and ends them?"""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +45,9 @@ class Cluster(Protocol):
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         """End these jobs without asking. A job that is gone is success."""
 
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
+        """Of these, those that live where nobody reaches them, each with its node: ended by force, they may run on."""
+
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
         """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.
 
@@ -55,7 +58,9 @@ class Cluster(Protocol):
         """What the task printed from this byte on (negative: that many bytes from the end)."""
 
     def changes(self) -> Iterator[set[str]]:
-        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any."""
+        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any.
+
+        TemporaryError, again and again, while they cannot be followed; then it goes on."""
 
     def check(self) -> str:
         """One line about the cluster, or an error that says what to mend."""

@@ -79,7 +79,9 @@ class Nudge:
 
 class Nudges(Protocol):
     def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
-        """Of these runs, those that are not over and acknowledged their last nudge, each with its next number."""
+        """Of these runs, those that are not over and acknowledged their last nudge, each with its next number.
+
+        Some of them if something went wrong on the way: the others can be claimed as before."""
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
         """Which of these runs are not over."""

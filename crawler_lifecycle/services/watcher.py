@@ -1,18 +1,22 @@
 """Who wakes a run when its jobs change? This loop follows the cluster and nudges the workflow concerned.
 
-It may miss anything and die at any time: the looks stay correct without it, they are only later.
+It may miss anything and die at any time: the looks stay correct without it, they are only later. While Temporal or
+the cluster's changes are away it goes on turning, and what it could not send stays here until it is sent.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
 from crawler_lifecycle.ports import Cluster, Nudge, Nudges
 from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
+
+SENT_AT_ONCE = 16
+PAUSE = 1.0  # between two tries to reach Temporal at all
 
 
 @dataclass
@@ -22,35 +26,74 @@ class Watcher:
     send: Callable[[Nudge], Awaitable[None]]
     pulses: Pulses = field(default_factory=Pulses)
     _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
-    _unsent: list[Nudge] = field(default_factory=list)
+    _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
 
-    async def run(self) -> None:
+    async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
+        """For ever; nothing is claimed before `connect` has succeeded. NotReady if it says that it never will."""
+        while connect and not await self._connected(connect):
+            await asyncio.sleep(PAUSE)
         changes = self.cluster.changes()
         while True:
-            self._changed |= await asyncio.to_thread(next, changes)
             try:
+                trouble = await self._take(changes)
                 await self._nudge()
+                if trouble:
+                    raise trouble
                 self.pulses.passed()
             except LifecycleError as error:
-                self.pulses.failed(error.message)
-                log.warning("no nudges for now: %s", error.message)
+                self._failed(error)
+
+    async def _connected(self, connect: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            await connect()
+        except NotReady:
+            raise
+        except TemporaryError as error:
+            self._failed(error)
+            return False
+        return True
+
+    def _failed(self, error: LifecycleError) -> None:
+        if error.message != self.pulses.succeeded.problem:  # else it was told before
+            log.warning("no nudges for now: %s", error.message)
+        self.pulses.failed(error.message)
+
+    async def _take(self, changes: Iterator[set[str]]) -> LifecycleError | None:
+        """What changed; why none is told, if so: what was told before is sent all the same."""
+        try:
+            self._changed |= await asyncio.to_thread(next, changes)
+        except LifecycleError as error:
+            return error
+        return None
 
     async def _nudge(self) -> None:
+        """Whom nobody can send anything is no reason not to send it to others."""
         if self._changed:
-            self._unsent += await asyncio.to_thread(self._claim)
-        pending, self._unsent = self._unsent, []
-        for nudge in pending:
+            await asyncio.to_thread(self._claim)
+        places = asyncio.Semaphore(SENT_AT_ONCE)
+        pending = list(self._unsent.values())
+        failed = await asyncio.gather(*(self._sent(nudge, places) for nudge in pending))
+        if failed and all(failed):
+            raise next(filter(None, failed))
+
+    async def _sent(self, nudge: Nudge, places: asyncio.Semaphore) -> LifecycleError | None:
+        """Each may take as long as Temporal is waited for, so each is a turn of the loop."""
+        async with places:
             try:
                 await self.send(nudge)
             except NotFound:
                 log.warning("run %s is not over, but its workflow %s is not open", nudge.run_id, nudge.workflow_id)
-            except TemporaryError as error:
+            except LifecycleError as error:
                 log.warning("run %s not nudged yet: %s", nudge.run_id, error.message)
-                self._unsent.append(nudge)
+                return error
+            finally:
+                self.pulses.turned.beat()
+        del self._unsent[nudge.run_id]
+        return None
 
-    def _claim(self) -> list[Nudge]:
+    def _claim(self) -> None:
         changed = frozenset(self._changed)
         claimed = self.nudges.claim(changed)
-        waiting = self.nudges.open_among(changed) - {nudge.run_uid for nudge in claimed}
-        self._changed = set(waiting)
-        return claimed
+        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # whatever becomes of what follows
+        self._changed -= {nudge.run_uid for nudge in claimed}
+        self._changed &= self.nudges.open_among(changed)

@@ -24,6 +24,7 @@ from crawler_lifecycle.contract.steps import (
     StopTasks,
 )
 from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
 from crawler_lifecycle.workflows.visibility import list_under
@@ -49,7 +50,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     list_under(plan, RunStatus.STOPPING)
     await _record(watch, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
-    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{cancelled} tasks that were still queued will never run")
+    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
     rounds = 0
     while not (looked := await _round(watch, plan, rounds)).is_proof:
         rounds += 1
@@ -67,7 +68,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
     watch.tell(Stage.STOPPING, "the jobs to end", plan, _force_at(watch, plan))
     asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=run))
     if rounds == 0 and asked is not None:
-        await _note(run, StopPhase.JOBS_ASKED, f"{asked} jobs were asked to end")
+        await _note(run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
     if watch.forced:
         await _force(run)
     looked = await look(run, watch.state.looks, stopped_at=watch.stopping.first_at if watch.stopping else None)
@@ -80,7 +81,7 @@ async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
 async def _force(run: RunRef) -> None:
     forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=run))
     if forced:
-        await _note(run, StopPhase.FORCED, f"{forced} jobs were ended without asking")
+        await _note(run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
 
 
 async def _record(watch: Watch, plan: RunPlan) -> None:

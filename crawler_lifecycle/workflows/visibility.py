@@ -6,6 +6,7 @@ from temporalio.common import SearchAttributeKey
 from crawler_lifecycle.contract.lifecycle import LifecycleState
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import RunPlan
+from crawler_lifecycle.domain.words import counted
 
 CRAWLER_NAME = SearchAttributeKey.for_keyword("CrawlerName")
 CRAWL_RUN_ID = SearchAttributeKey.for_int("CrawlRunId")
@@ -40,7 +41,7 @@ def show_details(state: LifecycleState) -> None:
     if state.run_id is not None:
         lines.append(f"run {state.run_id} ({state.run_uid})")
     if state.alive is not None:
-        lines.append(f"{state.alive} tasks alive after {state.looks} looks")
+        lines.append(f"{counted(state.alive, 'task')} alive after {state.looks} looks")
     if state.next_look_at is not None:
         lines.append(f"next look at {state.next_look_at:%Y-%m-%dT%H:%M:%SZ} at the latest")
     workflow.set_current_details("\n\n".join(lines))

@@ -291,7 +291,7 @@ def test_a_job_whose_run_is_over_is_asked_to_end_and_then_made_to(house: House) 
     page = audit(house, AuditPart.JOBS)
     assert (page.found, page.acted) == ({FindingKind.LEFTOVER_JOB: 1}, 1)
     (found,) = house.details(plan).findings
-    assert found.action == "1 jobs were asked to end"
+    assert found.action == "1 job asked to end"
     until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
     assert audit(house, AuditPart.JOBS).found == {}
     assert is_running(house, other)
@@ -314,7 +314,7 @@ def test_one_that_does_not_end_is_made_to(house: House) -> None:
     plan = ended(house, deaf(house))
     assert audit(house, AuditPart.JOBS).acted == 1
     page = audit(house, AuditPart.JOBS)
-    assert page.findings[0].action == "1 jobs were made to end"
+    assert page.findings[0].action == "1 job made to end"
     until(lambda: all(job.gone for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()), "it to end")
     (found,) = house.details(plan).findings
     assert found.acts == 2
@@ -345,7 +345,7 @@ def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypat
         for _ in range(2):
             audit(house, AuditPart.JOBS)
     (found,) = house.details(plan).findings
-    assert (found.action, found.acts, found.problem) == ("1 jobs were made to end", 2, full.message)
+    assert (found.action, found.acts, found.problem) == ("1 job made to end", 2, full.message)
     until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
 
 

@@ -181,6 +181,9 @@ class Showing:
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         self.killed += jobs
 
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        return {}
+
     def look(
         self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
     ) -> Look:

@@ -1,11 +1,18 @@
 """Ending jobs: add_cancellation_log_to_db, cancel_queued_tasks, k8_stop_task, k8_stop_pod."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import cast
+
+import pytest
 
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import EndRun, LogCancellation, StopTasks
 from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
+from crawler_lifecycle.ports import Cluster
 from tests.clusters import until
 from tests.house import House
 
@@ -65,3 +72,45 @@ def test_stopping_goes_in_pages(house: House) -> None:
     house.do(house.stopping.add_cancellation_log_to_db, stop)
     report = house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run, tasks="0-2"))
     assert (report.asked, report.rest) == (3, "")
+
+
+class Unreached:
+    """A cluster of which some nodes do not answer."""
+
+    def __init__(self, answer: dict[tuple[int, int], str] | LifecycleError) -> None:
+        self.answer = answer
+        self.done: list[str] = []
+
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        self.done.append("asked")
+        if isinstance(self.answer, LifecycleError):
+            raise self.answer
+        return self.answer
+
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        self.done.append("killed")
+
+
+def test_an_end_by_force_that_nobody_confirms_says_so_once(house: House) -> None:
+    """A pod that is deleted by force is gone at once, also from a node that nobody reaches."""
+    plan = house.started("sleepy", tasks=3)
+    cluster = Unreached({(2, 1): "node-3", (1, 1): "node-7"})
+    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    for _ in range(2):
+        assert house.do(stopping.k8_stop_pod, StopTasks(run=plan.run, tasks="0-2")).asked == 3
+    assert cluster.done == ["asked", "killed"] * 2, "afterwards nobody can tell"
+    log = house.details(plan).log
+    [line] = [each.message for each in log if each.event == StopPhase.UNCONFIRMED]
+    assert line == "tasks 1-2 are ended without asking on nodes that do not answer (node-3, node-7): they may run on"
+
+
+@pytest.mark.parametrize("answer", [{}, TemporaryError("no answer"), Refused("not for you")])
+def test_what_cannot_be_told_of_nodes_keeps_nothing_alive(
+    house: House, answer: dict[tuple[int, int], str] | LifecycleError
+) -> None:
+    plan = house.started("sleepy")
+    cluster = Unreached(answer)
+    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    house.do(stopping.k8_stop_pod, StopTasks(run=plan.run, tasks="0"))
+    assert cluster.done == ["asked", "killed"]
+    assert not [each for each in house.details(plan).log if each.event == StopPhase.UNCONFIRMED]

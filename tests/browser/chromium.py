@@ -15,9 +15,11 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+OTHER_NAME = "crawls.test"  # of this machine: pages of it are not trusted as those of localhost are
 FLAGS = (
     "--headless", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars",
+    f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
     "--remote-debugging-port=0", "--remote-debugging-address=127.0.0.1",
 )  # fmt: skip
 PATIENCE = 60.0
@@ -48,10 +50,13 @@ class Page:
             await self.ask(f"{domain}.enable")
 
     async def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+        return await self._ask(self._session, method, parameters)
+
+    async def _ask(self, session: str | None, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
+        if session:
+            message["sessionId"] = session
         answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
         await self._connection.send(json.dumps(message))
         async with asyncio.timeout(PATIENCE):
@@ -81,6 +86,26 @@ class Page:
                 pass
             assert time.monotonic() < deadline, f"never: {expression}\n{await self.text()}\n{self.errors}"
             await asyncio.sleep(0.1)
+
+    @asynccontextmanager
+    async def tab_in_front(self, url: str, ready: str) -> AsyncIterator[None]:
+        """One more, as soon as this is true of it."""
+        target = str((await self.ask("Target.createTarget", url=url))["targetId"])
+        try:
+            tab = (await self.ask("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+            async with asyncio.timeout(PATIENCE):
+                while not await self._is_true_in(tab, ready):
+                    await asyncio.sleep(0.1)
+            yield
+        finally:
+            await self.ask("Target.closeTarget", targetId=target)
+
+    async def _is_true_in(self, tab: str, expression: str) -> bool:
+        try:
+            answer = await self._ask(tab, "Runtime.evaluate", {"expression": expression})
+        except Refused:  # it has no document yet
+            return False
+        return bool(answer["result"].get("value"))
 
     async def text(self) -> str:
         return str(await self.evaluate("document.body?.innerText"))

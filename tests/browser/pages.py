@@ -1,16 +1,27 @@
 """The page of a running stack in a real browser, for modules with a fixture `stack`; what tests do on it again and
 again."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
 
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.ports import NewRun
 from tests.browser.chromium import Page, chromium, program
-from tests.databases import missing
-from tests.embedded import LINK
-from tests.process.crawls import Site
+from tests.databases import missing, ref_to
+from tests.embedded import LINK, eventually, processes_of
+from tests.process.crawls import Site, end_all_of, site
 
 IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"
 DIALOG = "document.querySelector('dialog.start[open]')"
@@ -40,6 +51,47 @@ async def page(browser: Page, stack: Site) -> Page:
     await browser.open(link)
     await browser.until(IS_LIVE)
     return browser
+
+
+@asynccontextmanager
+async def of_a_stack(folder: Path, crawlers: Mapping[str, str], settings: Mapping[str, str]) -> AsyncIterator[Site]:
+    """A stack for a module's pages; nothing of it is left running."""
+    try:
+        async with site(folder, crawlers, settings) as running:
+            yield running
+            await running.end_all()
+        await eventually(lambda: not processes_of(folder))
+    finally:
+        end_all_of(folder)
+
+
+async def address_and_token(stack: Site) -> tuple[str, str]:
+    url, _, token = (await stack.command.wait_for(LINK)).partition("/#token=")
+    return url, token
+
+
+@contextmanager
+def unattended(stack: Site, tasks: int = 1) -> Iterator[tuple[Database, RunRecord]]:
+    """A run that nobody supervises but the test; over afterwards."""
+    database = Database(f"sqlite:///{stack.state / 'crawler.db'}")
+    new = NewRun(RunRequest(crawler="gated"), Crawler(name="gated"), tasks, f"crawl-{uuid4()}", str(uuid4()))
+    run = SqlHistories(database).create(new)
+    try:
+        yield database, run
+    finally:
+        SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+        if SqlHistories(database).get(run.run_id).finished_at is None:
+            SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+        database.close()
+
+
+async def tab_to(page: Page, focused: str) -> None:
+    """With nothing but the Tab key, to what is like this."""
+    for _ in range(100):
+        await page.press("Tab")
+        if await page.evaluate(f"((focused) => {focused})(document.activeElement)"):
+            return
+    raise AssertionError(f"Tab never leads to where {focused}")
 
 
 async def fill(page: Page, **fields: str) -> None:

@@ -14,18 +14,16 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.ports import NewRun
 from tests.browser.chromium import Page
-from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, show, until_started
+from tests.browser.pages import DIALOG, IS_LIVE, fill, finish, of_a_stack, show, unattended, until_started
 from tests.databases import ref_to
-from tests.embedded import eventually, processes_of
 from tests.messages import a_notice
-from tests.process.crawls import Site, end_all_of, site
+from tests.process.crawls import Site
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
@@ -34,14 +32,8 @@ STUBBORN = {"stubborn": "trap '' TERM\n"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stack(has_chromium: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    folder = tmp_path_factory.mktemp("page")
-    try:
-        async with site(folder, STUBBORN, ROOM_FOR_TWO) as running:
-            yield running
-            await running.end_all()
-        await eventually(lambda: not processes_of(folder))
-    finally:
-        end_all_of(folder)
+    async with of_a_stack(tmp_path_factory.mktemp("page"), STUBBORN, ROOM_FOR_TWO) as running:
+        yield running
 
 
 async def test_the_link_lets_in_and_leaves_no_token_in_the_address(page: Page) -> None:
@@ -84,23 +76,17 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
 
 
 async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, stack: Site) -> None:
-    """A run that nobody supervises but this test."""
-    database = Database(f"sqlite:///{stack.state / 'crawler.db'}")
-    new = NewRun(RunRequest(crawler="gated"), Crawler(name="gated"), 1, f"crawl-{uuid4()}", str(uuid4()))
-    run = SqlHistories(database).create(new)
-    starting = {"key": str(uuid4()), "request": {"crawler": "gated"}, "run": run.run_id}
-    await page.evaluate(f"sessionStorage.setItem('starting', {json.dumps(json.dumps(starting))})")
-    await page.reload()
-    await page.until(f"{DIALOG} && {IS_LIVE}")
-    await page.until_text("Waits for the main job to be deployed")
-    SqlHistories(database).mark_started(ref_to(run))
-    await page.until_text("It runs. Waits for the notice of its start")
-    told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": NoticeKind.STARTED}
-    SqlNotices(database).keep(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
-    assert await until_started(page) == run.run_id
-    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
-    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
-    database.close()
+    with unattended(stack) as (database, run):
+        starting = {"key": str(uuid4()), "request": {"crawler": "gated"}, "run": run.run_id}
+        await page.evaluate(f"sessionStorage.setItem('starting', {json.dumps(json.dumps(starting))})")
+        await page.reload()
+        await page.until(f"{DIALOG} && {IS_LIVE}")
+        await page.until_text("Waits for the main job to be deployed")
+        SqlHistories(database).mark_started(ref_to(run))
+        await page.until_text("It runs. Waits for the notice of its start")
+        told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": NoticeKind.STARTED}
+        SqlNotices(database).keep(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
+        assert await until_started(page) == run.run_id
 
 
 async def test_the_dialog_says_why_a_run_never_starts(page: Page, stack: Site) -> None:

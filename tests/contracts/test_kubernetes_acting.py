@@ -19,6 +19,7 @@ from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
+from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
@@ -52,6 +53,7 @@ class Acting:
         self.logs = Logs(self.api, self.folder / "files", 1000)
         self.deploying = Deploying(self.api, Pods())
         self.stopping = Stopping(self.jobs)
+        self.reaching = Reaching(self.jobs, self.logs)
         self.removing = Removing(self.jobs, self.logs)
         self.collecting = Collecting(self.jobs, self.logs)
 
@@ -400,6 +402,41 @@ def test_pods_are_asked_to_end_whose_job_was_deleted_long_ago_and_told_them_noth
     assert "gracePeriodSeconds" not in deleted.body
 
 
+# whether an end by force can be confirmed
+
+
+def test_what_lives_on_nodes_that_do_not_answer_is_known_before_it_is_ended(acting: Acting) -> None:
+    for task in range(6):
+        pod = acting.pod(acting.deploy(task), "Failed" if task == 5 else "Running")
+        pod["spec"]["nodeName"] = f"node-{task % 5}"
+        acting.server.logs[pod["metadata"]["name"]] = b"fine\n"
+    given_up = acting.server.objects["pods"]
+    given_up[f"{acting.name(1)}-x"]["status"]["conditions"] = [
+        {"type": "Ready", "status": "False"},  # by the control plane: its node is silent
+        {"type": "ContainersReady", "status": "True"},
+    ]
+    for task, minutes in ((2, 2), (3, 0)):
+        due = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+        given_up[f"{acting.name(task)}-x"]["metadata"]["deletionTimestamp"] = due
+    acting.server.faults = [
+        Fault("GET", f"{acting.name(4)}-x/log", Answered(500, "InternalError", "dial tcp 10.0.0.4:10250: no route")),
+        Fault("GET", f"{acting.name(3)}-x/log", Answered(400, "BadRequest", "the container is waiting to start")),
+    ]
+    keys = [(task, 1) for task in range(6)]
+    assert acting.reaching.unreached(acting.run_uid, keys) == {(1, 1): "node-1", (2, 1): "node-2", (4, 1): "node-4"}
+    assert acting.reaching.unreached(acting.run_uid, []) == {}
+    assert acting.server.asked("DELETE") == []
+
+
+def test_a_node_is_asked_once_for_all_that_it_runs(acting: Acting) -> None:
+    for task in range(3):
+        acting.pod(acting.deploy(task))
+    acting.server.faults = [Fault("GET", "/log", Answered(502, "BadGateway", "the tunnel is away"))]
+    unreached = acting.reaching.unreached(acting.run_uid, [(task, 1) for task in range(3)])
+    assert unreached == {(task, 1): "node-7" for task in range(3)}
+    assert len(acting.server.asked("GET", "/log")) == 1
+
+
 # removing
 
 
@@ -444,9 +481,39 @@ def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:
     with pytest.raises(TemporaryError, match="no logs for you"):
         acting.removing.remove(acting.run_uid, [(0, 1)])
     assert acting.name() in acting.server.objects["jobs"]
+
+
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_a_log_of_a_node_that_is_silent_for_a_moment_is_kept_by_the_next_removal(acting: Acting, status: int) -> None:
+    """A kubelet that restarts, a tunnel that is away: the logs of all jobs that ended meanwhile were lost."""
+    acting.deploy()
+    acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
+    pod = acting.pod(acting.job(), "Succeeded")
+    acting.server.logs[pod["metadata"]["name"]] = b"all of it\n"
+    acting.server.faults = [Fault("GET", "/log", Answered(status, "InternalError", "dial tcp: connection refused"))]
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.name() in acting.server.objects["jobs"]
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "all of it\n"
+
+
+def test_a_log_of_a_node_that_is_silent_for_good_is_given_up_and_its_place_says_so(acting: Acting) -> None:
+    acting.deploy()
+    long_ago = datetime.now(UTC) - timedelta(minutes=11)
+    acting.server.end(acting.name(), lastTransitionTime=long_ago.isoformat())
+    acting.pod(acting.job(), "Succeeded")
     acting.server.faults = [Fault("GET", "/log", Answered(500, "InternalError", "dial tcp: the node is gone"))]
     assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
     assert acting.server.objects["jobs"] == {}
+    assert "dial tcp: the node is gone" in acting.logs.kept(acting.run_uid, 0, 1).read_text()
+
+
+def test_a_job_that_never_started_has_no_log_and_leaves(acting: Acting) -> None:
+    acting.deploy()
+    acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
+    acting.pod(acting.job(), "Failed")
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
     assert not acting.logs.kept(acting.run_uid, 0, 1).exists()
 
 
@@ -504,6 +571,68 @@ def test_when_the_pod_is_gone_its_job_and_the_events_are_evidence(acting: Acting
     assert found.message == f"job PodFailurePolicy: {sentence}"
     assert [event.split(" ", 1)[1] for event in found.events] == ["BackOff: the job warns (3 times)"]
     assert (found.node, found.log_tail) == (None, "")
+
+
+def test_a_log_is_that_of_the_crawl_wherever_its_container_stands(acting: Acting) -> None:
+    """A proxy that a webhook had put first was read instead, and the crawl's own log was removed with its Job."""
+    pod = acting.pod(acting.deploy(), "Succeeded", **ended_with(0, "Completed"))
+    pod["spec"]["containers"] = [{"name": "istio-proxy"}, {"name": "crawl"}]
+    acting.server.logs[pod["metadata"]["name"]] = b"of the crawl\n"
+    acting.server.end(acting.name())
+    acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    [read] = acting.jobs.pods(acting.run_uid, [(0, 1)])[0, 1]
+    acting.logs.chunk(read, 0, ended=True)
+    acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["crawl"] * 3
+
+
+def test_the_first_container_is_meant_where_none_is_ours(acting: Acting) -> None:
+    pod = acting.pod(acting.deploy(), "Succeeded")
+    pod["spec"]["containers"] = [{"name": "theirs"}, {"name": "proxy"}]
+    acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["theirs"]
+
+
+def test_an_init_container_that_failed_tells_why_nothing_ran(acting: Acting) -> None:
+    """Its message, code and log were deleted with its Job."""
+    end = {"exitCode": 2, "reason": "Error", "message": "no credentials"}
+    waits = {"name": "crawl", "restartCount": 0, "state": {"waiting": {"reason": "PodInitializing"}}}
+    failed = {"name": "fetch", "restartCount": 0, "state": {"terminated": end}}
+    pod = acting.pod(acting.deploy(), "Failed", containerStatuses=[waits], initContainerStatuses=[failed])
+    pod["spec"]["initContainers"] = [{"name": "fetch"}]
+    acting.server.logs[pod["metadata"]["name"]] = b"no credentials for the store\n"
+    acting.server.end(acting.name(), "Failed", reason="BackoffLimitExceeded")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert (found.message or "").startswith("fetch ended with exit code 2 (Error): no credentials; job Backoff")
+    assert found.log_tail == "no credentials for the store"
+    acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_bytes() == b"no credentials for the store\n"
+    assert [seen.query["container"] for seen in acting.server.asked("GET", "/log")] == ["fetch"] * 2
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_sidecar_that_ran_out_of_memory_is_told_with_whatever_end(acting: Acting, phase: str) -> None:
+    """A crawl may succeed beside it."""
+    killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    sidecar = {"name": "proxy", "restartCount": 2, "state": {"running": {}}, "lastState": killed}
+    ended = ended_with(0 if phase == "Succeeded" else 3, "Completed")
+    pod = acting.pod(acting.deploy(), phase, **ended, initContainerStatuses=[sidecar])
+    pod["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
+    acting.server.logs[pod["metadata"]["name"]] = b"fine\n"
+    acting.server.end(acting.name(), "Complete" if phase == "Succeeded" else "Failed")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert (found.events, found.restarts) == (["proxy was OOMKilled (2 restarts)"], 2)
+    assert found.log_tail == "fine"
+
+
+@pytest.mark.parametrize("length", [5_000, 40_000, 100_000])
+def test_the_last_lines_of_a_log_end_with_its_end_however_long_they_are(acting: Acting, length: int) -> None:
+    """The limit is counted from the first of them: of long ones the last, which is the error, was missing."""
+    pod = acting.pod(acting.deploy(), "Failed", **ended_with(1, "Error"))
+    acting.server.logs[pod["metadata"]["name"]] = (b"x" * length + b"\n") * 20 + b"y" * length + b"the end\n"
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert found.log_tail.endswith("the end")
+    assert len(acting.server.asked("GET", "/log")) <= 3
 
 
 def test_evidence_is_bounded(acting: Acting) -> None:

@@ -107,6 +107,30 @@ def test_patience_with_a_busy_server_ends(api: Api, server: ApiServer) -> None:
     assert len(server.seen) == 1
 
 
+def test_no_try_begins_after_the_time_for_all_of_them(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job made later than anybody reckoned with belongs to a claim that ran out, and nobody would watch it."""
+    monkeypatch.setattr(transport, "BUSY_SECONDS", 0.5)
+    api = Api(an_access(server, tmp_path))
+    busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
+    server.faults = [Fault("POST", "jobs", busy, after=0.3) for _ in range(3)]
+    with pytest.raises(ApiFailed) as caught:
+        api.post(api.batch("jobs"), a_job("one"))
+    assert caught.value.status == 429
+    assert server.objects["jobs"] == {}
+
+
+def test_nor_does_one_with_a_new_token(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "BUSY_SECONDS", 0.2)
+    api = Api(an_access(server, tmp_path))
+    server.faults = [Fault("POST", "jobs", Answered(401, "Unauthorized", "Unauthorized"), after=0.3)]
+    with pytest.raises(ApiFailed) as caught:
+        api.post(api.batch("jobs"), a_job("one"))
+    assert caught.value.status == 401
+    assert len(server.asked("POST")) == 1
+
+
 @pytest.mark.parametrize("status", [500, 503, 504])
 def test_an_error_of_the_server_is_told_at_once(api: Api, server: ApiServer, status: int) -> None:
     server.faults = [Fault("GET", "", Answered(status, "InternalError", "etcd is away"))]

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,7 +10,8 @@ import pytest
 
 from crawler_lifecycle.adapters.kubernetes import changes
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
+from crawler_lifecycle.adapters.kubernetes.changes import Changes
+from crawler_lifecycle.errors import TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
 from tests.clusters import until
 
@@ -28,14 +30,15 @@ def server() -> Iterator[ApiServer]:
 @pytest.fixture
 def watch(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Iterator[set[str]]]:
     monkeypatch.setattr(changes, "FIRST_PAUSE", 0.01)
-    return lambda: watch_runs(Api(an_access(server, tmp_path)), INSTALLATION)
+    return lambda: Changes(Api(an_access(server, tmp_path)), INSTALLATION)
 
 
 def told(stream: Iterator[set[str]], *expected: str) -> None:
     missing = set(expected)
 
     def all_told() -> bool:
-        missing.difference_update(next(stream))
+        with suppress(TemporaryError):  # it goes on
+            missing.difference_update(next(stream))
         return not missing
 
     until(all_told, f"{expected} to be told")
@@ -103,6 +106,28 @@ def test_any_other_trouble_goes_on_where_it_was(
     server.watching = [[a_change("ADDED", 90, ONE)], trouble, [a_change("MODIFIED", 130, TWO)]]
     told(watch(), ONE, TWO)
     assert begins(server, 3) == [None, "100", "100"]
+
+
+def test_a_watch_that_is_refused_is_told_until_it_is_not(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
+    server.watching = [Answered(403, "Forbidden", "jobs is forbidden") for _ in range(1000)]
+    stream = watch()
+
+    def refused() -> bool:
+        try:
+            return bool(next(stream))
+        except TemporaryError as error:
+            return "jobs is forbidden" in error.message
+
+    until(refused, "the refusal to be told")
+    with pytest.raises(TemporaryError):
+        next(stream)
+    server.watching = [[a_change("ADDED", 90, ONE)]]
+    told(stream, ONE)
+    assert next(stream) == set()
 
 
 def test_a_restored_server_is_followed_from_its_new_beginning(

@@ -7,12 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
@@ -21,7 +24,7 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Backlog, Claim
+from crawler_lifecycle.ports import Backlog, Claim, Execution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
@@ -152,6 +155,23 @@ def test_children_wait_for_their_run(claims: SqlClaims, make_run: MakeRun) -> No
     assert claims.backlogs("a") == []
     with pytest.raises(NotFound):
         claims.claim_children(run.run_id + 999, "a", MINUTE, 9)
+
+
+def test_a_run_that_nobody_looks_at_gets_no_more_jobs(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    """Its row may be that of a backup. Whoever takes it over looks at it."""
+    run, now = processing(3), datetime.now(UTC)
+    begun_long_ago = update(histories).values(started_at=now - timedelta(hours=9))
+    with database.transaction() as connection:
+        connection.execute(begun_long_ago)
+    assert (claims.backlogs("dispatcher"), claims.claim_children(run.run_id, "dispatcher", MINUTE, 9)) == ([], [])
+    SqlSupervision(database).take_over(run.run_id, Execution(run.workflow_id, "the next", now))
+    assert [each.run_id for each in claims.backlogs("dispatcher")] == [run.run_id]
+    for due, most in ((now - timedelta(hours=1), 0), (now + MINUTE, 2)):
+        look = ref_to(run).model_copy(update={"epoch": run.epoch + 1})
+        SqlHistories(database).mark_look(look, 0, known=True, problem=None, next_look_at=due)
+        assert len(claims.claim_children(run.run_id, "dispatcher", MINUTE, 9)) == most
 
 
 def test_a_run_has_no_more_in_the_cluster_than_it_may(

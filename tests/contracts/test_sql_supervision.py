@@ -314,7 +314,7 @@ def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
     assert (again.status, again.end_number, again.export_state) == (RunStatus.COMPLETED, 2, ExportState.PENDING)
     log = [(line.event, line.message) for line in SqlRecords(database).details(run.run_id).log]
     assert log == [
-        ("created", "api run of books, 1 tasks"),
+        ("created", "api run of books, 1 task"),
         ("started", "the main job runs"),
         ("ended", "FAILED: tasks_failed"),
         ("reopened", "by execution execution-2 of its workflow"),

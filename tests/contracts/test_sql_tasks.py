@@ -170,6 +170,7 @@ def test_a_look_that_sees_the_job_ends_its_claim(database: Database, make_run: M
         {
             "job_uid": SHORT,
             "job_name": SHORT,
+            "message": SHORT,
             "cause": SHORT,
             "reason": SHORT,
             "exit_code": st.none() | INTEGERS,
@@ -189,7 +190,7 @@ def test_a_change_arrives_as_it_was_sent(
     (row,), kept = port.rows(run.run_id, [0]), record(database, run)
     for name in ("job_uid", "cause", "reason"):
         assert getattr(row, name) == as_kept(getattr(sent, name))
-    assert kept.job_name == as_kept(sent.job_name)
+    assert (kept.job_name, kept.message) == (as_kept(sent.job_name), as_kept(sent.message))
     assert (row.exit_code, row.absent_count, row.started_at) == (sent.exit_code, sent.absent_count, sent.started_at)
     assert (row.status, row.version) == (status, 2)
     assert (kept.finished_at is None) == (status not in OVER)
@@ -223,6 +224,17 @@ def test_evidence_is_bounded_and_not_erased_by_less(database: Database, make_run
     assert (kept.message, kept.events) == ("m" * 4000, ["pulled"])
     assert kept.log_tail is not None
     assert kept.log_tail.endswith("😀the end")
+
+
+def test_what_the_comparison_tells_is_the_message_of_its_end(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run()), SqlTasks(database)
+    [row] = port.rows(run.run_id, [0])
+    port.reconcile(run, [TaskEvidence(task=0, attempt=1, message="crawl ended with exit code 0")])
+    assert port.sync(run, [change(row, TaskStatus.STOPPING)]) == 1
+    assert record(database, run).message == "crawl ended with exit code 0"
+    [row] = port.rows(run.run_id, [0])
+    assert port.sync(run, [change(row, TaskStatus.FAILED, message="it was told to end (drained)")]) == 1
+    assert record(database, run).message == "it was told to end (drained)"
 
 
 def test_evidence_does_not_outdate_the_status_read_before(database: Database, make_run: MakeRun) -> None:

@@ -5,16 +5,21 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from temporalio.client import WorkflowExecutionStatus
+
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
+from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
 from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
-from tests.process.stops import assert_stopped, notices
+from tests.process.stops import assert_stopped, events, notices, workflow_status
+
+GRACE = 10
+TOLD_OF = 8
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,65 @@ async def resumed(case: Case) -> Started:
     await case.until_handed_over(run)
     await case.site.assert_true(run, {0: 0})
     assert case.site.details(run).run.workflow_id == run.workflow_id
+    return run
+
+
+async def stop_resumed(case: Case) -> Started:
+    """Its workflow is terminated in the middle of a stop; whoever goes on with it ends what does not listen."""
+    run = await case.begin("stubborn", grace_seconds=GRACE)
+    await _until_running(case, run)
+    await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+    await until(lambda: StopPhase.JOBS_ASKED in events(case.site.details(run)))
+    client = await case.site.control.engine.client()
+    await client.get_workflow_handle(run.workflow_id).terminate("a test")
+    case.deaths.arm()
+    await case.go_on(run)
+    await case.until_handed_over(run)
+    await assert_stopped(case.site, run, "stopped_forced")
+    return run
+
+
+async def cancelled(case: Case) -> Started:
+    """By Temporal's own tools; its history becomes too long before the stop is proved."""
+    run = await case.begin("stubborn", grace_seconds=600)
+    await _until_running(case, run)
+    client = await case.site.control.engine.client()
+    await client.get_workflow_handle(run.workflow_id).cancel()
+    case.deaths.arm()
+    await case.until_it_goes_on(run)
+    await case.site.control.stop(run.run_id, StopRequest(actor="ann", force=True))
+    await case.until_handed_over(run)
+    await assert_stopped(case.site, run, "stopped_forced")
+    assert await workflow_status(case.site, run.workflow_id) is WorkflowExecutionStatus.CANCELED
+    return run
+
+
+async def unwanted(case: Case) -> Started:
+    """Another attempt's job lives on, as after a restored database: it ends, and the run's own goes on."""
+    run = await case.begin()
+    await _until_running(case, run)
+    case.deaths.arm()
+    await case.deploy(run, attempt=2)
+    await until((case.site.job_folder(run, 0, 2) / "exit.json").exists)
+    case.site.release(run, 0)
+    details = await case.until_handed_over(run)
+    assert (details.run.status, details.tasks[0].attempt) == (RunStatus.COMPLETED, 1)
+    jobs = {key: (job.began, job.ends) for key, job in case.site.jobs(run).items()}
+    assert jobs == {(0, 1): (1, (0,)), (0, 2): (1, ())}
+    return run
+
+
+async def telling(case: Case) -> Started:
+    """Its tasks end one by one, each time something that is told of; a notice that its worker dies with is not sent
+    again, as the next says more."""
+    run = await case.begin(tasks=TOLD_OF)
+    await until(lambda: case.site.statuses(run) == [TaskStatus.RUNNING] * TOLD_OF)
+    case.deaths.arm()
+    for task in reversed(range(TOLD_OF)):
+        case.site.release(run, task)
+        await until(lambda over=task: case.site.statuses(run)[over] is TaskStatus.SUCCEEDED)  # type: ignore[misc]
+    await case.until_handed_over(run)
+    await case.site.assert_true(run, dict.fromkeys(range(TOLD_OF), 0))
     return run
 
 
@@ -148,13 +212,15 @@ async def hostile(case: Case) -> Started:
 
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "finish_audit"))
-# only for a run that was cancelled and whose history has become too long since; and where a job lives on unwanted
-UNREACHED = frozenset(("cancel_execution", "k8_stop_unwanted"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
     "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}),
     "forced": Course(forced, only=frozenset(("k8_stop_pod",))),
     "resumed": Course(resumed, only=frozenset(("hand_over_run",)), also=frozenset(("take_over_run",))),
+    "stop_resumed": Course(stop_resumed, also=frozenset(("take_over_run",))),
+    "cancelled": Course(cancelled, only=frozenset(("cancel_execution",))),
+    "unwanted": Course(unwanted, only=frozenset(("k8_stop_unwanted",))),
+    "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
     "audited": Course(audited, only=AUDIT),
@@ -167,4 +233,4 @@ def courses_of(activities: list[str]) -> list[tuple[str, str]]:
     """Each activity with every course that it has to be died on: what no other course claims has the plain one."""
     claimed = frozenset[str]().union(*(course.only for course in COURSES.values()))
     found = [(name, each) for name, course in COURSES.items() for each in activities if each in course.activities]
-    return found + [("plain", each) for each in activities if each not in claimed | UNREACHED]
+    return found + [("plain", each) for each in activities if each not in claimed]

@@ -8,19 +8,23 @@ import sys
 import zipfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from temporalio.client import WorkflowExecutionStatus
 
+from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.control.control import WORKFLOW, Control, Started
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
 from tests.crash.deaths import Deaths
@@ -29,6 +33,7 @@ from tests.embedded import Crawlctl
 from tests.process.crawls import Site, catalogue_of, end_all_of, eventually_async
 from tests.process.stops import CRAWLERS
 from tests.receivers import Receiver, serving
+from tests.servers import SHORT_HISTORIES
 
 PAUSE = 0.4  # many wait at once
 PATIENCE = 400.0  # a case dies several times, and each time it takes Temporal 10 or 30 seconds to miss it
@@ -83,8 +88,37 @@ class Case:
         return run
 
     async def go_on(self, run: Started, workflow_id: str | None = None, *, reopen: bool = False) -> None:
-        request = RunRequest(crawler="gated", run_id=run.run_id, reopen=reopen)
+        request = RunRequest(crawler=self.site.details(run).run.crawler, run_id=run.run_id, reopen=reopen)
         await self.site.control.engine.start(WORKFLOW, request, workflow_id or run.workflow_id, "a crash test")
+
+    async def deploy(self, run: Started, attempt: int) -> None:
+        """A job of the first task, asked for by somebody who is not the dispatcher."""
+        parts = Parts(self.site.control.installation.settings)
+        catalogue = parts.settings.scheduler.catalogue
+        assert catalogue
+        request = DeploymentRequest(
+            installation=str(parts.records.installation()),
+            run_id=run.run_id,
+            run_uid=run.run_uid,
+            task=0,
+            tasks=1,
+            attempt=attempt,
+            crawler=Catalogue.load(catalogue).entry("gated"),
+        )
+
+        def deployed() -> bool:
+            with suppress(TemporaryError):  # the scheduler service may be dead
+                return bool(parts.deployer.deploy(request))
+            return False
+
+        await until(deployed)
+
+    async def until_it_goes_on(self, run: Started) -> None:
+        """As a new execution of its workflow."""
+        client = await self.site.control.engine.client()
+        async with asyncio.timeout(PATIENCE):
+            while (await client.get_workflow_handle(run.workflow_id).describe()).run_id == run.first_execution_run_id:
+                await asyncio.sleep(PAUSE)
 
     async def until_handed_over(self, run: Started, ends: int = 1) -> RunDetails:
         """It is over, both exports of each of its ends are made (one that failed is tried again), and nobody has
@@ -175,7 +209,9 @@ async def crashing(folder: Path, children: Sequence[ChildPlan], url: str | None 
     write(folder / "children.json", plan.inherited, state / "logs", placed)
     try:
         with serving(receiver), ExitStack() as logs:
-            temporal = await _started(logs, state / "logs" / "temporal.log", *temporal_part(plan).command)
+            temporal = await _started(
+                logs, state / "logs" / "temporal.log", *temporal_part(plan).command, *SHORT_HISTORIES
+            )
             control = _control(plan)
             await eventually_async(lambda: _answers(control))
             nursery = [sys.executable, "-P", "-m", "tests.crash.nursery", str(folder / "children.json")]
@@ -212,8 +248,6 @@ def _control(plan: Plan, task_queue: str = "nobody") -> Control:
 
 
 async def _answers(control: Control) -> bool:
-    from crawler_lifecycle.errors import LifecycleError
-
     try:
         await control.engine.ping()
     except LifecycleError:

@@ -25,7 +25,7 @@ from crawler_lifecycle.ports import Claims, Nudges
 from crawler_lifecycle.settings import Settings
 from tests.crash.courses import AUDIT, COURSES, courses_of
 from tests.crash.faults import Fault
-from tests.crash.hooks import AFTER, BEFORE, MOMENTS
+from tests.crash.hooks import AFTER, BEFORE, MOMENTS, THEN
 from tests.crash.nursery import ChildPlan
 from tests.crash.ports import methods_of, ports_of
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
@@ -53,7 +53,8 @@ SERVICES = [ChildPlan(part, part, "", points) for part, points in LOOPS.items()]
 CASES = [ChildPlan(f"{course}.{name}", "lifecycle", "", [name]) for course, name in courses_of(NAMES)]
 HOSTILE = ChildPlan("hostile.words", "lifecycle", "")
 CASES.sort(key=lambda case: "export" not in case.name)  # whose worker is missed last begins first
-FAULTY_COURSES = ("forced", "resumed", "reopened")
+FAULTY_COURSES = ("forced", "resumed", "reopened", "stop_resumed", "cancelled")
+NEVER_WAITED_FOR = ("cancel_execution", THEN)  # what it asks for ends the workflow, before its answer can come
 SAID_OF_FAILURES = {"claims.failed", "histories.note"}
 FAULTS = [fault for fault in Fault if fault is not Fault.LOST_COMMIT]
 FAULTY = [ChildPlan(f"{course}.{fault}", "lifecycle", "", fault=fault) for fault in FAULTS for course in FAULTY_COURSES]
@@ -214,17 +215,13 @@ def _asked_by_activities() -> set[str]:
     ports = {name: port for each in holders for name, port in ports_of(each).items()}
     code = "".join(inspect.getsource(sys.modules[each.__module__]) for each in (*holders, Deploying))
     called = re.findall(r"self\.(\w+)\.(\w+)", code)
-    asked = {f"{name}.{method}" for name, method in called if name in ports and method in methods_of(ports[name])}
-    # of the one activity that no course comes to, and of a resume in the middle of a stop
-    return asked - {"supervisors.cancel", "supervision.stop_asked_at"}
+    return {f"{name}.{method}" for name, method in called if name in ports and method in methods_of(ports[name])}
 
 
 async def _assert_died_around(running: Running, name: str) -> None:
     case, run = await running.over(name)
     activity = name.partition(".")[2]
-    points = {f"{activity}.{moment}" for moment in MOMENTS}
-    # a notice of progress whose worker died is not sent again: the next look has another
-    assert case.noted == points or (activity == "signal_pusher_progress" and case.noted < points and case.noted)
+    assert case.noted == {f"{activity}.{moment}" for moment in MOMENTS if (activity, moment) != NEVER_WAITED_FOR}
     running.stack.assert_each_notice_is_one(run)
 
 

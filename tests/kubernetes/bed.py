@@ -152,6 +152,15 @@ class Bed:
             self.until_healthy(name)
 
     @contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """The program is away; when it is back it knows only what there is by then."""
+        self.programs[name].stop()
+        try:
+            yield
+        finally:
+            self.start_program(name)
+
+    @contextmanager
     def api_server_with(self, *options: str) -> Iterator[None]:
         """For example `--max-requests-inflight=5`: real 429s."""
         self._replace_api_server(*options)

@@ -5,7 +5,7 @@
 
 SUCCEEDS = "fate/succeeds"
 RUNS = "fate/runs"  # until asked: then it ends with 143
-ORDERLY = "fate/orderly"  # until asked: then it ends with 0
+ORDERLY = "fate/orderly"  # until asked: then it ends with 0, in the time that stands behind it
 IGNORES = "fate/ignores"  # until asked; ends by SIGKILL, 137, when its grace is over
 STUCK = "fate/stuck"  # its node never tells of an end: only a pod deleted by force is gone
 OUT_OF_MEMORY = "fate/out-of-memory"

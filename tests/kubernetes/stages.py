@@ -13,9 +13,10 @@ MANAGED = "crawler-lifecycle-bed/managed"  # nodes with this label are kept aliv
 FATE = '.spec.containers[0].image | sub(":.*$"; "")'
 EXITS = f'{FATE} | if startswith("fate/exits-") then "fate/exits" else . end'
 DELAY = '.spec.containers[0].image | split(":")[1] // "0s"'
+SIGTERM_MILLISECONDS = 200
+TIDYING = f'.spec.containers[0].image | split(":")[1] // "{SIGTERM_MILLISECONDS}ms"'
 PHASE = ".status.phase"
 DELETED = ".metadata.deletionTimestamp"
-SIGTERM_MILLISECONDS = 200
 
 Condition = tuple[str, str, Sequence[str]]
 
@@ -274,7 +275,7 @@ PODS = [
         "Pod",
         [ASKED, NOT_FORCED, phase("Running"), of(fates.ORDERLY)],
         _ended("0", "Completed", "Succeeded"),
-        milliseconds=SIGTERM_MILLISECONDS,
+        delay=TIDYING,
         delete=True,
     ),
     _stage(

@@ -1,15 +1,20 @@
 """Does the adapter tell and do the right thing when the cluster is as bad as it can be? Each fault is a real one."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.looking import Patience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
+from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskEvidence
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import NotReady
 from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
 from tests.kubernetes import fates, rights
@@ -18,6 +23,7 @@ from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.client import until
 from tests.kubernetes.jobs import UNPRIVILEGED
 from tests.kubernetes.proxy import Proxy
+from tests.rows import after, row
 
 MAIN = [(0, 1)]
 
@@ -85,10 +91,12 @@ def test_what_the_node_said_is_among_the_evidence(kubernetes: KubernetesBench) -
 # A pod that was deleted: what is left to tell why
 
 
-def running_pod(kubernetes: KubernetesBench, *, held: bool = False) -> tuple[DeploymentRequest, str]:
+def running_pod(
+    kubernetes: KubernetesBench, *, held: bool = False, image: str = fates.RUNS
+) -> tuple[DeploymentRequest, str]:
     """The path of its pod; one that is held is still there when it has ended."""
-    crawler = Crawler(name="small", image=fates.RUNS, resources=Resources(cpu="1"))
-    request = deployed(kubernetes, fates.RUNS, crawler=crawler)
+    crawler = Crawler(name="small", image=image, resources=Resources(cpu="1"))
+    request = deployed(kubernetes, image, crawler=crawler)
     kubernetes.until_phase(request, JobPhase.RUNNING)
     (pod,) = pods(kubernetes, request)
     path = f"/api/v1/namespaces/{kubernetes.namespace}/pods/{pod['metadata']['name']}"
@@ -147,6 +155,71 @@ def test_a_deleted_pod_that_is_still_there_says_who_did_it(
     job = kubernetes.until_ended(request)
     assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, 143)
     kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.parametrize(("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted")])
+def test_a_program_that_was_sent_away_and_ended_in_order_was_not_done(
+    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None], reason: str
+) -> None:
+    """Its Job is complete."""
+    request, path = running_pod(kubernetes, held=True, image=fates.ORDERLY)
+    act(kubernetes, path)
+    job = kubernetes.until_ended(request)
+    assert (job.phase, job.stop_asked, job.reason, job.exit_code) == (JobPhase.SUCCEEDED, True, reason, 0)
+    ended = after(row(job_uid=job.uid), kubernetes.cluster.look(request.run_uid, MAIN))
+    assert (ended.status, ended.reason) == (TaskStatus.FAILED, reason)
+    kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.parametrize("act", [drain, delete])
+def test_a_program_that_was_seen_being_told_and_left_no_pod_was_not_done(
+    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None]
+) -> None:
+    request, path = running_pod(kubernetes, image=fates.after(fates.ORDERLY, "3s"))
+    act(kubernetes, path)
+    told = until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be told")
+    task = after(row(job_uid=told.uid), Look(complete=True, jobs={(0, 1): told}))
+    until(lambda: not kubernetes.bed.admin.exists(path), "the pod to be gone")
+    assert kubernetes.until_ended(request).phase is JobPhase.SUCCEEDED
+    ended = after(task, kubernetes.cluster.look(request.run_uid, MAIN))
+    assert (ended.status, ended.reason) == (TaskStatus.FAILED, "drained" if act is drain else "disrupted")
+
+
+@pytest.mark.parametrize("by_itself", [True, False], ids=["had ended before", "ended because of it"])
+def test_a_stop_that_the_controllers_are_late_for_is_told_by_the_pod(
+    kubernetes: KubernetesBench, *, by_itself: bool
+) -> None:
+    """They count the end of what was told to end, and call its Job complete."""
+    image = fates.after(fates.SUCCEEDS, "5s") if by_itself else fates.ORDERLY
+    request, path = running_pod(kubernetes, held=True, image=image)
+    admin = kubernetes.bed.admin
+
+    def succeeded() -> bool:
+        return bool(admin.get(path)["status"]["phase"] == "Succeeded")
+
+    task = row(job_uid=str(getattr(kubernetes.job(request), "uid", None)))
+    with kubernetes.bed.without("kube-controller-manager"):
+        if by_itself:
+            until(succeeded, "it to end by itself")
+            until_another_second()
+        kubernetes.cluster.stop(request.run_uid, MAIN)
+        if not by_itself:
+            admin.delete(path)  # as the garbage collector would
+            until(succeeded, "it to end as it was told")
+        seen = kubernetes.cluster.look(request.run_uid, MAIN)
+        assert seen.jobs[0, 1].cause == ("finishing" if by_itself else "pod_terminating")
+        task = after(task, seen, intent=Intent.STOP)
+    job = until_look(kubernetes, request, lambda look: look.phase is not JobPhase.ENDING, "its Job to count it")
+    assert job.phase is JobPhase.SUCCEEDED
+    admin.merge(path, {"metadata": {"finalizers": None}})
+    ended = after(task, Look(complete=True, jobs={(0, 1): job}), intent=Intent.STOP)
+    assert ended.status is (TaskStatus.SUCCEEDED if by_itself else TaskStatus.STOPPED)
+
+
+def until_another_second() -> None:
+    """All times of the cluster are whole seconds."""
+    began = datetime.now(UTC).replace(microsecond=0)
+    until(lambda: datetime.now(UTC) - began > timedelta(seconds=1), "another second")
 
 
 @pytest.mark.parametrize(
@@ -248,6 +321,21 @@ def test_the_pod_of_a_deleted_job_is_shown_and_ended(kubernetes: KubernetesBench
 
 
 # What the cluster itself does not know, or knows no more
+
+
+def test_what_the_cluster_cleaned_up_before_anybody_looked_is_lost_and_has_not_failed(
+    kubernetes: KubernetesBench, tmp_path: Path
+) -> None:
+    """Its time to live is over, and no worker was there meanwhile."""
+    access = Access(kubernetes.namespace, kubernetes.bed.kubeconfig("actor", kubernetes.namespace))
+    hasty = KubernetesCluster(access, kubernetes.installation, Pods(keep=timedelta(seconds=1)), Keeping(tmp_path))
+    request = kubernetes.request(behaves(fates.SUCCEEDS))
+    made = hasty.deploy(request)
+    until(lambda: kubernetes.objects(request) == [], "job and pod to be cleaned up")
+    absent = kubernetes.cluster.look(request.run_uid, MAIN)
+    assert (absent.complete, dict(absent.jobs)) == (True, {})
+    lost = after(row(TaskStatus.PENDING, made.job_uid), absent, absent)
+    assert (lost.status, lost.reason) == (TaskStatus.LOST, "job_disappeared")
 
 
 def test_while_its_controllers_stand_still_a_job_waits_and_nothing_has_ended(kubernetes: KubernetesBench) -> None:

@@ -12,8 +12,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from tests.databases import create_database
+from tests.embedded import eventually
 from tests.kubernetes import fates
-from tests.kubernetes.bed import Bed
+from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.service import Service, assert_completed, served
 
 pytestmark = pytest.mark.timeout(600)
@@ -29,6 +30,7 @@ IMAGES = {
     "books": fates.after(fates.SUCCEEDS, "1s"),
     "obeys": fates.RUNS,
     "tidies": fates.ORDERLY,
+    "careful": fates.after(fates.ORDERLY, "10s"),
     "ignores": fates.IGNORES,
     "stuck": fates.STUCK,
     **{name: fates.after(fate, "300ms") for name, (fate, _, _) in ENDS.items()},
@@ -100,6 +102,38 @@ async def test_a_drained_task_says_so_with_its_pod_or_without(service: Service) 
     shown = service.crawlctl("show", str(run.run_id))
     assert task.reason in shown
     assert "DisruptionTarget" in shown
+
+
+async def test_a_drained_task_that_ends_in_order_has_failed_and_runs_again(service: Service) -> None:
+    """With exit code 0: its run was COMPLETED, with half of its data."""
+    run = await service.run("careful", grace_seconds=60)
+    await service.until(run, TaskStatus.RUNNING, 1)
+    (pod,) = service.objects("pods", run)
+    name = pod["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    service.bed.admin.post(f"/api/v1/namespaces/{service.namespace}/pods/{name}/eviction", eviction)
+    details = await service.until_over(run)
+    task = details.tasks[0]
+    assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "main_job_failed")
+    assert (task.status, task.reason, task.exit_code) == (TaskStatus.FAILED, "drained", 0)
+    assert "it was told to end (drained) before it was done" in service.crawlctl("show", str(run.run_id))
+
+
+async def test_an_end_by_force_on_a_lost_node_says_that_nobody_confirms_it(service: Service) -> None:
+    run = await service.run("obeys", grace_seconds=60)
+    await service.until(run, TaskStatus.RUNNING, 1)
+    (pod,) = service.objects("pods", run)
+    node = pod["spec"]["nodeName"]
+    service.bed.lose_node(node)
+    try:
+        await eventually(lambda: condition(service.bed.admin.get(f"/api/v1/nodes/{node}"), "Ready") == "Unknown", 120)
+        await service.stop_run(run, force=True)
+        details = await service.until_over(run)
+    finally:
+        service.bed.return_node(node)
+    assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "stopped_forced")
+    shown = service.crawlctl("show", str(run.run_id))
+    assert f"not confirmed: tasks 0 are ended without asking on nodes that do not answer ({node})" in shown
 
 
 async def test_what_cannot_be_scheduled_says_so_until_it_is_stopped(service: Service) -> None:

@@ -34,7 +34,7 @@ async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
         job = _job(state)[0]
 
         assert await first.end(signal.SIGINT) == 0
-    assert "1 jobs go on" in first.output
+    assert "1 job left running" in first.output
     assert _service(state) == []
     assert not (state / "stack.json").exists()
     assert job.is_running()

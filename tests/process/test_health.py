@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import environment, stack_processes, up
 
@@ -92,6 +93,17 @@ async def test_doors_tell_what_is_away_and_stay_open(tmp_path: Path) -> None:
         await all_say(doors, "/healthz", 200)
         schema(state, known)
         await all_say(doors, "/readyz", 200)
+
+
+async def test_a_watcher_that_begins_without_temporal_waits_at_its_door(tmp_path: Path) -> None:
+    """It would be started anew again and again, with longer and longer pauses, and come late when Temporal is back."""
+    state = tmp_path / "state"
+    upgrade(f"sqlite:///{state / 'crawler.db'}")
+    nowhere = {"CRAWLER_STATE": str(state), "TEMPORAL_ADDRESS": "127.0.0.1:1", "TEMPORAL_CONFIG_FILE": os.devnull}
+    async with part("watcher", tmp_path, nowhere) as door:
+        away = await says(door, "/readyz", 503)
+        assert "temporal: " in away
+        await says(door, "/healthz", 200)
 
 
 def schema(state: Path, version: str) -> str:

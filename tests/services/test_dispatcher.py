@@ -150,7 +150,7 @@ def test_a_job_made_while_the_run_is_stopped_is_ended_by_its_dispatcher(
 
     def ended() -> bool:
         job = house.bench.cluster.look(plan.run.run_uid).jobs[1, 1]
-        return job.phase is JobPhase.FAILED and job.stop_asked
+        return job.phase is JobPhase.FAILED and bool(job.stop_asked)
 
     until(ended, "the job to be ended")
 

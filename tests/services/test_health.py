@@ -6,11 +6,17 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 
+from crawler_lifecycle.adapters.kubernetes import changes
+from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.sql.nudges import SqlNudges
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Backlog
@@ -18,6 +24,7 @@ from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.health import Door, Pulses, told
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.settings import HealthSettings
+from tests.api_servers import Answered, an_access, an_api_server
 from tests.clusters import until
 from tests.house import House
 
@@ -192,3 +199,29 @@ async def test_a_watcher_whose_stream_is_silent_is_not_alive(house: House) -> No
         await asyncio.to_thread(until_it_says, door, "/healthz", 200)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_watcher_whose_stream_is_refused_is_not_ready(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lists the jobs all right, so its cluster answers; and nobody would be nudged."""
+    monkeypatch.setattr(changes, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(changes, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
+
+    async def send(_: object) -> None: ...
+
+    with an_api_server() as server:
+        server.watching = [Answered(403, "Forbidden", "cannot watch jobs") for _ in range(1000)]
+        cluster = KubernetesCluster(an_access(server, tmp_path), str(uuid4()), Pods(), Keeping(tmp_path))
+        watcher = Watcher(SqlNudges(house.database), cluster, send)
+        async with told(SILENT, {"cluster": partial(asyncio.to_thread, cluster.check)}, watcher.pulses) as door:
+            watching = asyncio.create_task(watcher.run())
+            await asyncio.to_thread(until, lambda: watcher.pulses.succeeded.problem, "the refusal to be told")
+            refused = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
+            assert any("cannot watch jobs" in problem for problem in refused["problems"]), refused
+            server.watching.clear()
+            await asyncio.to_thread(until_it_says, door, "/readyz", 200)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)

@@ -16,10 +16,11 @@ from crawler_lifecycle.cli.render import (
     list_lines,
     progress_lines,
     stage,
+    stop_lines,
     waiting,
 )
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
@@ -127,3 +128,19 @@ def test_the_screen_draws_over_what_it_drew(
     shown.show(["a", "b"])
     shown.show(["x" * 50])
     assert capsys.readouterr().out == "\x1b[Ja\nb\n" + "\x1b[2F\x1b[J" + "x" * 19 + "…\n"
+
+
+def test_an_end_by_force_that_nobody_confirmed_is_told_with_the_stop() -> None:
+    details = a_run(RunStatus.FAILED, TaskStatus.STOPPED)
+    events = [("force stop", "now"), ("unconfirmed", "tasks 0 may run on"), ("forced", "1 jobs"), ("proved", "nothing")]
+    log = [LogRecord(at=NOW, event=event, message=message) for event, message in events]
+    told = list(stop_lines(details.model_copy(update={"log": log})))
+    assert told[1] == "not confirmed: tasks 0 may run on"
+    assert [line.partition(" after")[0] for line in told[2:]] == ["jobs made to end", "proved"]
+
+
+def test_a_task_that_succeeded_beside_a_container_that_was_started_again_says_so() -> None:
+    details = a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED)
+    warned = a_task(0, TaskStatus.SUCCEEDED, node="n", restarts=2, events=["proxy was OOMKilled (2 restarts)"])
+    shown = list(details_lines(details.model_copy(update={"tasks": [warned]}), NOW))
+    assert any("proxy was OOMKilled" in line for line in shown)

@@ -32,10 +32,20 @@ def their_pods(tasks: Any, phase: str = "Running") -> list[Json]:
 
 
 def test_jobs_that_speak_for_themselves_cost_one_list() -> None:
-    for jobs in (many(1000, **RUNS), many(1000, COMPLETE), many(1000, started=None)):
+    for jobs in (many(1000, **RUNS), many(1000, started=None)):
         shelf = Shelf().put(jobs=jobs)
         assert look(shelf, 1000).complete
         assert calls(shelf) == {"jobs": 2}
+
+
+def test_jobs_that_have_ended_are_asked_for_their_pods_once() -> None:
+    for ended in (COMPLETE, FAILED):
+        shelf = Shelf().put(jobs=many(1000, ended))
+        assert look(shelf, 1000).complete
+        assert calls(shelf) == {"jobs": 2, "pods": 2}
+        shelf.calls.clear()
+        look(shelf, 0)
+        assert calls(shelf) == {"jobs": 2}, "once their end is on record"
 
 
 def test_ten_thousand_jobs_of_which_some_need_their_pods_cost_21_lists() -> None:

@@ -465,7 +465,7 @@ def test_rule_26_a_pod_that_succeeded_after_it_was_told_to_end_was_stopped() -> 
     told = deleted(pod("Succeeded", ended(0)), "2026-11-20T09:00:20Z")
     told["metadata"]["deletionGracePeriodSeconds"] = 30
     assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.STOPPED
-    told["metadata"]["deletionGracePeriodSeconds"] = 20
+    told["metadata"]["deletionGracePeriodSeconds"] = 19
     assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
 
 
@@ -676,7 +676,149 @@ def test_rule_11_what_was_seen_ending_in_a_stop_was_stopped_however_it_ended() -
     assert after(row(), ending, truth, intent=Intent.STOP).status is TaskStatus.STOPPED
     assert after(row(), ending, truth).status is TaskStatus.FAILED
     assert after(row(), ending, look([job(0, 1, COMPLETE)]), intent=Intent.STOP).status is TaskStatus.STOPPED
-    assert after(row(), ending, look([job(0, 1, COMPLETE)])).status is TaskStatus.SUCCEEDED
+
+
+DRAINED = condition("DisruptionTarget", "EvictionByEvictionAPI")
+ENDS_IN_ORDER = [
+    job(terminating=1),
+    job(succeeded=1),
+    job(0, 1, condition("SuccessCriteriaMet"), succeeded=1),
+]
+
+
+def told_pod(phase: str, *containers: Json, at: str = LATER, grace: int = 30, conditions: Any = ()) -> Json:
+    """By somebody who deleted it at that time."""
+    due = (datetime.fromisoformat(at) + timedelta(seconds=grace)).isoformat()
+    found = deleted(pod(phase, *containers, conditions=list(conditions)), due)
+    found["metadata"]["deletionGracePeriodSeconds"] = grace
+    return found
+
+
+def test_rule_3_a_task_that_was_told_to_end_and_ended_in_order_has_not_succeeded() -> None:
+    """Drained, preempted, off its node, or deleted by hand: it was SUCCEEDED, and its run COMPLETED."""
+    complete = look([job(0, 1, COMPLETE)])
+    for before in (ENDS_IN_ORDER[:1], ENDS_IN_ORDER[:2], ENDS_IN_ORDER):
+        failed = after(row(), *(look([there]) for there in before), complete)
+        assert (failed.status, failed.reason, failed.exit_code) == (TaskStatus.FAILED, "disrupted", 0)
+    seen_running = look([job(terminating=1)], [told_pod("Running", running(), at=ago(0), conditions=[DRAINED])])
+    drained = after(row(), seen_running, look([job(terminating=1)]), look([job(succeeded=1)]), complete)
+    assert (drained.status, drained.reason) == (TaskStatus.FAILED, "drained"), "who it was, only its pod knew"
+
+
+def test_rule_3_what_is_left_of_its_pod_tells_whether_it_was_told() -> None:
+    def left(found: Json) -> TaskRow:
+        return after(row(), look([job(0, 1, COMPLETE)], [found]))
+
+    drained = left(told_pod("Succeeded", ended(0), conditions=[{**DRAINED, "lastTransitionTime": LATER}]))
+    assert (drained.status, drained.reason) == (TaskStatus.FAILED, "drained")
+    by_hand = left(told_pod("Succeeded", ended(0), at=WHEN))
+    assert (by_hand.status, by_hand.reason) == (TaskStatus.FAILED, "disrupted")
+    assert left(pod("Succeeded", ended(0))).status is TaskStatus.SUCCEEDED
+    afterwards = "2026-11-20T09:00:01Z"
+    for grace in (0, 30):
+        assert left(told_pod("Succeeded", ended(0), at=afterwards, grace=grace)).status is TaskStatus.SUCCEEDED
+    evicted_later = [{**DRAINED, "lastTransitionTime": afterwards}]
+    assert left(told_pod("Succeeded", ended(0), at=afterwards, conditions=evicted_later)).status is TaskStatus.SUCCEEDED
+
+
+def test_rule_3_the_sentence_says_that_it_was_told() -> None:
+    told = verdict(row(), look([job(0, 1, COMPLETE)], [told_pod("Succeeded", ended(0))]), Intent.RUN, NOW)
+    assert told
+    assert told.message == "it was told to end (disrupted) before it was done, and ended in order, with exit code 0"
+
+
+def test_rule_3_a_job_that_went_on_after_it_was_suspended_was_not_told_to_end() -> None:
+    """Its first pod was; it succeeded with another."""
+    resumed = look([job(terminating=1)], [told_pod("Running", running(), at=ago(0))])
+    truth = look([job(0, 1, COMPLETE)], [pod("Succeeded", ended(0))])
+    assert after(row(), resumed, truth).status is TaskStatus.SUCCEEDED
+    again = look([job(active=1, ready=1)])
+    assert after(row(), resumed, again, look([job(0, 1, COMPLETE)])).status is TaskStatus.SUCCEEDED
+
+
+def test_rule_3_nothing_but_its_own_pods_says_that_it_was_told() -> None:
+    others = [
+        told_pod("Succeeded", ended(0), conditions=[DRAINED]) | {"metadata": told_pod_of("another-uid", attempt=1)},
+        told_pod("Running", running(), conditions=[DRAINED]) | {"metadata": told_pod_of("earlier", attempt=2)},
+    ]
+    for pods in (others, [*others, pod("Succeeded", ended(0))]):
+        assert after(row(), look([job(0, 1, COMPLETE)], pods)).status is TaskStatus.SUCCEEDED
+
+
+def told_pod_of(uid: str, attempt: int) -> Json:
+    metadata: Json = deleted(pod("Running", uid=uid, attempt=attempt), WHEN)["metadata"]
+    return metadata
+
+
+def test_rule_3_a_success_of_which_the_pods_cannot_be_listed_waits_for_them() -> None:
+    unknown = look([job(0, 1, COMPLETE)], shelf=failing("pods"))
+    assert verdict(row(), unknown, Intent.RUN, NOW) is None
+    unread = look([job(0, 1, COMPLETE)], [{**pod("Succeeded"), "status": {"containerStatuses": 7}}])
+    assert after(row(), unread).status is TaskStatus.SUCCEEDED
+
+
+BEFORE, AFTERWARDS = "2026-11-20T08:59:57Z", "2026-11-20T09:00:01Z"  # its program ended in between, with 0
+
+
+def complete_although_deleted(at: str) -> Json:
+    return deleted(job(0, 1, COMPLETE, succeeded=1, completionTime=AFTERWARDS), at)
+
+
+@pytest.mark.parametrize("intent", Intent)
+def test_rule_3_a_job_that_was_deleted_ended_before_or_because_of_that_as_its_pod_tells(intent: Intent) -> None:
+    """The Job controller of a large cluster is behind: it counts what was told to end, and calls that complete."""
+    left = pod("Succeeded", ended(0))
+    told_in_time = [BEFORE, LATER]  # whole seconds: in the same one, it was told
+    because = TaskStatus.FAILED if intent is Intent.RUN else TaskStatus.STOPPED
+    for at in told_in_time:
+        assert after(row(), look([complete_although_deleted(at)], [left]), intent=intent).status is because
+    before = look([complete_although_deleted(AFTERWARDS)], [left])
+    assert after(row(), before, intent=intent).status is TaskStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("intent", Intent)
+@pytest.mark.parametrize(
+    ("counted", "there"),
+    [
+        ({"active": 1}, [pod("Running", running())]),
+        ({"active": 1}, [deleted(pod("Running", running()))]),
+        ({"active": 1}, [told_pod("Succeeded", ended(0), at=BEFORE)]),
+        ({"terminating": 1}, []),
+    ],
+    ids=["lives", "was told", "has ended since", "is counted"],
+)
+def test_rule_6_what_lived_when_its_job_was_deleted_did_not_succeed(
+    counted: Json, there: list[Json], intent: Intent
+) -> None:
+    """Its pod may be gone when its Job is complete."""
+    since = ago(0) if "Succeeded" not in [each["status"]["phase"] for each in there] else BEFORE
+    patient = Patience(overdue=timedelta(days=1000))
+    leaving = Looking(Shelf().put(jobs=[deleted(job(0, 1, **counted), since)], pods=there), OURS, patient)
+    complete = look([complete_although_deleted(since)])
+    counted_away = look([deleted(job(succeeded=1), ago(0))])
+    ended_as = after(row(), leaving.look(RUN, [KEY]), counted_away, complete, intent=intent)
+    told = (TaskStatus.FAILED, "deleted_externally") if intent is Intent.RUN else (TaskStatus.STOPPED,)
+    assert (ended_as.status, ended_as.reason)[: len(told)] == told
+
+
+@pytest.mark.parametrize("intent", Intent)
+@pytest.mark.parametrize("there", [[pod("Succeeded", ended(0))], []], ids=["its pod is there", "and gone"])
+def test_rule_6_what_was_done_when_its_job_was_deleted_succeeded(there: list[Json], intent: Intent) -> None:
+    """Only its controller was late."""
+    patient = Patience(overdue=timedelta(days=1000))
+    jobs = [deleted(job(active=1), AFTERWARDS)]
+    leaving = Looking(Shelf().put(jobs=jobs, pods=there), OURS, patient).look(RUN, [KEY])
+    complete = look([complete_although_deleted(AFTERWARDS)])
+    assert after(row(), leaving, complete, intent=intent).status is TaskStatus.SUCCEEDED
+
+
+def test_rule_26_an_orphan_that_we_told_to_end_has_not_succeeded() -> None:
+    """Its Job was deleted, and not its pod: so we told it."""
+    orphaned = look(pods=[pod("Running", running())])
+    left = look(pods=[told_pod("Succeeded", ended(0))])
+    failed = after(row(), orphaned, left)
+    assert (failed.status, failed.reason, failed.exit_code) == (TaskStatus.FAILED, "disrupted", 0)
+    assert after(row(), orphaned, look(pods=[pod("Succeeded", ended(0))])).status is TaskStatus.SUCCEEDED
 
 
 def test_rule_r_a_reason_that_nobody_has_heard_of_is_written_as_ours() -> None:
@@ -688,6 +830,12 @@ def test_rule_r_a_sidecar_that_was_ended_with_its_pod_is_no_failed_init_containe
     failed = pod("Failed", ended(3), initContainerStatuses=[ended(143, name="proxy")])
     failed["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}]
     assert seen([job(0, 1, FAILED)], [failed]).reason == "exit_3"
+
+
+def test_rule_r_the_message_is_that_of_the_init_container_which_failed() -> None:
+    init = ended(2, name="init", message="no credentials")
+    failed = seen([job(0, 1, FAILED)], [pod("Failed", waiting("PodInitializing"), initContainerStatuses=[init])])
+    assert (failed.reason, failed.message) == ("init_exit_2", "no credentials")
 
 
 def test_rule_r_an_exit_code_that_nobody_saw_is_none() -> None:

@@ -109,6 +109,20 @@ def test_what_makes_no_sense_together_is_one_line(variable: str, value: str, mon
     assert "\n" not in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"), [("DISPATCHER__CLAIM_SECONDS", "21"), ("KUBERNETES__READ_SECONDS", "50")]
+)
+def test_a_claim_outlasts_a_request_of_the_kubernetes_api(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each deployment is refused as too late, for ever."""
+    monkeypatch.setenv(f"CRAWLER_{variable}", value)
+    settings.load()
+    monkeypatch.setenv("CRAWLER_CLUSTER__KIND", "kubernetes")
+    with pytest.raises(NotReady, match=r"CLAIM_SECONDS: expected more than (21|61) seconds"):
+        settings.load()
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_no_setting_is_taken_for_misspelt(place: tuple[str, ...]) -> None:
     assert settings.misspelt({_variable(place): "1", _variable(place).lower(): "1"}) == []

@@ -77,7 +77,7 @@ def test_a_stop_that_reached_a_job_stops_it_and_one_that_came_late_does_not() ->
     in_order = seen(JobPhase.SUCCEEDED, exit_code=0, stop_asked=True)
     assert (after(ROW, in_order, intent=Intent.STOP).status, after(ROW, in_order).status) == (
         TaskStatus.STOPPED,
-        TaskStatus.SUCCEEDED,
+        TaskStatus.FAILED,
     )
 
 
@@ -124,10 +124,10 @@ JOBS = st.builds(
     uid=st.sampled_from(["uid", "uid", "another"]),
     name=st.just("job"),
     phase=PHASES,
-    cause=st.none() | st.text(max_size=8),
+    cause=st.none() | st.text(max_size=8) | st.sampled_from(["pod_terminating", "finishing"]),
     reason=st.none() | st.text(max_size=8),
     exit_code=st.none() | st.integers(-300, 300),
-    stop_asked=st.booleans(),
+    stop_asked=st.none() | st.booleans(),
 )
 LOOKS = st.builds(
     lambda jobs, complete: Look(complete=complete, jobs={(job.task, job.attempt): job for job in jobs}),
@@ -164,9 +164,15 @@ def test_only_evidence_of_its_own_job_ends_a_task(row: TaskRow, looks: list[Look
         if row.status is not before.status and row.status is TaskStatus.SUCCEEDED:
             assert own is not None
             assert own.phase is JobPhase.SUCCEEDED
+            assert not own.stop_asked
         if row.status is not before.status and row.status is TaskStatus.FAILED:
             assert own is not None
-            assert own.phase is JobPhase.FAILED
+            assert own.phase is JobPhase.FAILED or (own.phase is JobPhase.SUCCEEDED and _may_be_told(before, own))
+
+
+def _may_be_told(before: TaskRow, job: JobLook) -> bool:
+    seen_told = before.cause in ("pod_terminating", "pod_overdue", "deleted_externally")
+    return seen_told if job.stop_asked is None else job.stop_asked
 
 
 @given(ROWS, INTENTS)

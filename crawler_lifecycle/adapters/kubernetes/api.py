@@ -18,6 +18,7 @@ import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.settings import BUSY_SECONDS, longest_request
 
 JSON = "application/json"
 PAGE = 500
@@ -25,7 +26,7 @@ LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
 LONGEST_ANSWER_SECONDS = 60.0
 LARGEST_ANSWER = 256 << 20
 CHUNK = 1 << 16
-LONGEST_RETRY_AFTER = 8.0  # all pauses of one request together
+SHORTEST_PAUSE = 0.1
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
 
@@ -94,9 +95,8 @@ class Api:
 
     @property
     def longest_request(self) -> timedelta:
-        """From when one is sent until the API server has given it up."""
-        access = self._access
-        return timedelta(seconds=access.connect_seconds + access.read_seconds + LONGEST_RETRY_AFTER)
+        """From when one is sent first until the API server has given up its last try."""
+        return timedelta(seconds=longest_request(self._access.connect_seconds, self._access.read_seconds))
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> bytes:
         return self._whole("GET", path, query, accept)
@@ -181,10 +181,10 @@ class Api:
         body: object,
         timeout: tuple[float, float],
     ) -> Iterator[urllib3.HTTPResponse]:
-        """An answer that says yes."""
+        """An answer that says yes. No try begins later than `BUSY_SECONDS` after the first, however long each took."""
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Accept": accept, **({"Content-Type": JSON} if body is not None else {})}
-        patience, may_renew = LONGEST_RETRY_AFTER, True
+        last_try, may_renew = time.monotonic() + BUSY_SECONDS, True
         while True:
             connection = self._connection
             try:
@@ -194,12 +194,12 @@ class Api:
             if answer.status < 300:
                 break
             failed = _failed(method, path, answer)
-            if answer.status == 401 and may_renew:
+            pause = 0.0 if answer.status == 401 else max(failed.retry_after or 0.0, SHORTEST_PAUSE)
+            in_time = time.monotonic() + pause <= last_try
+            if answer.status == 401 and may_renew and in_time:
                 may_renew = False
                 self._renew(connection)
-            elif answer.status in BUSY and failed.retry_after is not None and failed.retry_after <= patience:
-                pause = max(failed.retry_after, 0.1)
-                patience -= pause
+            elif answer.status in BUSY and failed.retry_after is not None and in_time:
                 time.sleep(pause)
             elif answer.status == 404 and failed.reason == "NotFound":
                 raise Missing(failed.message)

@@ -7,13 +7,14 @@ ago, from the beginning, which tells every run once. Whatever is missed all the 
 import logging
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import NOT_DECODABLE, Named
-from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 LONGEST_SILENCE = 1.0  # of ours: an empty set says that nothing happened
 COLLECT = 0.05
@@ -43,18 +44,25 @@ class Listed(msgspec.Struct, frozen=True):
     metadata: ListMetadata
 
 
-def watch_runs(api: Api, installation: str | None) -> Iterator[set[str]]:
-    """The run_uids of which something changed, or an empty set after a second of silence. For ever."""
-    stream = _Stream(api, installation)
-    stream.start()
-    try:
-        while True:
-            if not stream.is_alive():  # a bug ended it, and is in the log
-                stream = _Stream(api, installation)
-                stream.start()
-            yield stream.take()
-    finally:
-        stream.stop()
+class Changes(Iterator[set[str]]):
+    """The run_uids of which something changed, or an empty set after a second of silence. For ever.
+
+    TemporaryError as long as the stream does not go well; it is tried again meanwhile."""
+
+    def __init__(self, api: Api, installation: str | None) -> None:
+        self._begin = partial(_Stream, api, installation)
+        self._stream = self._begin()
+        self._stream.start()
+
+    def __next__(self) -> set[str]:
+        if not self._stream.is_alive():  # a bug ended it, and is in the log
+            self._stream = self._begin()
+            self._stream.start()
+        return self._stream.take()
+
+    def __del__(self) -> None:
+        """Nobody listens any more."""
+        self._stream.stop()
 
 
 class _Stream(threading.Thread):
@@ -66,6 +74,7 @@ class _Stream(threading.Thread):
         self._selector = selector(installation)
         self._version: str | None = None  # the last we saw; None: from the beginning
         self._changed: set[str] = set()
+        self._trouble: str | None = None  # until a stream has told something, or come to its end
         self._lock = threading.Lock()
         self._told = threading.Event()
         self._stopped = threading.Event()
@@ -76,6 +85,8 @@ class _Stream(threading.Thread):
         with self._lock:
             changed, self._changed = self._changed, set()
             self._told.clear()
+        if not changed and self._trouble:
+            raise TemporaryError(f"jobs are not watched: {self._trouble}")
         return changed
 
     def stop(self) -> None:
@@ -88,10 +99,11 @@ class _Stream(threading.Thread):
             before = self._version
             try:
                 self._follow()
-                pause = FIRST_PAUSE
+                pause, self._trouble = FIRST_PAUSE, None
             except LifecycleError as error:
                 if isinstance(error, ApiFailed) and error.status == TOO_OLD:
                     self._version = None
+                self._trouble = error.message
                 logger.warning("jobs are not watched: %s", error.message)
                 pause = FIRST_PAUSE if self._version != before else min(2 * pause, LONGEST_PAUSE)
             self._stopped.wait(pause)  # also against somebody in between who ends every stream at once
@@ -112,6 +124,7 @@ class _Stream(threading.Thread):
             if self._stopped.is_set():
                 return
             self._read(line)
+            self._trouble = None
 
     def _now(self) -> str:
         page = next(self._api.pages(self._api.batch("jobs"), {"limit": 1}, accept=METADATA_LIST))

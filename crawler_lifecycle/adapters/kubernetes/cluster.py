@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.access import missing_rights
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.changes import watch_runs
+from crawler_lifecycle.adapters.kubernetes.changes import Changes
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import METADATA
+from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
 from crawler_lifecycle.adapters.local.logs import read_from
@@ -49,6 +50,7 @@ class KubernetesCluster:
         self._deploying = Deploying(self._api, pods)
         self._looking = Looking(self._api, installation, patience)
         self._stopping = Stopping(self._jobs)
+        self._reaching = Reaching(self._jobs, self._logs)
         self._removing = Removing(self._jobs, self._logs)
         self._collecting = Collecting(self._jobs, self._logs)
 
@@ -74,6 +76,9 @@ class KubernetesCluster:
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         self._stopping.kill(run_uid, jobs)
 
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        return self._reaching.unreached(run_uid, jobs)
+
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
         return self._removing.remove(run_uid, jobs)
 
@@ -92,7 +97,7 @@ class KubernetesCluster:
         return self._logs.chunk(pods[0], offset, ended=ended)
 
     def changes(self) -> Iterator[set[str]]:
-        return watch_runs(self._api, self._installation)
+        return Changes(self._api, self._installation)
 
     def check(self) -> str:
         """One small list: the API server answers, knows us, and lets us see our jobs."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
@@ -28,31 +29,30 @@ class Collecting:
     logs: Logs
 
     def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
-        jobs, pods = self.jobs.some(run_uid, keys), self.jobs.pods(run_uid, keys)
+        jobs, found = self.jobs.some(run_uid, keys), self.jobs.pods(run_uid, keys)
         until = time.monotonic() + SECONDS
 
         def collect(key: Key) -> TaskEvidence | None:
             # the newest first: it is the one that counts
-            return self._of(key, jobs.get(key), next(iter(pods.get(key, [])), None), until)
+            return self._of(key, jobs.get(key), next(iter(found.get(key, [])), None), until)
 
-        return [found for found in self.jobs.each(collect, keys, "no evidence") if found]
+        return [each for each in self.jobs.each(collect, keys, "no evidence") if each]
 
     def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence | None:
         ended = _condition(job)
         if pod is None and ended is None:
             return None
         log, problem = self._tail(pod, until) if pod else ("", None)
-        statuses = (pod.status.container_statuses if pod and pod.status else None) or []
-        message = "; ".join(_sentences(ended, pod, statuses))[:LONGEST_MESSAGE]
+        message = "; ".join(_sentences(ended, pod))[:LONGEST_MESSAGE]
         events = self._events(job, pod, until) if job is None or not _succeeded(job) else []
         return TaskEvidence(
             task=key[0],
             attempt=key[1],
             message=message or None,
             node=pod.spec.node_name if pod and pod.spec else None,
-            restarts=sum(status.restart_count or 0 for status in statuses),
+            restarts=sum(each.restart_count or 0 for each in _containers(pod)),
             log_tail=log,
-            events=[*events, *([problem] if problem else [])],
+            events=[*_out_of_memory(pod), *events, *([problem] if problem else [])],
         )
 
     def _tail(self, pod: Pod, until: float) -> tuple[str, str | None]:
@@ -93,9 +93,20 @@ def _succeeded(job: Job) -> bool:
     return ended is not None and ended.type == "Complete"
 
 
-def _sentences(ended: Condition | None, pod: Pod | None, statuses: list[ContainerStatus]) -> Iterator[str]:
-    """What the container, the pod and the Job say, the nearest to the program first."""
-    for status in statuses:
+def _containers(pod: Pod | None) -> list[ContainerStatus]:
+    return [*pods.init_containers(pod), *pods.containers(pod)] if pod else []
+
+
+def _out_of_memory(pod: Pod | None) -> list[str]:
+    """A crawl may succeed beside a container that did not."""
+    killed = pods.oom_killed_beside(pod) if pod else []
+    return [f"{each.name} was OOMKilled ({each.restart_count or 0} restarts)"[:LONGEST_EVENT] for each in killed]
+
+
+def _sentences(ended: Condition | None, pod: Pod | None) -> Iterator[str]:
+    """What the containers, the pod and the Job say, the nearest to the program first."""
+    init = pods.failed_init(pod) if pod else None
+    for status in [*(pods.containers(pod) if pod else []), *([init] if init else [])]:
         if status.state and (end := status.state.terminated):
             # the message is the end of the log, if the program left no other and failed
             said = f": {end.message.strip()[-LONGEST_MESSAGE // 2 :]}" if end.message else ""

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.words import word
+from crawler_lifecycle.domain.reasons import DISRUPTED
 
 AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
-DISRUPTED = "disrupted"  # drained, preempted, sent off its node: which of them, only its pod knew
-POLICY_ON_DISRUPTION = re.compile(r"Pod \S+ has condition DisruptionTarget matching ")
+DISRUPTION = "DisruptionTarget"
+POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
@@ -75,7 +76,7 @@ def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers:
     None at all, of a Job that `remembers` them (by its failure policy), says that it was deleted before it ran."""
     if failed is None or failed.reason in AS_THE_JOB_SAYS or POLICY_ON_DISRUPTION.match(failed.message or ""):
         return False
-    if any(pods.is_true(pod, "DisruptionTarget") for pod in found):
+    if any(pods.is_true(pod, DISRUPTION) for pod in found):
         return False
     if found:
         return all(pod.metadata.deletion_timestamp for pod in found)
@@ -83,8 +84,14 @@ def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers:
     return remembers if code is None else code in OF_A_DELETION
 
 
+def disruption(pod: Pod) -> str | None:
+    """Who wanted its room, or its node."""
+    found = pods.condition(pod, DISRUPTION)
+    return BY_DISRUPTION.get(found.reason or "", DISRUPTED) if found and found.is_true else None
+
+
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
-    end = pods.end_of_main(pod) if pod else None
+    end = (pods.end_of_main(pod) or pods.state(pods.failed_init(pod)).terminated) if pod else None
     told = (pod.status or pods.NO_STATUS).message if pod else None
     return told or (end.message if end else None) or (failed.message if failed else None)
 
@@ -95,10 +102,7 @@ def _of_pod(pod: Pod) -> str | None:
     said = (pod.status or pods.NO_STATUS).reason or ""
     if said.startswith("OutOf"):
         return "node_rejected"
-    disruption = pods.condition(pod, "DisruptionTarget")
-    if said not in BY_POD_REASON and disruption and disruption.is_true:
-        return BY_DISRUPTION.get(disruption.reason or "", DISRUPTED)
-    return BY_POD_REASON.get(said)
+    return BY_POD_REASON.get(said) or disruption(pod)
 
 
 def _of_exit(pod: Pod) -> str | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
@@ -18,11 +19,14 @@ from crawler_lifecycle.adapters.local.layout import log_name
 from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, chunk_of, tail_of
 from crawler_lifecycle.ports import LogChunk
 
-TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it
+TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
+FEWER_LINES = (TAIL_LINES, 5, 1)  # or fewer are asked for
+LONGEST_LINE = 1 << 20
 TAIL_SECONDS = 5.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
-NO_LOG_ANY_MORE = (400, 404, 500, 502, 504)  # never started, or the node that had it is gone
+NEVER_ANY = (400, 404)  # it never started, or its pod is gone
+NODE_SILENT = (500, 502, 504)  # for now, or for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,26 @@ class Logs:
         return self.files / checked(run_uid) / log_name(task, attempt)
 
     def tail(self, pod: Pod) -> str:
-        query = {"tailLines": TAIL_LINES, "limitBytes": TAIL_BYTES}
-        with tempfile.TemporaryFile() as file:
-            file.writelines(self._pieces(pod, query, TAIL_SECONDS))
-            return tail_of(file)
+        found = ""
+        for lines in FEWER_LINES:
+            most = LONGEST_LINE if lines == 1 else TAIL_BYTES
+            with tempfile.TemporaryFile() as file:
+                file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, TAIL_SECONDS))
+                has_its_end, found = file.tell() < most, tail_of(file)
+            if has_its_end:
+                break
+        return found
+
+    def can_be_asked(self, pod: Pod) -> bool:
+        """Whether its node answers, whatever it says."""
+        try:
+            for _ in self._pieces(pod, {"tailLines": 1, "limitBytes": 1}, TAIL_SECONDS):
+                pass
+        except Missing:
+            return True
+        except ApiFailed as error:
+            return error.status is not None and error.status not in NODE_SILENT
+        return True
 
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
         """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
@@ -55,7 +75,7 @@ class Logs:
             try:
                 file.writelines(self._pieces(pod, {"limitBytes": wanted}, WHOLE_SECONDS))
             except (Missing, ApiFailed) as error:
-                if not is_gone(error):
+                if not (is_gone(error) or node_is_silent(error)):
                     raise
             size = file.tell()
             chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
@@ -73,18 +93,29 @@ class Logs:
         if not path.exists():
             _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, WHOLE_SECONDS))
 
+    def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
+        """In the place of a log that nobody gets any more."""
+        path = self.kept(run_uid, task, attempt)
+        if not path.exists():
+            _write(path, [f"(the log could not be read while its job was in the cluster: {problem})\n".encode()])
+
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], seconds: float | None = None, silence: float | None = None
     ) -> Iterator[bytes]:
-        containers = pod.spec.containers if pod.spec else None
-        named = {"container": containers[0].name} if containers and containers[0].name else {}
+        name = pods.speaker(pod)
+        named = {"container": name} if name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds, silence=silence)
 
 
 def is_gone(error: Missing | ApiFailed) -> bool:
     """There is no log, and there will be none."""
-    return isinstance(error, Missing) or error.status in NO_LOG_ANY_MORE
+    return isinstance(error, Missing) or error.status in NEVER_ANY
+
+
+def node_is_silent(error: Missing | ApiFailed) -> bool:
+    """It restarts, or nobody reaches it, or it is gone with its logs."""
+    return isinstance(error, ApiFailed) and error.status in NODE_SILENT
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:

@@ -8,9 +8,9 @@ from crawler_lifecycle.adapters.kubernetes import naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, JOBS, PODS, Broken, Pod, Unreadable
-from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.status import Clock, Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
-from crawler_lifecycle.domain.looks import JobPhase, Look
+from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
@@ -91,14 +91,14 @@ class Looking:
                     continue
                 survey.jobs[key] = status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
-        now = datetime.now(UTC)
+        clock = Clock(datetime.now(UTC), self._patience.no_progress, survey.late)
         for key in absent:
             if key not in survey.jobs and (left := status.of_orphans(key, survey.name(key), found.get(key, ()))):
                 survey.jobs[key] = left
         asking: list[tuple[Key, str]] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = status.with_pods(key, job, own, now, self._patience.no_progress)
+            look = survey.jobs[key] = status.with_pods(key, job, own, clock)
             if uid := status.asks_events_of(look, job, pods.the_one_that_counts(own)):
                 asking.append((key, uid))
         self._ask_events(survey, asking)
@@ -149,7 +149,7 @@ def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
-    """A pod that cannot be read makes its job unclear; of one that has failed it only leaves the reason poor, and of
+    """A pod that cannot be read makes its job unclear; of one that has ended it only leaves the reason poor, and of
     one that is ending when it should have ended."""
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
@@ -160,5 +160,5 @@ def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
     known = survey.jobs.get(key)
     if known and status.tells_enough(known):
         survey.closer.pop(key, None)
-    elif known is None or known.phase is not JobPhase.FAILED:
+    elif known is None or not known.phase.has_ended:
         survey.add_unclear(key, survey.name(key), problem)

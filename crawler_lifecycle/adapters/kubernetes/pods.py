@@ -59,6 +59,14 @@ def is_true(pod: Pod, kind: str) -> bool:
     return found is not None and found.is_true
 
 
+def is_out_of_sight(pod: Pod) -> bool:
+    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
+    ready = condition(pod, "Ready")
+    taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
+    lost = pod.status is not None and pod.status.reason == "NodeLost"
+    return lost or (taken and is_true(pod, "ContainersReady"))
+
+
 def last_progress(pod: Pod) -> datetime | None:
     """When it last got anywhere: scheduled, its sandbox made, its init containers through."""
     times = [each.last_transition_time for each in (pod.status or NO_STATUS).conditions or ()]
@@ -80,6 +88,30 @@ def plain_init_containers(pod: Pod) -> Iterator[ContainerStatus]:
     return (each for each in init_containers(pod) if each.name not in sidecars)
 
 
+def failed_init(pod: Pod) -> ContainerStatus | None:
+    """What kept the others from starting."""
+    ended = ((each, state(each).terminated) for each in plain_init_containers(pod))
+    return next((each for each, end in ended if end and end.exit_code), None)
+
+
+def speaker(pod: Pod) -> str | None:
+    """Whose log tells what became of it."""
+    failed, main = failed_init(pod), state(main_container(pod))
+    has_begun = main.running is not None or main.terminated is not None
+    return failed.name if failed and not has_begun else main_name(pod)
+
+
+def oom_killed_beside(pod: Pod) -> list[ContainerStatus]:
+    """Of its other containers, those that ran out of memory, now or before they were started again."""
+    main = main_name(pod)
+    others = (each for each in (*init_containers(pod), *containers(pod)) if each.name != main)
+    return [each for each in others if any(end.reason == "OOMKilled" for end in _ends_of(each))]
+
+
+def _ends_of(container: ContainerStatus) -> list[Terminated]:
+    return [each.terminated for each in (container.state, container.last_state) if each and each.terminated]
+
+
 def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
     if found is None or len(found) < 2:
         return found or []
@@ -89,9 +121,14 @@ def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
 def main_container(pod: Pod) -> ContainerStatus | None:
     """Ours by name; a company's own scheduler service may call it otherwise, and then the pod's first is meant."""
     by_name = {each.name: each for each in containers(pod)}
-    specs = (pod.spec.containers if pod.spec else None) or ()
-    first = specs[0].name if specs else None
-    return by_name.get(MAIN_CONTAINER) or by_name.get(first) or (containers(pod)[0] if len(by_name) == 1 else None)
+    return by_name.get(main_name(pod)) or (containers(pod)[0] if len(by_name) == 1 else None)
+
+
+def main_name(pod: Pod) -> str | None:
+    """What a webhook of the cluster has put before it is not meant."""
+    names = [each.name for each in (pod.spec.containers if pod.spec else None) or ()]
+    has_ours = MAIN_CONTAINER in names or any(each.name == MAIN_CONTAINER for each in containers(pod))
+    return MAIN_CONTAINER if has_ours else next(iter(names), None)
 
 
 def state(container: ContainerStatus | None) -> ContainerState:

@@ -1,21 +1,24 @@
 """How do jobs leave the cluster whose end and evidence are on record? Otherwise a week of them would be in every list.
 
-Their logs are kept first, among the run's files. A Job whose request may still be on its way somewhere has to stay: its
-name is what keeps a late copy from starting it again.
+Their logs are kept first, among the run's files; with a node that is silent we are patient for a while. A Job whose
+request may still be on its way somewhere has to stay: its name is what keeps a late copy from starting it again.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
-from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone
-from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER
 from crawler_lifecycle.errors import TemporaryError
 
+logger = logging.getLogger(__name__)
+PATIENCE = timedelta(minutes=10)  # from the end of a job, with a node that does not tell its log
 ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time may take to arrive
 
 
@@ -41,9 +44,11 @@ class Removing:
         """Whether it has to stay."""
         if any(not (pod.status and pod.status.phase in OVER) for pod in pods):
             return False
-        if pods:
-            self._keep_log(run_uid, key, pods[0])
-        if _may_come_again(job):
+        try:
+            has_its_log = not pods or self._has_kept_log(run_uid, key, job, pods[0])
+        except OSError as error:
+            raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
+        if not has_its_log or _may_come_again(job):
             return True
         try:
             self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Background")
@@ -55,21 +60,33 @@ class Removing:
             raise
         return False
 
-    def _keep_log(self, run_uid: str, key: Key, pod: Pod) -> None:
+    def _has_kept_log(self, run_uid: str, key: Key, job: DatedJob, pod: Pod) -> bool:
+        """Or there is none, or no hope for one."""
         try:
             self.logs.keep(pod, run_uid, *key)
         except (Missing, ApiFailed) as error:
+            if node_is_silent(error):
+                return self._has_given_up(run_uid, key, job, error.message)
             if not is_gone(error):
                 raise
-        except OSError as error:
-            raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
+        return True
+
+    def _has_given_up(self, run_uid: str, key: Key, job: DatedJob, problem: str) -> bool:
+        ended = [each.last_transition_time for each in _ends(job) if each.last_transition_time]
+        if ended and datetime.now(UTC) - max(ended) < PATIENCE:
+            return False
+        logger.warning("run %s, task %s, attempt %s: its log is lost: %s", run_uid, *key, problem)
+        self.logs.keep_why_not(run_uid, *key, problem)
+        return True
+
+
+def _ends(job: DatedJob) -> list[Condition]:
+    conditions = (job.status.conditions if job.status else None) or []
+    return [each for each in conditions if each.type in ("Complete", "Failed") and each.is_true]
 
 
 def _is_over(job: DatedJob) -> bool:
-    conditions = (job.status.conditions if job.status else None) or []
-    return job.metadata.deletion_timestamp is None and any(
-        each.type in ("Complete", "Failed") and each.is_true for each in conditions
-    )
+    return job.metadata.deletion_timestamp is None and bool(_ends(job))
 
 
 def _may_come_again(job: DatedJob) -> bool:

@@ -1,19 +1,26 @@
 """Where does a job stand? Objects become a JobLook here; which rule does what is in docs/decisions/0014."""
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import failure, pods, waiting
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Metadata, Pod
+from crawler_lifecycle.adapters.kubernetes import failure, pods, telling, waiting
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Pod
 from crawler_lifecycle.adapters.kubernetes.waiting import Wait
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING, SUSPENDED
+from crawler_lifecycle.domain.reasons import (
+    BACKOFF,
+    FAILING,
+    FINISHING,
+    ORPHAN_PODS,
+    POD_OVERDUE,
+    POD_TERMINATING,
+    SUSPENDED,
+)
 
 NO_STATUS = JobStatus()
 SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
-FINISHING, FAILING, SUSPENDING, BACKOFF = "finishing", "failing", "suspending", "backoff"
-SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
+SUSPENDING, SIDECAR_HANGING, NODE_UNREACHABLE = "suspending", "sidecar_hanging", "node_unreachable"
 
 PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a suspended Job goes on after them
 USUAL_GRACE, LONGEST_GRACE = timedelta(seconds=30), 10**9
@@ -25,7 +32,8 @@ Stage = tuple[JobPhase, str | None]
 
 
 def of_job(key: Key, job: Job) -> JobLook | None:
-    """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only."""
+    """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only, and of
+    a success only a pod knows whether it was told to end."""
     status = job.status or NO_STATUS
     true = _true_conditions(status)
     if complete := true.get("Complete"):
@@ -33,7 +41,8 @@ def of_job(key: Key, job: Job) -> JobLook | None:
     if failed := true.get("Failed"):
         return _failed(key, job, failed)
     if deleted := job.metadata.deletion_timestamp:
-        return replace(_look(key, job, JobPhase.ENDING, stop_asked=True), due_at=deleted + _grace(job))
+        told = POD_TERMINATING if _some(status.terminating) else None
+        return replace(_look(key, job, JobPhase.ENDING, told, stop_asked=True), due_at=deleted + _grace(job))
     stage = _by_conditions(job, status, true) or _by_counters(status)
     return _look(key, job, *stage) if stage else None
 
@@ -61,31 +70,69 @@ def _by_counters(status: JobStatus) -> Stage | None:
     return (JobPhase.RUNNING, BACKOFF) if _some(status.failed) else None
 
 
-def with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
+def needs_its_pods(look: JobLook | None, job: Job) -> bool:
+    """Of a Job that is being deleted, only to know whether they had ended by then."""
+    if look is None or look.phase.has_ended:
+        return True
+    return look.phase is JobPhase.ENDING and look.cause is None and _some((job.status or NO_STATUS).active)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    now: datetime
+    patience: timedelta  # with what gets nowhere
+    late: datetime  # what should have ended before that is overdue
+
+
+def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     """The same once its pods are known."""
-    look = _with_pods(key, job, found, now, patience)
+    look = _with_pods(key, job, found, clock)
     return look if look.gone else replace(look, due_at=look.due_at or _due_at(found))
 
 
-def _with_pods(key: Key, job: Job, found: Sequence[Pod], now: datetime, patience: timedelta) -> JobLook:
+def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     pod, known = pods.the_one_that_counts(found), of_job(key, job)
     if known is not None and known.phase is JobPhase.ENDING:
-        return _held(known, job, found)
+        is_held = known.due_at is not None and known.due_at < clock.late
+        return _held(known, job, found) if is_held else _leaving(known, job, found)
     if known is not None:
-        return _failed_because(known, job, pod, found) if known.phase is JobPhase.FAILED else known
+        return _explained(known, job, pod, found)
     if pod is None:
         return _without_pod(key, job)
     phase = pods.phase(pod)
     if phase == pods.PENDING:
-        return _of_pending(key, job, pod, now, patience)
+        return _of_pending(key, job, pod, clock)
     if phase in IN_PHASE:
         return _look(key, job, JobPhase.RUNNING, IN_PHASE[phase](pod), pod)
     return unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
+def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
+    if look.phase is JobPhase.FAILED:
+        return _failed_because(look, job, pod, found)
+    if look.phase is JobPhase.SUCCEEDED:
+        deleted = job.metadata.deletion_timestamp
+        told = telling.was_told(found, deleted)
+        return replace(look, stop_asked=told, reason=telling.by_whom(found, deleted) if told else None)
+    return replace(look, reason=telling.by_whom(found)) if look.cause == POD_TERMINATING else look
+
+
+def may_be_overdue(look: JobLook | None) -> bool:
+    """Only its pods tell."""
+    return look is not None and look.phase is JobPhase.RUNNING and look.cause in PODS_SAY_MORE
+
+
 def tells_enough(look: JobLook) -> bool:
     """Without its pods, if those cannot be read."""
     return look.phase is JobPhase.ENDING or look.cause in PODS_SAY_MORE
+
+
+def _leaving(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
+    """Whether they lived when it was deleted: by the time that it is complete they may be gone."""
+    if any(not pods.has_ended(pod) for pod in found):
+        return replace(look, cause=POD_TERMINATING)
+    told = telling.was_told(found, job.metadata.deletion_timestamp)
+    return look if told is None else replace(look, cause=POD_TERMINATING if told else FINISHING)
 
 
 def _held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
@@ -160,11 +207,11 @@ def _true_conditions(status: JobStatus) -> dict[str, Condition]:
     return {each.type or "": each for each in found}
 
 
-def _of_pending(key: Key, job: Job, pod: Pod, now: datetime, patience: timedelta) -> JobLook:
+def _of_pending(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
     if not pods.is_true(pod, "PodScheduled"):
         return _waits(key, job, waiting.for_a_node(pod))
     wait = waiting.for_containers(pod)
-    if waiting.is_hopeless(wait, pod, now, patience):
+    if waiting.is_hopeless(wait, pod, clock.now, clock.patience):
         look = _look(key, job, JobPhase.FAILED, pod=pod)
         return replace(look, reason=wait.cause, message=wait.message)  # a limit of our own: its pod is still there
     return _waits(key, job, wait)
@@ -177,15 +224,7 @@ def _what_ails(pod: Pod) -> str | None:
         return SIDECAR_HANGING
     if wait is not None and wait.reason == "CrashLoopBackOff":
         return waiting.CRASH_LOOP
-    return NODE_UNREACHABLE if _is_out_of_sight(pod) else None
-
-
-def _is_out_of_sight(pod: Pod) -> bool:
-    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
-    ready = pods.condition(pod, "Ready")
-    taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
-    lost = pod.status is not None and pod.status.reason == "NodeLost"
-    return lost or (taken and pods.is_true(pod, "ContainersReady"))
+    return NODE_UNREACHABLE if pods.is_out_of_sight(pod) else None
 
 
 IN_PHASE: dict[str | None, Callable[[Pod], str | None]] = {
@@ -239,7 +278,10 @@ def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
         why, what = failure.reason(None, pod), failure.message(None, pod)
         return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
     if code == 0:
-        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=_was_told(pod.metadata, ended.ended_at))
+        told = telling.was_told([pod])
+        return replace(
+            ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=telling.by_whom([pod]) if told else None
+        )
     message = f"pod {pod.metadata.name} succeeded, but not its main container"
     return replace(ended, phase=JobPhase.UNCLEAR, message=message)
 
@@ -249,16 +291,10 @@ def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
 
 
 def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
-    """All containers of a pod exited with 0, or it would not be complete."""
+    """All containers of a pod exited with 0, or it would not be complete. The controller writes when it saw that, not
+    when it was: so the Job alone does not tell whether anybody told it to end before."""
     at = (job.status or NO_STATUS).completion_time or complete.last_transition_time
-    # the controller writes when it saw that, not when it was: a Job that was deleted meanwhile had succeeded before
-    return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=False)
-
-
-def _was_told(metadata: Metadata, ended: datetime | None) -> bool:
-    """A pod, before it ended: in the same second it may have been done before, and has succeeded."""
-    told, grace = metadata.deletion_timestamp, metadata.deletion_grace_period_seconds or 0
-    return told is not None and ended is not None and (told - ended).total_seconds() < grace
+    return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=None)
 
 
 def _failed(key: Key, job: Job, failed: Condition) -> JobLook:

@@ -6,7 +6,7 @@ from datetime import datetime
 from crawler_lifecycle.adapters.kubernetes import status
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
 from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobLook
 from crawler_lifecycle.domain.naming import job_name
 
 NOT_ASKED = "its pod was not asked for"
@@ -36,9 +36,9 @@ class Survey:
             return
         look = status.of_job(key, job)
         self.closer.pop(key, None)
-        is_in_question = look is None or look.phase is JobPhase.FAILED
+        is_in_question = key in self.watched and status.needs_its_pods(look, job)
         is_late = look is not None and look.due_at is not None and look.due_at < self.late
-        if (is_in_question and key in self.watched) or is_late or (look and look.cause in status.PODS_SAY_MORE):
+        if is_in_question or is_late or status.may_be_overdue(look):
             self.closer[key] = job
         self.jobs[key] = look or status.unclear(key, name, NOT_ASKED, job.metadata.uid)
 

@@ -80,6 +80,10 @@ class LocalCluster:
         with _wrapped("kill jobs"):
             self._stopping.kill(self._folders(run_uid, jobs))
 
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:  # noqa: ARG002
+        """None: this machine reaches its own processes."""
+        return {}
+
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:  # noqa: ARG002
         """Nothing to do: the records of jobs are small and stay, and the logs are among the run's files already."""
         return 0

@@ -15,6 +15,7 @@ from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.domain.pacing import LONGEST_SILENCE
 from crawler_lifecycle.ports import Backlog, Claim
 
 of = task_histories.c
@@ -48,7 +49,7 @@ class SqlClaims:
             select(histories.c.id, waiting, in_cluster, histories.c.max_parallel)
             .join_from(histories, task_histories, of.history_id == histories.c.id)
             .where(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
-            .where(histories.c.installation == OURS)
+            .where(histories.c.installation == OURS, _is_watched(now))
             .where(of.status.in_((TaskStatus.QUEUED, *IN_CLUSTER)))
             .group_by(histories.c.id, histories.c.max_parallel)
             .having(waiting > 0)
@@ -69,6 +70,8 @@ class SqlClaims:
             hold(connection, run_id)
             row = run_row(connection, run_id)
             if row.status is not RunStatus.PROCESSING or row.intent is not Intent.RUN:
+                return []
+            if not connection.scalar(select(_is_watched(now)).where(histories.c.id == run_id)):
                 return []
             numbers = _next_children(connection, row, most, now, token)
             return _claim(connection, row, numbers, _claimable(now, token), token, now + expires_in)
@@ -115,6 +118,13 @@ class SqlClaims:
             connection.execute(update(task_histories).where(unexplained).ordered_values(*changes))
 
         self._db.transact(write)
+
+
+def _is_watched(now: datetime) -> ColumnElement[bool]:
+    """What nobody looks at gets no more jobs: its row may be one of a backup, of a run that has ended since."""
+    run, since = histories.c, now - LONGEST_SILENCE
+    just_begun = and_(run.next_look_at.is_(None), or_(run.supervisor_began_at > since, run.started_at > since))
+    return or_(run.next_look_at > since, just_begun)
 
 
 def _claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:

@@ -21,6 +21,7 @@ from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunSta
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotReady
 from crawler_lifecycle.ports import NewRun
 
@@ -148,7 +149,7 @@ class SqlHistories:
         for numbers in pages(range(new.tasks)):
             rows = [{"task": number, **fresh, **_waits_for(number, now)} for number in numbers]
             connection.execute(insert(task_histories), rows)
-        asked = f"{new.request.trigger} run of {new.request.crawler}, {new.tasks} tasks"
+        asked = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
         line = {"at": now, "event": "created", "message": asked, "actor": new.request.requested_by}
         log(connection, run, "created", line)
         return run_record(connection, run_id)

@@ -9,6 +9,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 
 run = histories.c
@@ -21,7 +22,12 @@ class SqlNudges:
     def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
         claimed: list[Nudge] = []
         for uids in pages(sorted(set(run_uids))):
-            claimed.extend(self._db.transact(partial(_claim, uids)))
+            try:
+                claimed.extend(self._db.transact(partial(_claim, uids)))
+            except LifecycleError:
+                if not claimed:
+                    raise
+                break  # those before are this caller's by now: it has to hear of them
         return claimed
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:

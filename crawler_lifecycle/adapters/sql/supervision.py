@@ -100,6 +100,7 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
         "supervisor_workflow_id": execution.workflow_id,
         "supervisor_run_id": execution.run_id,
         "supervisor_began_at": execution.began_at,
+        "next_look_at": None,  # that of whoever is gone
     }
     # whoever was nudged is gone: the next change must be able to nudge us
     answered = {"nudge_acknowledged": row.nudge_sent}

@@ -13,8 +13,16 @@ export class Problem extends Error {
 export function takeToken() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
-    sessionStorage.setItem(KEPT, decodeURIComponent(given[1]));
+    sessionStorage.setItem(KEPT, decoded(given[1]));
     history.replaceState(null, "", location.pathname + "#/");
+  }
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a link that was cut: the API will refuse it
   }
 }
 
@@ -25,25 +33,31 @@ export const forgetToken = () => sessionStorage.removeItem(KEPT);
 export const get = (path, signal) => call("GET", path, undefined, {}, signal);
 export const post = (path, body = {}, headers = {}) => call("POST", path, body, headers);
 
+const PATIENCE = 30_000; // also with a browser that waits for a connection to become free
+
+// Whether the same may be asked again. Only an answer of 4xx says that nothing was done, but for these.
+export const isOpen = ({ status }) => !(status >= 400 && status < 500) || [408, 425, 429].includes(status);
+
 async function call(method, path, body, headers, signal) {
+  const limit = AbortSignal.timeout(PATIENCE);
   const response = await ask(path, {
     method,
-    signal,
+    signal: signal ? AbortSignal.any([signal, limit]) : limit,
     headers: { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
-  return response.json();
+  return response.json().catch(failed);
+}
+
+// Also an answer that breaks off in the middle is none.
+function failed(error) {
+  if (error.name === "AbortError") throw error;
+  throw new Problem(0, "the API does not answer");
 }
 
 async function ask(path, options) {
   const headers = { ...options.headers, Authorization: `Bearer ${sessionStorage.getItem(KEPT) ?? ""}` };
-  let response;
-  try {
-    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Problem(0, "the API does not answer");
-  }
+  const response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" }).catch(failed);
   if (response.ok) return response;
   const told = await response.json().catch(() => ({}));
   if (response.status === 401) document.dispatchEvent(new Event("token-needed"));
@@ -56,10 +70,19 @@ const SHORTEST = 500;
 const LONGEST = 10_000;
 
 // Follows a stream of events for ever, going on where it broke off. `told` hears "live" and why it is not.
+// A tab that nobody sees has none: a browser opens six connections to one address, for all of its tabs together.
 export async function follow(path, { event, told = () => {}, signal, last = null }) {
   let pause = SHORTEST;
   while (!signal?.aborted) {
+    await shown();
+    if (signal?.aborted) return;
     const silence = new AbortController();
+    let left = false;
+    const leave = () => {
+      left = true;
+      silence.abort();
+    };
+    document.addEventListener("visibilitychange", leave);
     const either = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
     let timer;
     const heard = () => {
@@ -78,16 +101,23 @@ export async function follow(path, { event, told = () => {}, signal, last = null
       told("the stream ended");
     } catch (error) {
       if (signal?.aborted) return;
+      if (left) continue;
       if (error.status === 401 || error.status === 403) return told(error.message);
       if (error.status === 422 && error.field === "Last-Event-ID") last = null;
       told(error.name === "AbortError" ? "the API is silent" : error.message);
     } finally {
       clearTimeout(timer);
+      document.removeEventListener("visibilitychange", leave);
     }
     await new Promise((resume) => setTimeout(resume, pause));
     pause = Math.min(pause * 2, LONGEST);
   }
 }
+
+const shown = () => new Promise((resume) => {
+  if (!document.hidden) return resume();
+  document.addEventListener("visibilitychange", resume, { once: true });
+});
 
 async function* events(body, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();

@@ -88,6 +88,11 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// Not by its address: what is behind the # says which view is shown.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 startButton.addEventListener("click", () => openStart());
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#token=")) {

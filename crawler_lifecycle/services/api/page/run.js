@@ -1,6 +1,6 @@
 // One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
 
-import { get, post } from "/api.js";
+import { get, isOpen, post } from "/api.js";
 import { h, patch, setText, toast } from "/dom.js";
 import { listen } from "/live.js";
 import { phasesOf } from "/phases.js";
@@ -10,10 +10,13 @@ import { counts, isOver, inWords, lasting, pill, setLasting, setPill, time, utc,
 
 const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
+const AGAIN = 2000;
 
 export function showRun(main, id, signal) {
   let view = null;
   let timer = null;
+  let asked = 0;
+  let answered = 0; // the latest of those asked for
   const title = h("h1", {}, `Run ${id}`);
   const status = pill("initializing");
   const took = lasting(null);
@@ -27,7 +30,7 @@ export function showRun(main, id, signal) {
   const log = h("ol", { class: "timeline" });
   const exports = h("ul", { class: "exports" });
   const none = h("p", { class: "quiet" });
-  const tasks = makeTasks(id, signal);
+  const tasks = makeTasks(id, signal, again);
   const buttons = makeButtons();
   const content = h("div", { class: "run", hidden: true },
     h("div", { class: "head" }, h("div", { class: "names" }, title, status, took), buttons.element),
@@ -38,25 +41,33 @@ export function showRun(main, id, signal) {
   main.append(h("p", { class: "back" }, h("a", { href: "#/" }, "\u2190 Runs")), missing, content);
 
   async function load() {
+    const mine = ++asked;
     try {
       const latest = await get(`/v1/runs/${encodeURIComponent(id)}`, signal);
-      if (view && view.run.changed_at > latest.run.changed_at) return;
+      if (mine < answered || (view && view.run.changed_at > latest.run.changed_at)) return;
+      answered = mine;
       view = latest;
       missing.hidden = true;
       content.hidden = false;
       draw();
     } catch (error) {
-      if (signal.aborted || view) return;
-      missing.hidden = false;
+      if (signal.aborted) return;
+      missing.hidden = Boolean(view);
       setText(missing, error.message);
+      again(error);
     }
   }
 
-  function soon() {
+  function soon(pause = SETTLE) {
     timer ??= setTimeout(async () => {
       timer = null;
       await Promise.all([load(), tasks.load()]);
-    }, SETTLE);
+    }, pause);
+  }
+
+  // What was missed may have been the last change: no other would have it read.
+  function again(error) {
+    if (isOpen(error)) soon(Math.max(AGAIN, (error.pause ?? 0) * 1000));
   }
 
   function draw() {

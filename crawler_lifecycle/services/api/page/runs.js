@@ -1,6 +1,6 @@
 // The list of runs: filters, pages, and every line as it is now.
 
-import { get } from "/api.js";
+import { get, isOpen } from "/api.js";
 import { h, patch, setText } from "/dom.js";
 import { listen } from "/live.js";
 import {
@@ -8,11 +8,14 @@ import {
 } from "/words.js";
 
 const PAGE = 50;
+const AGAIN = 2000;
 
 export function showRuns(main, filter, signal) {
   const pages = [null]; // the cursors of the pages up to this one
   let runs = new Map();
   let next = null;
+  let asked = 0;
+  let answered = 0; // the latest of those asked for
 
   const status = h("div", { class: "chips", role: "group", "aria-label": "Status" },
     [null, ...RUN_STATES].map((state) => h("a", {
@@ -49,14 +52,19 @@ export function showRuns(main, filter, signal) {
     query.set("limit", PAGE);
     const cursor = pages.at(-1);
     if (cursor) query.set("cursor", cursor);
+    const mine = ++asked;
     try {
       const page = await get(`/v1/runs?${query}`, signal);
+      if (mine < answered || cursor !== pages.at(-1)) return; // it comes too late
+      answered = mine;
       const known = runs;
       runs = new Map(page.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
       next = page.next;
       draw();
     } catch (error) {
-      if (!signal.aborted) say(error.message);
+      if (signal.aborted || cursor !== pages.at(-1)) return;
+      say(error.message);
+      if (isOpen(error)) setTimeout(() => mine === asked && !signal.aborted && load(), Math.max(AGAIN, (error.pause ?? 0) * 1000));
     }
   }
 

@@ -1,13 +1,16 @@
 // Starting a run: asked once however often it has to be asked again, watched until the notice comes that it has started,
 // or never will.
 
-import { Problem, get, post } from "/api.js";
+import { Problem, get, isOpen, post } from "/api.js";
 import { h, setText, toast } from "/dom.js";
 import { listen } from "/live.js";
 import { inWords, isOver, lasting, waitsFor } from "/words.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
 const AGAIN = 2000;
+
+// A page that came without TLS from another machine has no crypto.randomUUID.
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 export const openStart = () => open(null);
 
@@ -56,7 +59,7 @@ function open(starting) {
   function submit(event) {
     event.preventDefault();
     try {
-      starting = { key: crypto.randomUUID(), request: request() };
+      starting = { key: newKey(), request: request() };
     } catch (error) {
       return refuse(error);
     }
@@ -83,6 +86,13 @@ function open(starting) {
     (form.elements.namedItem(field?.split(".")[0] ?? "") ?? crawler.input).focus();
   }
 
+  // Until there is another token: what was asked for may have been made.
+  function setAside() {
+    closed.abort();
+    dialog.remove();
+    document.getElementById("token")?.focus();
+  }
+
   const keep = () => sessionStorage.setItem(KEPT, JSON.stringify(starting));
 
   async function wait() {
@@ -98,12 +108,13 @@ function open(starting) {
         starting.run = made.run_id;
         if (!closed.signal.aborted) keep();
       } catch (error) {
-        if (![0, 429, 503].includes(error.status)) {
+        if (error.status === 401) return setAside();
+        if (!isOpen(error)) {
           sessionStorage.removeItem(KEPT);
           return refuse(error);
         }
         setText(waits, `Waits: ${error.message}. Asking again ...`);
-        await new Promise((resume) => setTimeout(resume, Math.max(AGAIN, error.pause * 1000)));
+        await new Promise((resume) => setTimeout(resume, Math.max(AGAIN, (error.pause ?? 0) * 1000)));
       }
     }
     if (!closed.signal.aborted) watch();
@@ -118,7 +129,9 @@ function open(starting) {
         const { run, notices } = await get(`/v1/runs/${starting.run}`, closed.signal);
         if (!notices.some(announce)) tell(run);
       } catch (error) {
-        if (!closed.signal.aborted && error.status === 404) tellNever(error.message);
+        if (closed.signal.aborted) return;
+        if (error.status === 401) setAside();
+        if (error.status === 404) tellNever(error.message);
       }
     };
     listen(({ kind, run, notice }) => {

@@ -8,11 +8,14 @@ import { TASK_STATES, cause, inWords, lasting, number, pill, setBar, setLasting,
 const PAGE = 100;
 const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
 
-export function makeTasks(id, signal) {
+// `again(error)`: what could not be read is to be read once more.
+export function makeTasks(id, signal, again) {
   let status = null;
   let firsts = [0]; // where the pages up to this one begin
   let page = { tasks: [], total: 0, next: null };
   let all = {};
+  let asked = 0;
+  let answered = 0; // the latest of those asked for
   const opened = new Map(); // task number: what is shown below its line
 
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Task status" });
@@ -39,14 +42,21 @@ export function makeTasks(id, signal) {
       body),
     empty, pager);
 
+  const chosen = () => String(new URLSearchParams({ first: firsts.at(-1), limit: PAGE, ...(status ? { status } : {}) }));
+
   async function load() {
-    const query = new URLSearchParams({ first: firsts.at(-1), limit: PAGE, ...(status ? { status } : {}) });
+    const query = chosen();
+    const mine = ++asked;
     try {
       const found = await get(`/v1/runs/${encodeURIComponent(id)}/tasks?${query}`, signal);
+      if (mine < answered || query !== chosen()) return; // it comes too late
+      answered = mine;
       page = found;
       draw();
     } catch (error) {
-      if (!signal.aborted && error.status !== 404) say(error.message);
+      if (signal.aborted || query !== chosen()) return;
+      if (error.status !== 404) say(error.message);
+      again(error);
     }
   }
 
@@ -96,7 +106,7 @@ export function makeTasks(id, signal) {
       opened.delete(task);
     } else {
       if (opened.size === MOST_OPEN) open(opened.keys().next().value);
-      opened.set(task, makeEvidence(id, task, signal));
+      opened.set(task, makeEvidence(id, task, signal, again));
     }
     draw();
   }
@@ -119,7 +129,7 @@ export function makeTasks(id, signal) {
   };
 }
 
-function makeEvidence(id, task, signal) {
+function makeEvidence(id, task, signal, again) {
   const closed = new AbortController();
   signal.addEventListener("abort", () => closed.abort());
   const message = h("p", { class: "message", hidden: true });
@@ -137,8 +147,9 @@ function makeEvidence(id, task, signal) {
       setText(message, text ?? "");
       events.hidden = !lines.length;
       events.replaceChildren(...lines.map((each) => h("li", {}, each)));
-    } catch {
-      shown = ""; // at the next change
+    } catch (error) {
+      shown = ""; // with the tasks, when they are read next
+      if (!closed.signal.aborted) again(error);
     }
   }
 

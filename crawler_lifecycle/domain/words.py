@@ -1,0 +1,5 @@
+"""How are numbers said?"""
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,261 @@
+"""The live page when answers are lost, late or do not come, with many tabs, and for whoever uses no mouse."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.states import Intent, RunStatus
+from tests.browser.chromium import OTHER_NAME, Page
+from tests.browser.pages import (
+    DIALOG,
+    IS_LIVE,
+    address_and_token,
+    fill,
+    of_a_stack,
+    show,
+    tab_to,
+    unattended,
+    until_started,
+)
+from tests.databases import ref_to
+from tests.embedded import LINK, eventually
+from tests.process.crawls import Site
+
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+TALKS = {"talks": "echo so much for that\n"}
+TABS = 7  # and the first; six connections are what a browser opens to one address
+# In the place of the browser's own: what becomes of a request, by what it would have been answered. Gone at a reload.
+FETCH = """
+const real = window.fetch;
+window.fetch = async (path, options) => {
+  const asked = `${options.method ?? "GET"} ${path}`;
+  %s
+  return real(path, options);
+};
+"""
+STARTS_THAT_ARE_LOST = """
+  if (asked === "POST /v1/runs" && (window.starts = (window.starts ?? 0) + 1) < 4) {
+    await real(path, options);
+    const breaks = new ReadableStream({start: (told) => told.error(new TypeError("cut off"))});
+    return [new Response("<h1>Bad Gateway</h1>", {status: 502}), new Response(breaks, {status: 201}),
+            new Response("{}", {status: 401})][starts - 1];
+  }
+"""
+SILENT_STOP = """
+  if (asked.startsWith("POST") && !window.stops) {
+    window.stops = 1;
+    return new Promise((_, refuse) => options.signal?.addEventListener("abort", () => refuse(options.signal.reason)));
+  }
+"""
+BUSY_AT_THE_END = """
+  if (asked === "GET /v1/runs/%s" && !window.busy) {
+    const answer = await real(path, options);
+    if ((await answer.clone().json()).run.status !== "FAILED") return answer;
+    window.busy = 1;
+    return new Response("{}", {status: 503});
+  }
+"""
+LATE_TASKS = """
+  if (asked.includes("/tasks?first=0") && !window.release) {
+    await new Promise((release) => { window.release = release; });
+  }
+"""
+# Of each element with a text of its own: how much it differs from what is behind it, as the WCAG counts.
+FAINT = """
+(() => {
+  const pen = new OffscreenCanvas(1, 1).getContext("2d", {willReadFrequently: true});
+  const rgba = (color) => {
+    pen.clearRect(0, 0, 1, 1);
+    pen.fillStyle = color;
+    pen.fillRect(0, 0, 1, 1);
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (color) => {
+    const [red, green, blue] = rgba(color).slice(0, 3).map((part) => part / 255)
+      .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const ground = (element) => {
+    const color = getComputedStyle(element).backgroundColor;
+    return rgba(color)[3] === 255 ? color : ground(element.parentElement);
+  };
+  const differ = (element) => {
+    const both = [light(getComputedStyle(element).color), light(ground(element))];
+    const [dark, bright] = both.sort((one, two) => one - two);
+    return (bright + 0.05) / (dark + 0.05);
+  };
+  const has_text = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  return [...document.body.querySelectorAll("*")]
+    .filter((each) => each.checkVisibility() && has_text(each))
+    .filter((each) => differ(each) < 4.5)
+    .map((each) => `${each.className || each.localName}: ${each.textContent}: ${differ(each).toFixed(2)}`);
+})()
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stack(has_chromium: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with of_a_stack(tmp_path_factory.mktemp("trouble"), TALKS, {}) as running:
+        yield running
+
+
+async def test_a_start_whose_answers_are_lost_is_one_run(page: Page, stack: Site) -> None:
+    """A proxy in front says 502 or breaks off; then the token is refused, and another one entered."""
+    _, token = await address_and_token(stack)
+    known = {run.run_id for run in stack.control.list(limit=100)}
+    await page.evaluate(FETCH % STARTS_THAT_ARE_LOST)
+    await page.press("n")
+    await page.until(DIALOG)
+    await fill(page, crawler="gated")
+    await page.press("Enter")
+    await page.until_text("A token is needed")
+    await page.type(token)
+    await page.press("Enter")
+    run_id = await until_started(page)
+    assert await page.evaluate("starts") == 4
+    assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}
+
+
+async def test_a_stop_from_one_of_many_tabs_is_sent(page: Page, stack: Site) -> None:
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    await show(page, run)
+    link = await stack.command.wait_for(LINK)
+    async with AsyncExitStack() as tabs:
+        for _ in range(TABS):
+            await tabs.enter_async_context(page.tab_in_front(link, IS_LIVE))
+        await page.ask("Page.bringToFront")
+        await page.click("button", "Stop")
+        await page.until("document.querySelector('dialog[open]')")
+        await page.press("Enter")
+        await eventually(lambda: stack.details(run).run.intent is Intent.STOP)
+
+
+async def test_what_changes_while_a_tab_is_hidden_is_there_when_it_is_shown(page: Page, stack: Site) -> None:
+    with unattended(stack) as (database, run):
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        await page.until_text("Waits for the main job to be deployed")
+        async with page.tab_in_front("about:blank", "true"):
+            await page.until("document.hidden")
+            SqlHistories(database).mark_started(ref_to(run))
+        await page.ask("Page.bringToFront")
+        await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
+
+
+async def test_a_stop_that_is_not_answered_is_given_up_and_can_be_sent_again(page: Page, stack: Site) -> None:
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    await page.evaluate("const limit = AbortSignal.timeout; AbortSignal.timeout = () => limit.call(AbortSignal, 3000)")
+    await show(page, run)
+    await page.evaluate(FETCH % SILENT_STOP)
+    await page.click("button", "Stop")
+    await page.until("document.querySelector('dialog[open]')")
+    await page.press("Enter")
+    await page.until_text("the API does not answer")
+    await page.press("Enter")
+    await eventually(lambda: stack.details(run).run.intent is Intent.STOP)
+
+
+async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, stack: Site) -> None:
+    with unattended(stack) as (database, run):
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+        await page.until_text("all 1", "stopped 1")
+        await page.evaluate(FETCH % (BUSY_AT_THE_END % run.run_id))
+        SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+        await page.until("window.busy")
+        await page.until_text("Failed: stopped.")
+
+
+async def test_an_answer_that_comes_late_is_not_drawn(page: Page, stack: Site) -> None:
+    """Of the tasks from the first on, after those from another on were asked for."""
+    with unattended(stack, tasks=3) as (_, run):
+        await page.evaluate(FETCH % LATE_TASKS)
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        await page.until("window.release")
+        await _jump(page, 2, rows=1)
+        await page.evaluate(
+            "window.drawn = []; const tasks = document.querySelector('.tasks tbody');"
+            "new MutationObserver(() => drawn.push(tasks.children.length)).observe(tasks, {childList: true}); release()"
+        )
+        await _jump(page, 1, rows=2)
+        assert await page.evaluate("drawn.at(-1)") == 2
+        assert 3 not in await page.evaluate("drawn")
+
+
+async def _jump(page: Page, task: int, *, rows: int) -> None:
+    await page.evaluate(
+        f"(() => {{ const jump = document.querySelector('.jump'); jump.value = {task};"
+        " jump.dispatchEvent(new Event('change')) })()"
+    )
+    await page.until(f"document.querySelectorAll('.tasks tbody tr').length === {rows}")
+
+
+async def test_the_first_link_leads_to_the_content_and_nowhere_else(page: Page, stack: Site) -> None:
+    with unattended(stack) as (_, run):
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        await page.reload()
+        await page.until_text(f"run {run.run_id}", "Timeline")
+        await tab_to(page, "focused.matches('.skip')")
+        await page.press("Enter")
+        await page.until("document.activeElement.id === 'main'")
+        assert await page.evaluate("location.hash") == f"#/runs/{run.run_id}"
+        await page.until_text("Timeline")
+
+
+async def test_a_run_is_started_over_plain_http_from_another_machine(page: Page, stack: Site) -> None:
+    url, token = await address_and_token(stack)
+    await page.open(f"{url.replace('127.0.0.1', OTHER_NAME)}/#token={token}")
+    await page.until(IS_LIVE)
+    assert await page.evaluate("isSecureContext") is False
+    await page.press("n")
+    await page.until(DIALOG)
+    await fill(page, crawler="gated")
+    await page.press("Enter")
+    await until_started(page)
+
+
+async def test_a_link_that_was_cut_asks_for_a_token(page: Page, stack: Site) -> None:
+    url, _ = await address_and_token(stack)
+    await page.open("about:blank")
+    await page.open(f"{url}/#token=%")
+    await page.until_text("A token is needed")
+
+
+async def test_log_and_stop_without_a_mouse(page: Page, stack: Site) -> None:
+    run = await stack.start("talks", tasks=2)
+    await stack.until_running(run, 2)
+    await show(page, run)
+    await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
+    await tab_to(page, "focused.matches('button.open') && focused.textContent === '1'")
+    await page.press("Enter")
+    await page.until("document.activeElement.getAttribute('aria-expanded') === 'true'")
+    await page.until_text("so much for that")
+    await tab_to(page, "focused.matches('.log')")
+    await page.evaluate("location.hash = '#/'")
+    await show(page, run)
+    await tab_to(page, "focused.textContent === 'Stop'")
+    await page.press("Enter")
+    await page.until("document.activeElement.id === 'stop-reason'")
+    await page.type("wrong site")
+    await page.press("Enter")
+    await page.until_text("wrong site \u2014 embedded, api")
+
+
+async def test_everything_can_be_read_in_dark_and_in_light(page: Page, stack: Site) -> None:
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    grounds = []
+    for dark in (True, False):
+        await page.look_like(1280, 900, dark=dark)
+        for place in ("#/", f"#/runs/{run.run_id}"):
+            await page.evaluate(f"location.hash = {json.dumps(place)}")
+            await page.until("document.querySelector('table.list tbody tr')")
+            assert await page.evaluate(FAINT) == [], "dark" if dark else "light"
+        grounds.append(await page.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+    assert grounds[0] != grounds[1]
