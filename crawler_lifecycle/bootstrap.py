@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         Tasks,
     )
 
+SLOTS_FOR_EACH_NOTICE = 4  # of a worker, so that receivers who do not answer hold up nothing else
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -217,6 +219,11 @@ class Parts:
 
         return Several([*self._notice_file(), *self._channels(), *self._webhooks()])
 
+    def _shared_pusher(self) -> "Pusher":
+        from crawler_lifecycle.adapters.pushers.share import Share
+
+        return Share(self.pusher, max(1, self.settings.worker.activity_slots // SLOTS_FOR_EACH_NOTICE))
+
     def _notice_file(self) -> "Iterator[NamedPusher]":
         if self.settings.notices.file:
             from crawler_lifecycle.adapters.notices import FilePusher
@@ -285,11 +292,13 @@ class Parts:
         histories, tasks, cluster, limits = self.histories, self.tasks, self.cluster, self.limits
         return steps_of(
             HistoryActivities(histories, tasks, self.deployer, limits, search_attributes),
-            SupervisionActivities(self.supervision, tasks, cluster, supervisors, limits, search_attributes),
+            SupervisionActivities(
+                self.supervision, tasks, cluster, supervisors, self.exports, limits, search_attributes
+            ),
             DeploymentActivities(histories, tasks, self.claims, cluster, self.deploying, self.claim_for),
             ReconciliationActivities(histories, tasks, cluster),
             StoppingActivities(histories, self.stops, tasks, cluster),
-            NoticeActivities(histories, self.notices, self.pusher),
+            NoticeActivities(histories, self.notices, self._shared_pusher()),
             ExportActivities(histories, self.exports, self.exporter),
             *self._audits(supervisors),
         )

@@ -136,14 +136,14 @@ class House:
             store, tasks, self.claims, cluster, self.deploying, timedelta(seconds=60)
         )
         self.reconciliation = ReconciliationActivities(store, tasks, cluster)
-        self.supervisors = NotedSupervisors()
+        self.supervisors, kept_exports = NotedSupervisors(), SqlExports(self.database)
         self.supervision = SupervisionActivities(
-            SqlSupervision(self.database), tasks, cluster, self.supervisors, RunLimits(most_tasks=50)
+            SqlSupervision(self.database), tasks, cluster, self.supervisors, kept_exports, RunLimits(most_tasks=50)
         )
         self.stopping = StoppingActivities(store, SqlStops(self.database), tasks, cluster)
         kept = SqlNotices(self.database)
         self.notices = NoticeActivities(store, kept, FilePusher(self.folder / "exports" / "notices.jsonl"))
-        self.exports = ExportActivities(store, SqlExports(self.database), exporter)
+        self.exports = ExportActivities(store, kept_exports, exporter)
         self.findings, runs, patience = SqlFindings(self.database), SqlAuditedRuns(self.database), AT_ONCE
         self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
         self.run_audit = RunAudit(runs, self.findings, self.supervisors, tasks, cluster, patience)

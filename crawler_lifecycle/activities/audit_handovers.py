@@ -17,11 +17,12 @@ from crawler_lifecycle.domain.audit import (
     Patience,
     handover,
     is_too_old,
+    next_replay,
     owed,
     undelivered,
 )
 from crawler_lifecycle.domain.naming import export_workflow_id
-from crawler_lifecycle.ports import AuditedRuns, Findings, Handover, Supervisors
+from crawler_lifecycle.ports import Acted, AuditedRuns, Findings, Handover, Supervisors
 
 RUNS_IN_A_PAGE = 500
 IN_VAIN = f"sent again {MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
@@ -47,7 +48,7 @@ class HandoverAudit:
         async def act(finding: Finding) -> Finding:
             run = by_id[finding.run_id or 0]
             done = known.get((finding.kind, finding.subject))
-            problem = self._in_the_way(run, finding, done.acts if done else 0)
+            problem = self._in_the_way(run, finding, done)
             return await go_on(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
         ledger = Ledger(step.audit, self.findings)
@@ -84,10 +85,21 @@ class HandoverAudit:
             yield handover(run, before.failed_at, now, self.patience)
             yield undelivered(run, before.logged, now, self.patience, silent=before.silent)
 
-    def _in_the_way(self, run: AuditedRun, finding: Finding, acts: int) -> str | None:
-        if is_too_old(run, datetime.now(UTC), self.patience):
+    def _in_the_way(self, run: AuditedRun, finding: Finding, done: Acted | None) -> str | None:
+        now = datetime.now(UTC)
+        if is_too_old(run, now, self.patience):
             return TOO_OLD
-        return IN_VAIN if finding.kind is FindingKind.UNDELIVERED and acts >= MOST_NOTICES else None
+        if done is None or done.at is None:
+            return None
+        if finding.kind is FindingKind.UNDELIVERED:
+            return IN_VAIN if done.acts >= MOST_NOTICES else None
+        due = next_replay(done.acts, done.at, self.patience)
+        return None if now >= due else _wait(done.acts, due)
+
+
+def _wait(acts: int, due: datetime) -> str:
+    times = "once" if acts == 1 else f"{acts} times"
+    return f"done again {times} in vain, and again at {due:%Y-%m-%dT%H:%M:%SZ}; `crawlctl export` does it now"
 
 
 def _kept(page: Sequence[Handover], found: Sequence[Finding]) -> list[tuple[FindingKind, str]]:

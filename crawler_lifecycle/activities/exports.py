@@ -22,6 +22,14 @@ MADE = "archive"
 NOTHING = Archive(location=None, files=0, bytes=0)
 
 
+@dataclass
+class Try:
+    """One try of an export. What it has come to is kept even if it fails."""
+
+    event: ExportEvent
+    location: str | None
+
+
 @dataclass(frozen=True)
 class ExportActivities:
     histories: Histories
@@ -31,53 +39,73 @@ class ExportActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def initiate_export_signal(self, step: ToEnd) -> ExportSignal:
         """Announces the end of the run, so that exporting starts."""
-        event = self._event(step, ExportKind.RUN_ENDED, None)
+        event = self._event(step, ExportKind.RUN_ENDED)
         with self._on_record(step.run, event):
             self.exporter.announce(event)
-        self.exports.settle(step.run, event.event_id, ExportState.DONE, event.supporting_files, None)
+        self.exports.settle(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
     @activity.defn
     def export_supporting_files(self, step: ToEnd) -> ExportedFiles:
         """Archives what the run left behind, and announces that it is there."""
-        planned = self._event(step, ExportKind.FILES_READY, None)
-        with self._on_record(step.run, planned):
-            archive = self._archive(step.run.run_uid, planned.end)
-            self.exporter.announce(self._event(step, ExportKind.FILES_READY, archive))
-        self.exports.settle(step.run, planned.event_id, ExportState.DONE, archive.location, None)
+        planned = self._event(step, ExportKind.FILES_READY)
+        with self._on_record(step.run, planned) as this:
+            self._archive(this)
+            self.exporter.announce(this.event)
+        self.exports.settle(step.run, planned.event_id, ExportState.DONE, this.location, None, this.event)
         return ExportedFiles(
-            event_id=planned.event_id, location=archive.location, files=archive.files, bytes=archive.bytes
+            event_id=planned.event_id,
+            location=this.location,
+            files=this.event.files or 0,
+            bytes=this.event.bytes or 0,
         )
 
-    def _archive(self, run_uid: str, end: int) -> Archive:
-        """Made once: a try that could only not announce it has told the next one so."""
-        if made := _made_before():
-            return made
-        archive = self.exporter.archive(run_uid, end, _heartbeat) or NOTHING
-        activity.heartbeat({"files": archive.files, "bytes": archive.bytes, MADE: asdict(archive)})
-        return archive
+    def _archive(self, this: Try) -> None:
+        """Made once: a try that could only not announce it has told the next one so.
+
+        A run whose files were removed since then has left nothing any more; its archive is there all the same."""
+        archive = _made_before()
+        if archive is None:
+            archive = self.exporter.archive(this.event.run_uid, this.event.end, _heartbeat) or NOTHING
+            activity.heartbeat({"files": archive.files, "bytes": archive.bytes, MADE: asdict(archive)})
+        if archive.location is None and this.location is not None:
+            this.event = this.event.model_copy(update={"supporting_files": this.location})
+            return
+        this.location = archive.location
+        this.event = this.event.model_copy(update={"files": archive.files, "bytes": archive.bytes})
 
     @contextmanager
-    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[None]:
+    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[Try]:
         """The export is on record before it is tried, and why a try failed."""
-        self.exports.open(run, event)
+        this = Try(event, self.exports.open(run, event).location)
         try:
-            yield
+            yield this
         except LifecycleError as error:
-            self.exports.settle(run, event.event_id, ExportState.FAILED, None, error.message)
+            self._settle_failed(run, this, error.message)
             raise
         except CancelledError:  # the next try says what comes of it
             raise
         except Exception as error:
             logger.exception("export %s of run %s failed unexpectedly", event.event_id, run.run_id)
-            problem = f"unexpected: {type(error).__name__}: {error}"
-            self.exports.settle(run, event.event_id, ExportState.FAILED, None, problem)
+            self._settle_failed(run, this, f"unexpected: {type(error).__name__}: {error}")
             raise
 
-    def _event(self, step: ToEnd, kind: ExportKind, archive: Archive | None) -> ExportEvent:
+    def _settle_failed(self, run: RunRef, this: Try, problem: str) -> None:
+        self.exports.settle(run, this.event.event_id, ExportState.FAILED, this.location, problem, this.event)
+
+    def _event(self, step: ToEnd, kind: ExportKind) -> ExportEvent:
+        """As it was kept, if it was: a run that was reopened tells of an earlier end what was true then."""
         run = self.histories.current(step.run)
+        identity = event_id(run.run_uid, kind, step.end)
+        destination = self.exporter.destination(run.run_uid, step.end)
+        for known in dict.fromkeys((kind, *ExportKind)):
+            if kept := self.exports.event(event_id(run.run_uid, known, step.end)):
+                counts = {} if known is kind else {"files": None, "bytes": None}
+                return kept.model_copy(
+                    update={"event_id": identity, "kind": kind, "supporting_files": destination, **counts}
+                )
         return ExportEvent(
-            event_id=event_id(run.run_uid, kind, step.end),
+            event_id=identity,
             end=step.end,
             kind=kind,
             run_id=run.run_id,
@@ -86,9 +114,7 @@ class ExportActivities:
             status=run.status,
             reason=run.reason,
             tasks=run.tasks,
-            supporting_files=self.exporter.destination(run.run_uid, step.end),
-            files=archive.files if archive else None,
-            bytes=archive.bytes if archive else None,
+            supporting_files=destination,
             at=run.finished_at or datetime.now(UTC),
         )
 

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.ports import Cluster, Execution, Supervision, Supervisors, Tasks
+from crawler_lifecycle.ports import Cluster, Execution, Exports, Supervision, Supervisors, Tasks
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class SupervisionActivities:
     tasks: Tasks
     cluster: Cluster
     supervisors: Supervisors
+    exports: Exports
     limits: RunLimits
     search_attributes: bool = False
 
@@ -46,6 +47,7 @@ class SupervisionActivities:
             intent=run.intent,
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
+            owed=self.exports.owed(run.run_id) if run.status.is_over else None,
             gave_up=None if run.status.is_over else run.reason,
             stopped_at=None if run.intent is Intent.RUN else self.supervision.stop_asked_at(run.run_id),
         )

@@ -10,8 +10,10 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 import tempfile
+import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ NEEDS_ZIP64 = 1024**3
 FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes
+BEAT = 1.0  # seconds
+LIKE_A_BYTE = re.compile(rb"\\(?=x[0-9a-f]{2})")
 DEEPEST = 300  # each folder on the way down is an open file and a call
 NOT_READABLE = {
     errno.ENOENT: "vanished",
@@ -69,38 +73,64 @@ class ArchiveWriter:
         self._zip = target
         self._manifest = manifest
         self._progress = progress
+        self._told_at = float("-inf")
         self.files = 0
         self.bytes = 0
 
     def add_folder(self, folder: Path) -> None:
         """Sorted, so that the same folder gives the same archive."""
-        for within, folders, names, descriptor in os.fwalk(folder, follow_symlinks=False, onerror=_unless_not_readable):
-            folders.sort()
-            inside = Path(within).relative_to(folder)
-            # fwalk lists links to folders as folders, and does not follow them
-            links = {name for name in folders if stat.S_ISLNK(_mode(name, descriptor))}
-            for name in sorted([*names, *links]):
-                self._add(str(inside / name), name, descriptor)
-            folders[:] = [
-                name for name in folders if name not in links and self._may_enter(inside / name, name, descriptor)
-            ]
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in NOT_READABLE:
+                raise
+            return
+        self._add_content(Path(), descriptor)
 
-    def _may_enter(self, path: Path, name: str, folder: int) -> bool:
-        """Asked before, because of a folder it could not open `fwalk` tells no more than its name."""
+    def _add_content(self, inside: Path, descriptor: int) -> None:
+        """All files of a folder, then its folders, each by steps: a path may be too long to be opened."""
+        try:
+            names, folders = self._list(descriptor)
+            for name in names:
+                self._add(str(inside / name), name, descriptor)
+            for name in folders:
+                if (deeper := self._enter(inside / name, name, descriptor)) is not None:
+                    self._add_content(inside / name, deeper)
+        finally:
+            os.close(descriptor)
+
+    def _list(self, folder: int) -> tuple[list[str], list[str]]:
+        """What is a folder, and what is not, as links to folders are."""
+        names, folders = list[str](), list[str]()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                self._tell_life()
+                (folders if _is_folder(entry) else names).append(entry.name)
+        return sorted(names), sorted(folders)
+
+    def _enter(self, path: Path, name: str, folder: int) -> int | None:
+        self._tell_life()
         shown = _shown(str(path))
         if len(path.parts) > DEEPEST:
             self._manifest.skipped(shown, "too deep")
-            return False
+            return None
         try:
-            os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
+            return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         except OSError as error:
             if error.errno not in NOT_READABLE:
                 raise
             self._manifest.skipped(shown, NOT_READABLE[error.errno])
-            return False
-        return True
+            return None
+
+    def _tell_life(self) -> None:
+        """Where nothing is copied for long, as in a million links."""
+        now = time.monotonic()
+        if now - self._told_at >= BEAT:
+            self._told_at = now
+            self._progress(self.files, self.bytes)
 
     def _add(self, path: str, name: str, folder: int) -> None:
+        self._tell_life()
         shown = _shown(path)
         if _could_leave(shown):
             self._manifest.skipped(shown, "the name could lead out of the folder")
@@ -143,6 +173,7 @@ class ArchiveWriter:
         with self._zip.open(entry, "w", force_zip64=True) as target:
             for chunk in self._manifest.chunks(self.files, self.bytes):
                 target.write(chunk)
+                self._tell_life()
 
 
 class _Manifest:
@@ -178,7 +209,8 @@ def _content(items: IO[bytes]) -> Iterator[bytes]:
 
 
 def _shown(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """Bytes that are no text as `\\xff`; a name that has such a thing in it has its own backslash so, as `\\x5c`."""
+    return LIKE_A_BYTE.sub(rb"\\x5c", os.fsencode(path)).decode("utf-8", "backslashreplace")
 
 
 def _within(shown: str) -> str:
@@ -209,13 +241,10 @@ def _could_leave(name: str) -> bool:
     return ".." in parts or name.startswith(("/", "\\")) or name[1:2] == ":"
 
 
-def _mode(name: str, folder: int) -> int:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except (FileNotFoundError, PermissionError):
-        return 0
-
-
-def _unless_not_readable(error: OSError) -> None:
-    if error.errno not in NOT_READABLE:
-        raise error
+        return entry.is_dir(follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NOT_READABLE:
+            raise
+        return False

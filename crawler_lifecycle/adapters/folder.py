@@ -5,7 +5,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from crawler_lifecycle.adapters.archive import writing
 from crawler_lifecycle.adapters.json_lines import append_once, check_writable
@@ -14,6 +16,8 @@ from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.domain.naming import archive_name
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Archive, Progress
+
+FLUSHED_AT_ONCE = 256 << 20  # bytes that were read
 
 
 class FolderExporter:
@@ -36,7 +40,7 @@ class FolderExporter:
         try:
             with self._draft(run_uid) as draft:
                 with draft.open("wb") as file:
-                    with writing(file, progress) as archive:
+                    with writing(file, _Flushing(file, progress)) as archive:
                         archive.add_folder(folder)
                     file.flush()
                     os.fsync(file.fileno())
@@ -71,6 +75,23 @@ class FolderExporter:
         finally:
             draft.unlink(missing_ok=True)
             os.close(lock)
+
+
+@dataclass
+class _Flushing:
+    """Passes on how far the archive is, and has it written down now and then: all of it at the end could take so long
+    that the worker would be taken for dead."""
+
+    file: IO[bytes]
+    progress: Progress
+    flushed: int = 0
+
+    def __call__(self, files: int, bytes_done: int) -> None:
+        if bytes_done - self.flushed >= FLUSHED_AT_ONCE:
+            self.flushed = bytes_done
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        self.progress(files, bytes_done)
 
 
 def _new_draft(folder: Path, run_uid: str) -> tuple[Path, int]:

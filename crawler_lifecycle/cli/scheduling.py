@@ -131,9 +131,10 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
 @schedule.command()
 @click.argument("schedule_id", metavar="SCHEDULE")
 @click.option("--last", type=click.IntRange(0, 500), default=10, show_default=True, help="So many occurrences back.")
+@click.option("--before", type=TIME, help="Back from this time on; default: now.")
 @state_option
 @json_option
-def show(schedule_id: str, last: int, state: Path | None, as_json: bool) -> None:
+def show(schedule_id: str, last: int, before: datetime | None, state: Path | None, as_json: bool) -> None:
     """What SCHEDULE does, when it is due next, and what became of its last occurrences.
 
     Temporal counts what it skipped but does not keep which: `skipped` is concluded from the pauses on record, from the
@@ -142,9 +143,11 @@ def show(schedule_id: str, last: int, state: Path | None, as_json: bool) -> None
     \b
     Examples:
       crawlctl schedule show nightly --last 30
+      crawlctl schedule show nightly --before 2026-11-01T00:00Z
       crawlctl schedule show nightly --json | jq '.occurrences[] | select(.outcome == "skipped")'
     """
-    _print(asyncio.run(_schedules(state).show(schedule_id, occurrences=last)), as_json=as_json)
+    before = _in_utc(before) if before else None
+    _print(asyncio.run(_schedules(state).show(schedule_id, occurrences=last, before=before)), as_json=as_json)
 
 
 @schedule.command()

@@ -30,6 +30,19 @@ class ToEnd(Message):
     end: int = 1
 
 
+class ExportsOwed(Message):
+    """Of a run that is over, the ends whose event or whose archive is not there yet, the last one first."""
+
+    events: list[int] = []
+    archives: list[int] = []
+
+
+class ExportAgain(ToEnd):
+    """The end that is exported again whatever became of it, and what is still owed of others."""
+
+    owed: ExportsOwed = ExportsOwed()
+
+
 # Stage 1: initiation
 
 
@@ -73,6 +86,7 @@ class TakenOver(Message):
     intent: Intent = Intent.RUN
     started_at: datetime | None = None
     exported: bool = False
+    owed: ExportsOwed | None = Field(default=None, description="what is left to export of a run that is over")
     gave_up: str | None = Field(default=None, description="the reason of an end that is under way")
     stopped_at: datetime | None = Field(default=None, description="when the stop that is under way was first asked for")
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")

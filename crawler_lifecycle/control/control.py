@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
-LAST_EXPORT = "files_ready"
 LOOK_PAUSE = 0.3
 WORKER_PATIENCE = 20.0
 EXPORT_PATIENCE = 30.0
@@ -260,17 +260,16 @@ class Control:
 
         return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
 
-    async def export(self, run: int | str) -> RunDetails:
-        """Announces and archives a run that is over, again, under the same ids."""
-        from crawler_lifecycle.contract.steps import RunRef, ToEnd
+    async def export(self, run: int | str) -> RunOverview:
+        """Announces and archives a run that is over, again, under the same ids; of its earlier ends, what is owed."""
+        from crawler_lifecycle.contract.steps import ExportAgain, RunRef
 
-        details = await asyncio.to_thread(self.show, run)
-        record = details.run
+        record = (await asyncio.to_thread(self.overview, run)).run
         if not record.status.is_over:
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
-        step = ToEnd(
-            run=RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch), end=record.end_number
-        )
+        ref = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
+        owed = await asyncio.to_thread(self.parts.exports.owed, record.run_id)
+        step = ExportAgain(run=ref, end=record.end_number, owed=owed)
         summary = f"export of run {record.run_id}, {record.crawler}"
         handle = await self.engine.start(EXPORT_WORKFLOW, step, export_workflow_id(record.run_uid), summary, join=True)
         try:
@@ -281,7 +280,7 @@ class Control:
                 f"the export of run {record.run_id} is under way but not done after {EXPORT_PATIENCE:.0f} s; "
                 f"`crawlctl show {record.run_id}` tells how it goes"
             ) from error
-        return await asyncio.to_thread(self.show, record.run_id)
+        return await asyncio.to_thread(self.overview, record.run_id)
 
     async def doctor(self) -> Sequence["Check"]:
         from crawler_lifecycle.control.checks import check_all
@@ -331,10 +330,9 @@ class Control:
 
 
 def is_handed_over(details: RunDetails) -> bool:
-    """Nothing of the run is still to come: the last export of each of its ends has been made, or has failed."""
-    last = [export for export in details.exports if export.kind == LAST_EXPORT]
-    made = sum(export.state is not ExportState.PENDING for export in last)
-    return made >= details.run.end_number
+    """Nothing of the run is still to come: each export of each of its ends has been made, or has failed."""
+    made = sum(export.state is not ExportState.PENDING for export in details.exports)
+    return made >= details.run.end_number * len(ExportKind)
 
 
 def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:

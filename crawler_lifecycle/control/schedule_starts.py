@@ -18,11 +18,15 @@ MOST = 1000
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 
 
-async def starts_of(client: Client, description: ScheduleDescription, since: datetime) -> list[Start]:
-    """Those that were open at or after `since`."""
+async def starts_of(
+    client: Client, description: ScheduleDescription, since: datetime, until: datetime | None = None
+) -> list[Start]:
+    """Those that were open at or after `since`, and had started at `until`."""
     quoted = description.id.replace("\\", "\\\\").replace('"', '\\"')
     closed_late = f'CloseTime >= "{since.astimezone(UTC).isoformat()}"'
     query = f'TemporalScheduledById = "{quoted}" AND (ExecutionStatus = "Running" OR {closed_late})'
+    if until is not None:
+        query += f' AND StartTime <= "{until.astimezone(UTC).isoformat()}"'
     listed = [each async for each in client.list_workflows(query, limit=MOST, rpc_timeout=RPC_TIMEOUT)]
     found = _of_list(listed)
     for start in _of_schedule(description):

@@ -25,6 +25,7 @@ from crawler_lifecycle.contract.schedules import (
     Backfilled,
     Occurrence,
     Outcome,
+    Overlap,
     ScheduleDetails,
     ScheduleRequest,
     ScheduleSummary,
@@ -35,7 +36,7 @@ from crawler_lifecycle.control import pause_log, schedule_changes
 from crawler_lifecycle.control import schedule_forms as forms
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedule_starts import starts_of
-from crawler_lifecycle.domain.occurrences import Circumstances, judged
+from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, judged
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ FIRST_WINDOW = timedelta(minutes=15)  # at one a second still within a page
 GROWTH = 8
 TRIGGER_PATIENCE = 20.0
 LOOK_PAUSE = 0.2
+JUST_BEFORE = timedelta(microseconds=1)
 
 
 class Schedules:
@@ -115,7 +117,8 @@ class Schedules:
                 found.append(summary)
         return sorted(found, key=lambda each: each.schedule_id)
 
-    async def show(self, schedule_id: str, *, occurrences: int = 10) -> ScheduleDetails:
+    async def show(self, schedule_id: str, *, occurrences: int = 10, before: datetime | None = None) -> ScheduleDetails:
+        """With so many of its latest occurrences, or of those before a time."""
         _, description = await self._ours(schedule_id)
         schedule, info = description.schedule, description.info
         run = forms.run_of(forms.action_of(schedule))
@@ -134,7 +137,7 @@ class Schedules:
             created_at=info.created_at,
             counts=forms.counts_of(description),
             open_workflows=[getattr(action, "workflow_id", "") for action in info.running_actions],
-            occurrences=await self._occurrences(description, occurrences),
+            occurrences=await self._occurrences(description, occurrences, before),
             **forms.of_spec(schedule.spec),
         )
 
@@ -214,23 +217,30 @@ class Schedules:
             raise NotFound(missing)
         return handle, description
 
-    async def _occurrences(self, description: ScheduleDescription, most: int) -> Sequence[Occurrence]:
+    async def _occurrences(
+        self, description: ScheduleDescription, most: int, before: datetime | None
+    ) -> Sequence[Occurrence]:
         """The latest, newest first."""
+        if not most:
+            return []
         now, schedule = _now(), description.schedule
-        due = await self._latest_due(description, most, now)
+        due = await self._latest_due(description, most, min(now, before - JUST_BEFORE) if before else now)
         if not due:
             return []
+        jitter, window = schedule.spec.jitter or timedelta(), schedule.policy.catchup_window or timedelta()
+        overlap, latest = forms.overlap_of(schedule.policy), due[-1] + jitter + window + SETTLING
         async with self._engine.translated():
-            starts = await starts_of(await self._engine.client(), description, due[0])
+            starts = await starts_of(await self._engine.client(), description, due[0], latest if before else None)
         noted = pause_log.pauses(schedule.state.note or "")
         known = Circumstances(
             starts=starts,
             pauses=pause_log.in_force(noted, paused=schedule.state.paused),
             paused=schedule.state.paused,
-            overlap=forms.overlap_of(schedule.policy),
-            jitter=schedule.spec.jitter or timedelta(),
-            window=schedule.policy.catchup_window or timedelta(),
-            queued=description.raw_description.info.buffer_size,
+            overlap=overlap,
+            jitter=jitter,
+            window=window,
+            # what replaces an open run is the last of those that wait, and so not among earlier ones
+            queued=0 if before and overlap is Overlap.REPLACE else description.raw_description.info.buffer_size,
             missed=description.info.num_actions_missed_catchup_window,
             now=now,
         )
@@ -246,14 +256,16 @@ class Schedules:
             return occurrence
         return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})
 
-    async def _latest_due(self, description: ScheduleDescription, most: int, now: datetime) -> Sequence[datetime]:
-        """Temporal counts forwards only: so ever longer spans up to now, until they have enough.
+    async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
+        """Temporal counts forwards only: so ever longer spans up to then, until they have enough.
 
         And by the present rule only: what was due by an earlier one is not known."""
         made, span = description.info.last_updated_at or description.info.created_at, FIRST_WINDOW
+        if until <= made:
+            return []
         while True:
-            since = max(made, now - span)
-            due = await self._due(description.id, since, now)
+            since = max(made, until - span)
+            due = await self._due(description.id, since, until)
             if len(due) >= most or since == made:
                 return due[-most:]
             span *= GROWTH

@@ -15,6 +15,7 @@ from crawler_lifecycle.domain.reasons import BY_A_STOP
 ENDED_WELL = ("completed", "canceled")  # as a supervisor ends only when the end of its run is on record
 OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
 MOST_NOTICES = 3  # times that an audit has a closing notice sent again: some receivers never take it
+MOST_DOUBLED = 8  # longer than any end is handed over
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 Key = tuple[int, int]
 
@@ -26,7 +27,7 @@ class Patience:
     workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
     job: timedelta = timedelta(minutes=5)  # since its run was over, or it was made
     handover: timedelta = timedelta(minutes=5)  # since the run was over
-    failed_export: timedelta = timedelta(hours=1)  # since it failed
+    failed_export: timedelta = timedelta(hours=1)  # since it failed; twice as long with each time it was done again
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
     stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, a look was due, or the row was written to
     replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
@@ -165,6 +166,11 @@ def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patienc
         at = f" at {_time(failed_at)}" if failed_at else ""
         return _of_run(run, FindingKind.EXPORT_FAILED, f"its export failed{at}")
     return None
+
+
+def next_replay(acts: int, last: datetime, patience: Patience) -> datetime:
+    """Of an export that an audit has had done again so often already: an archive may be large."""
+    return last + patience.failed_export * (1 << min(acts - 1, MOST_DOUBLED))
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.records import (
     TaskRecord,
 )
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
 
 
 class Records(Protocol):
@@ -93,6 +93,19 @@ class Exports(Protocol):
     def open(self, run: RunRef, event: ExportEvent) -> ExportRecord:
         """The row of this event id, made (pending) unless it is there already."""
 
+    def event(self, event_id: str) -> ExportEvent | None:
+        """As it was kept last."""
+
     def settle(
-        self, run: RunRef, event_id: str, state: ExportState, location: str | None, problem: str | None
-    ) -> None: ...
+        self,
+        run: RunRef,
+        event_id: str,
+        state: ExportState,
+        location: str | None,
+        problem: str | None,
+        event: ExportEvent | None = None,
+    ) -> None:
+        """`event`: as it was announced, or is to be; none leaves it as it was kept."""
+
+    def owed(self, run_id: int) -> ExportsOwed:
+        """Of all ends that the run has had, what is not done."""

@@ -17,12 +17,12 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
-from crawler_lifecycle.contract.steps import EndRun, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
+from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
 from crawler_lifecycle.domain.reasons import BY_A_STOP, MAX_DURATION, NEVER_STARTED
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.workflows.deployment import deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
-from crawler_lifecycle.workflows.initiation import begin, given_to
+from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
@@ -60,7 +60,7 @@ class CrawlerLifecycleWorkflow:
         if beginning.carried is None:
             return None
         if beginning.over:
-            return await self._over_already(beginning.carried.plan, exported=beginning.exported)
+            return await self._over_already(beginning.carried.plan, beginning)
         self._watch.go_on_from(beginning.carried)
         gave_up = beginning.carried.gave_up
         if self._watch.stopping is None:
@@ -99,16 +99,24 @@ class CrawlerLifecycleWorkflow:
         self._watch.tell(Stage.COMPLETION, "the end to be written down", plan)
         told = stopped and await self._watch.notify(NoticeActivities.signal_pusher_stopped, plan)
         outcome = await self._close(plan, gave_up)
-        await self._hand_over(plan, outcome, told=told, exported=False)
+        await self._hand_over(plan, outcome, told=told)
         return outcome
 
-    async def _over_already(self, plan: RunPlan, *, exported: bool) -> RunOutcome:
+    async def _over_already(self, plan: RunPlan, found: Beginning) -> RunOutcome:
         """Its supervisor may have died before everybody was told."""
         outcome = await self._close(plan, None)
-        await self._hand_over(plan, outcome, told=False, exported=exported)
+        await self._hand_over(plan, outcome, exported=found.exported, owed=found.owed)
         return outcome
 
-    async def _hand_over(self, plan: RunPlan, outcome: RunOutcome, *, told: bool, exported: bool) -> None:
+    async def _hand_over(
+        self,
+        plan: RunPlan,
+        outcome: RunOutcome,
+        *,
+        told: bool = False,
+        exported: bool = False,
+        owed: ExportsOwed | None = None,
+    ) -> None:
         """An outage of whoever shows the notices delays the export by minutes and costs no notice."""
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
@@ -116,7 +124,7 @@ class CrawlerLifecycleWorkflow:
         left = await remove(plan.run)  # their logs belong to what is exported
         if not exported:
             watch.tell(Stage.COMPLETION, "the export", plan)
-            await export_if_possible(ToEnd(run=plan.run, end=plan.end))
+            await export_if_possible(ToEnd(run=plan.run, end=plan.end), owed)
         if not told:
             await watch.notify(closing, plan, patience=ANNOUNCE)
         await remove_what_stayed(plan.run, left)

@@ -1,38 +1,91 @@
 """Announcing that a run is over, and archiving what it left. Neither changes how the run ended."""
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
 from temporalio import workflow
 from temporalio.common import RawValue
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.exports import ExportActivities
-from crawler_lifecycle.contract.steps import ExportedFiles, ToEnd
+from crawler_lifecycle.contract.steps import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, ToEnd
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
+EACH_FOR_ITSELF = "events-and-archives-each-for-itself"
 
-async def announce(step: ToEnd) -> None:
-    await workflow.execute_activity_method(ExportActivities.initiate_export_signal, step, **ANNOUNCE)
+T = TypeVar("T")
+
+
+async def announce(step: ToEnd) -> ExportSignal:
+    return await workflow.execute_activity_method(ExportActivities.initiate_export_signal, step, **ANNOUNCE)
 
 
 async def archive(step: ToEnd) -> ExportedFiles:
     return await workflow.execute_activity_method(ExportActivities.export_supporting_files, step, **LONG)
 
 
-async def export_if_possible(step: ToEnd) -> None:
-    """Each for itself: what cannot be done now is shown as failed and can be done again."""
+async def export_if_possible(step: ToEnd, owed: ExportsOwed | None = None) -> None:
+    """What cannot be done now is shown as failed and can be done again. `owed`: of a run that was over before."""
+    if workflow.patched(EACH_FOR_ITSELF):
+        _, problems = await _export(step, owed or ExportsOwed(events=[step.end], archives=[step.end]))
+        for problem in problems:
+            _tell(step, problem)
+        return
     for what in (announce, archive):
         try:
             await what(step)
         except ActivityError as error:
-            workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, error.cause)
+            _tell(step, error)
+
+
+def _tell(step: ToEnd, problem: ActivityError) -> None:
+    workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
+
+
+async def _export(step: ToEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
+    """Events and archives at once: who waits for the one has no need of the other."""
+    (_, untold), (archived, unmade) = await asyncio.gather(
+        _each(announce, step, owed.events), _each(archive, step, owed.archives)
+    )
+    return archived, [*untold, *unmade]
+
+
+async def _each(
+    make: Callable[[ToEnd], Awaitable[T]], step: ToEnd, ends: Sequence[int]
+) -> tuple[list[T], list[ActivityError]]:
+    made, problems = list[T](), list[ActivityError]()
+    for end in ends:
+        try:
+            made.append(await make(ToEnd(run=step.run, end=end)))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            problems.append(error)
+    return made, problems
 
 
 @workflow.defn(name="RunExportWorkflow")
 class RunExportWorkflow:
-    """Exports a run again, under the same ids, without crawling again."""
+    """Exports a run again, under the same ids, without crawling again; and what is owed of its other ends."""
 
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> ExportedFiles:
-        step = decoded(ToEnd, raw)
+        step = decoded(ExportAgain, raw)
+        if workflow.patched(EACH_FOR_ITSELF):
+            return await _export_again(step)
         await announce(step)
         return await archive(step)
+
+
+async def _export_again(step: ExportAgain) -> ExportedFiles:
+    owed = ExportsOwed(events=_after(step.end, step.owed.events), archives=_after(step.end, step.owed.archives))
+    archived, problems = await _export(step, owed)
+    if problems:
+        raise problems[0]
+    return archived[0]
+
+
+def _after(first: int, others: Sequence[int]) -> list[int]:
+    return [first, *(end for end in others if end != first)]

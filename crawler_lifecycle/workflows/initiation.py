@@ -10,7 +10,7 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation, Stage
 from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps import CreateHistory, RegisterWorkflow, RunPlan, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps import CreateHistory, ExportsOwed, RegisterWorkflow, RunPlan, TakenOver, TakeOver
 from crawler_lifecycle.workflows.inputs import decoded
 from crawler_lifecycle.workflows.options import WRITE
 from crawler_lifecycle.workflows.visibility import list_under
@@ -24,6 +24,7 @@ class Beginning:
     carried: Carried | None = None
     over: bool = False
     exported: bool = False
+    owed: ExportsOwed | None = None  # of a run that is over; none: an earlier version found it
     elsewhere: str | None = None
 
 
@@ -77,7 +78,8 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         return Beginning(elsewhere=taken.supervised_by)
     list_under(taken.plan, taken.status)
     watch.know_intent(taken.intent, taken.stopped_at)
-    return Beginning(_where_it_stands(watch, taken, taken.plan), over=taken.status.is_over, exported=taken.exported)
+    where = _where_it_stands(watch, taken, taken.plan)
+    return Beginning(where, over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
 
 
 def _where_it_stands(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:

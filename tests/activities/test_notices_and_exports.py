@@ -1,6 +1,7 @@
 """Telling the outside: notices with ids that never change, the end of the run, the archive of its files."""
 
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -165,6 +166,40 @@ def test_an_archive_that_is_made_is_not_made_again_because_its_event_was_not_tak
     (event,) = lines(house.folder / "exports" / "events.jsonl")
     assert (event["files"], event["bytes"]) == (exported.files, exported.bytes)
     assert exported.files >= 1
+
+
+def test_an_archive_that_could_not_be_announced_is_on_record_with_its_place(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = house.started("sleepy")
+    (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text("1")
+
+    def away(*_: object) -> None:
+        raise TemporaryError("the bus is away")
+
+    monkeypatch.setattr(type(house.exports.exporter), "announce", away)
+    with pytest.raises(TemporaryError, match="away"):
+        house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    (failed,) = house.details(plan).exports
+    made = house.exports.exporter.destination(plan.run.run_uid, 1)
+    assert (failed.state, failed.location, Path(made).exists()) == (ExportState.FAILED, made, True)
+
+
+def test_a_run_that_is_exported_again_without_its_files_keeps_its_archive(house: House) -> None:
+    """They were cleaned up since then. The table and a second event under the same id said that there was none."""
+    plan = house.started("sleepy")
+    files = house.folder / "files" / plan.run.run_uid
+    (files / "items.jsonl").write_text("1")
+    first = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    shutil.rmtree(files)
+    (house.folder / "exports" / "events.jsonl").unlink()  # where an event is told once
+    again = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    assert again == first
+    assert first.files >= 1
+    (record,) = house.details(plan).exports
+    assert (record.state, record.location) == (ExportState.DONE, first.location)
+    (event,) = lines(house.folder / "exports" / "events.jsonl")
+    assert (event["files"], event["supporting_files"]) == (first.files, first.location)
 
 
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:

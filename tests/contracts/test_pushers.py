@@ -1,10 +1,11 @@
 """Are receivers told as their protocols have it, each of them, and none more often than needed?"""
 
 import base64
+import itertools
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -15,6 +16,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from crawler_lifecycle.adapters.pushers.channels import LARGEST, LARGEST_ANSWER, PusherChannels
 from crawler_lifecycle.adapters.pushers.several import NamedPusher, Several
+from crawler_lifecycle.adapters.pushers.share import Share
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
@@ -169,6 +171,49 @@ def test_a_receiver_that_is_silent_slow_or_away_is_a_temporary_error(receiver: R
         proxy.lose_answer(b"webhook-id")
         with pytest.raises(TemporaryError, match="cannot be reached"):
             webhook(proxy.url).send(a_notice("n-1"))
+
+
+def in_vain(pusher: NamedPusher, message: str) -> None:
+    with pytest.raises(TemporaryError, match=message):
+        pusher.send(a_notice("n-1"))
+
+
+def test_one_that_did_not_answer_is_left_alone_for_a_pause_that_grows(receiver: Receiver) -> None:
+    moment = [1000.0]
+    hook = webhook(receiver.url, timeout=0.5, pauses=lambda: moment[0])
+    receiver.speaks.clear()
+    for asked, pause in enumerate((15, 30, 60), 1):
+        in_vain(hook, "no answer in")
+        moment[0] += pause - 1
+        in_vain(hook, "asked again in 1 s")
+        assert len(receiver.received) == asked
+        moment[0] += 1
+    receiver.speaks.set()
+    hook.send(a_notice("n-1"))
+    receiver.speaks.clear()
+    in_vain(hook, "no answer in")
+    in_vain(hook, "asked again in 15 s")
+
+
+def test_of_those_that_wait_for_one_that_did_not_answer_only_one_asks_again(receiver: Receiver) -> None:
+    moment = [1000.0]
+    hook = webhook(receiver.url, timeout=0.5, pauses=lambda: moment[0])
+    receiver.speaks.clear()
+    with ThreadPoolExecutor(8) as pool:
+        tries = [pool.submit(hook.send, a_notice("n-1")) for _ in range(8)]
+        assert all(isinstance(each.exception(60), TemporaryError) for each in tries)
+        moment[0] += 15
+        again = [pool.submit(hook.send, a_notice("n-1")) for _ in range(8)]
+        problems = [str(each.exception(60)) for each in again]
+    assert len([each for each in problems if "no answer in" in each]) == 1, problems
+
+
+def test_channels_that_did_not_answer_are_left_alone(server: PusherServer) -> None:
+    pusher = channels(server, timeout_seconds=0.5)
+    server.speaks.clear()
+    in_vain(pusher, "no answer in")
+    in_vain(pusher, "asked again in")
+    assert len(server.received) == 1
 
 
 @pytest.mark.parametrize(
@@ -360,6 +405,29 @@ def test_one_that_is_silent_does_not_hold_up_the_others() -> None:
             finally:
                 released.set()
             sent.result(60)
+
+
+def test_receivers_who_do_not_answer_take_only_a_share_of_the_slots() -> None:
+    """Each try waited out its time limit in a slot of the worker, until there were none left for looks and stops."""
+    released = threading.Event()
+
+    class Silent(Steps):
+        def send(self, notice: Notice) -> None:
+            super().send(notice)
+            assert released.wait(60)
+
+    silent = Silent("silent")
+    share = Share(Several([silent]), most=2)
+    with ThreadPoolExecutor(4) as slots:
+        tries = [slots.submit(share.send, a_notice(f"n-{number}")) for number in range(8)]
+        try:
+            assert slots.submit(lambda: "a look").result(60) == "a look"
+            refused = [each.exception() for each in itertools.islice(as_completed(tries, 60), 6)]
+            assert [type(problem) for problem in refused] == [TemporaryError] * 6
+            assert len(silent.told) == 2
+        finally:
+            released.set()
+    share.send(a_notice("n-9"))
 
 
 def test_a_check_names_each_that_is_wrong() -> None:

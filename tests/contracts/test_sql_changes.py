@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.changes import SqlChanges
 from crawler_lifecycle.adapters.sql.claims import SqlClaims
@@ -11,6 +12,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
@@ -23,7 +25,7 @@ from crawler_lifecycle.contract.steps import TaskChange, TaskEvidence
 from crawler_lifecycle.ports import Claim, Execution
 from tests.databases import MakeRun, ref_to
 
-MINUTE = timedelta(minutes=1)
+MINUTE, MICROSECOND = timedelta(minutes=1), timedelta(microseconds=1)
 Write = Callable[[Database, RunRecord], object]
 
 
@@ -68,6 +70,22 @@ WRITES: dict[str, Write] = {
     "evidence": lambda db, run: SqlTasks(db).reconcile(ref_to(run), [TaskEvidence(task=0, attempt=1, message="m")]),
     "exported": lambda db, run: SqlExports(db).open(ref_to(run), _event(run)),
 }
+
+
+@pytest.mark.parametrize("micros", [0, 123456, 999999])
+def test_what_is_written_later_has_changed_later_whatever_the_clock_says(
+    database: Database, make_run: MakeRun, micros: int
+) -> None:
+    """By the clock of another machine, or after a wait for the row, a newer state looked older, and nobody drew it."""
+    run = make_run(1)
+    ahead = (datetime.now(UTC) + timedelta(hours=1)).replace(second=59, microsecond=micros)
+    moments = [ahead]
+    with database.transaction() as connection:
+        connection.execute(update(histories).where(histories.c.id == run.run_id).values(changed_at=ahead))
+    for _ in range(3):
+        SqlHistories(database).mark_look(ref_to(run), 0, True, None, None)
+        moments.append(SqlChanges(database).since(None, 1)[0].changed_at)
+    assert moments == [ahead + number * MICROSECOND for number in range(4)]
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)

@@ -164,10 +164,7 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     assert report.parts[AuditPart.HANDOVERS].found == {FindingKind.EXPORT_PENDING: 1}
     await until_handed_over(control, ref)
     details = control.show(ref)
-    assert [(export.kind, export.state) for export in details.exports] == [
-        ("run_ended", "done"),
-        ("files_ready", "done"),
-    ]
+    assert {export.kind: export.state for export in details.exports} == {"run_ended": "done", "files_ready": "done"}
     notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
     assert run.run_uid in notices
 

@@ -300,6 +300,30 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
 
 
+async def test_occurrences_come_in_pages_back_to_the_first(schedules: Schedules) -> None:
+    """At most 500 back from now could be seen: a schedule of a minute hid whatever was skipped nine hours ago."""
+    await schedules.create(asked("paged", every_seconds=1))
+    await until_occurred(schedules, "paged", lambda found: any(each.outcome is Outcome.SKIPPED for each in found))
+    await schedules.pause("paged")
+    newest = (await schedules.show("paged", occurrences=1)).occurrences[0].at
+    seen, before = list[Occurrence](), newest
+    while page := (await schedules.show("paged", occurrences=2, before=before)).occurrences:
+        assert [each.at for each in page] == sorted((each.at for each in page), reverse=True)
+        assert page[0].at < before
+        seen, before = [*seen, *page], page[-1].at
+    whole = {each.at: each for each in (await schedules.show("paged", occurrences=500)).occurrences}
+    assert [each.at for each in seen] == [at for at in whole if at < newest]
+    assert all(Outcome.DUE in (each.outcome, whole[each.at].outcome) or each == whole[each.at] for each in seen)
+
+
+async def test_no_occurrences_are_none(schedules: Schedules) -> None:
+    """It was all of the last quarter of an hour."""
+    await schedules.create(asked("none", every_seconds=1))
+    await until_occurred(schedules, "none", bool)
+    await schedules.pause("none")
+    assert (await schedules.show("none", occurrences=0)).occurrences == []
+
+
 async def test_a_trigger_that_is_made_is_no_error(
     schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:

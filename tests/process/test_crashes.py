@@ -18,6 +18,7 @@ async def cut_off(stack: Site) -> Started:
     await stack.until_running(run, 1)
     stack.release(run, 0)
     await stack.under_way(run.workflow_id, "export_supporting_files")
+    await eventually(lambda: _exports(stack, run).get("run_ended") is ExportState.DONE, PATIENCE)
     with held(stack.state / "exports" / "events.jsonl"):
         await eventually(lambda: "files_ready" in _exports(stack, run), PATIENCE)
         killed = stack.kill("lifecycle")

@@ -81,9 +81,8 @@ def test_a_job_that_ends_while_its_damaged_records_are_read_is_seen_as_it_ended(
     local.until_ended(request)
     damage(local, request, "spec.json", "started.json")
     monkeypatch.setattr(Looking, "_job", _read_before_its_end)
-    job = local.job(request)
-    assert job
-    assert (job.phase, job.exit_code, job.gone) == (JobPhase.FAILED, 3, True)
+    job = until_gone(local, request)
+    assert (job.phase, job.exit_code) == (JobPhase.FAILED, 3)
 
 
 def _read_before_its_end(*_: object) -> None:

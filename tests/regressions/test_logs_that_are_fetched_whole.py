@@ -37,7 +37,7 @@ async def pauses_of(reads: Sequence[tuple[str, int]], monkeypatch: pytest.Monkey
     monkeypatch.setattr(following, "closing", wait)
     control: Any = None  # nothing asks it
     desk = Desk(control, ApiSettings(), Tokens(Path("none")))
-    told = [each async for each in following.follow(desk, "uid", 0, 1, 0)]
+    told = [each async for each in following.Follower(desk, "uid", 0, 1, 0).events()]
     assert told[-1].startswith(b"event: end")
     return waited
 

@@ -34,7 +34,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
 
 def streams(desk: Desk, kind: str) -> list[AsyncIterator[bytes]]:
     if kind == "logs":
-        return [following.follow(desk, "uid", number, 1, 0) for number in range(FOLLOWERS)]
+        return [following.Follower(desk, "uid", number, 1, 0).events() for number in range(FOLLOWERS)]
     return [changes.follow(desk, None, None) for _ in range(FOLLOWERS)]
 
 

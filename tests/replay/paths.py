@@ -10,7 +10,15 @@ from temporalio.client import WorkflowHistory
 from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, TakenOver, TakeOver, TaskChange
+from crawler_lifecycle.contract.steps import (
+    DeploymentOutcome,
+    ExportsOwed,
+    MainJobStatus,
+    RunPlan,
+    TakenOver,
+    TakeOver,
+    TaskChange,
+)
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 BOOKS = RunRequest(crawler="books")
@@ -68,6 +76,18 @@ def _resumed(status: RunStatus, intent: Intent = Intent.RUN, end: int = 1) -> Sc
     return script
 
 
+def _owing(**said: Any) -> Script:
+    """Over, and some of the exports of its ends are not there."""
+    script = Script(**said)
+
+    def taken(step: TakeOver) -> TakenOver:
+        plan = RunPlan(run=script.run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=datetime.now(UTC), end=2)
+        return TakenOver(plan=plan, status=RunStatus.COMPLETED, owed=ExportsOwed(events=[2, 1], archives=[1]))
+
+    script.taken = taken
+    return script
+
+
 def _elsewhere() -> Script:
     return Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-1"))
 
@@ -85,7 +105,7 @@ def _in_pages(number: int) -> Callable[[AuditStep], AuditPage]:
 
 WAITS = MainJobStatus(cause="unschedulable")
 REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
-EXPORT = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
+EXPORT: dict[str, object] = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
 
 PATHS = {
     "plain": Path(lambda: Script(alive=lambda look: 1 if look < 3 else 0, changes=_changing, search_attributes=True)),
@@ -145,6 +165,16 @@ PATHS = {
     ),
     "bad_input": Path(Script, {"crawler": ""}),
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),
+    "handed_over_at_once": Path(Script),
+    "handed_over_without_its_event": Path(lambda: Script(failing=["initiate_export_signal"])),
+    "resumed_with_exports_owed": Path(_owing, RESUME),
+    "resumed_with_events_refused": Path(lambda: _owing(failing=["initiate_export_signal"]), RESUME),
+    "exported_again_with_what_is_owed": Path(
+        Script, EXPORT | {"end": 2, "owed": {"events": [2, 1], "archives": [2]}}, "RunExportWorkflow"
+    ),
+    "exported_again_without_its_event": Path(
+        lambda: Script(failing=["initiate_export_signal"]), EXPORT, "RunExportWorkflow"
+    ),
     "audited": Path(lambda: Script(audited=_in_pages(3)), {"repair": True}, "AuditWorkflow"),
     "audited_in_an_outage": Path(lambda: Script(failing=["audit_jobs"]), {}, "AuditWorkflow"),
     "audited_continued": Path(lambda: Script(audited=_in_pages(40)), {}, "AuditWorkflow", continues=True),

@@ -9,6 +9,8 @@ import pytest
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of, ref_to
@@ -112,6 +114,27 @@ def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
     for run in ("4711", MISSING, "x", "%00", "9" * 30, "١", "-1", "1.0"):
         for path in ("", "/tasks", "/tasks/0", "/logs", "/logs/stream"):
             problem(http.get(f"/v1/runs/{run}{path}"), 404)
+
+
+def test_a_log_that_is_gone_is_not_found_by_those_who_follow_it_either(
+    http: httpx.Client, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise NotFound("its job is gone")
+
+    monkeypatch.setattr(Control, "task_log", gone)
+    run = make_run().run_id
+    for path in ("logs", "logs/stream"):
+        assert problem(http.get(f"/v1/runs/{run}/{path}"), 404).detail == "its job is gone"
+
+
+def test_however_deep_a_body_is_nested_it_is_refused(http: httpx.Client) -> None:
+    """At a few depths it could just be read, and then not be looked through: 500."""
+    sent = [
+        http.post("/v1/runs", content=b"[" * depth + b"]" * depth, headers={"Content-Type": "application/json"})
+        for depth in range(910, 1010)
+    ]
+    assert {answer.status_code for answer in sent} == {400, 422}
 
 
 def test_tasks_that_are_not_there(http: httpx.Client, make_run: MakeRun) -> None:

@@ -61,7 +61,9 @@ def test_a_schedule_is_made_changed_paused_resumed_and_deleted(http: httpx.Clien
 
     assert put(http, "nightly").status_code == 200
     problem(put(http, "nightly", {"If-None-Match": "*"}), 412, "If-None-Match")
-    shown = http.get("/v1/schedules/nightly?occurrences=3").json()
+    shown = http.get("/v1/schedules/nightly", params={"occurrences": 3, "before": "2026-01-01T00:00:00Z"}).json()
+    assert shown["occurrences"] == []
+    problem(http.get("/v1/schedules/nightly?before=yesterday"), 422, "before")
     assert (shown["time_zone"], shown["overlap"], shown["paused"]) == ("UTC", "skip", True)
 
     resumed = http.post("/v1/schedules/nightly/resume", json={"reason": "done", "actor": "ann"}).json()

@@ -43,6 +43,7 @@ def _said(kind: Any) -> tuple[str, object]:
 
 
 PLACES = dict(_places(Settings))
+BOUNDED: dict[tuple[str, ...], tuple[str, object]] = {("notices", "timeout_seconds"): ("8.5", 8.5)}
 READ_AS_WRITTEN = (str, SecretStr, Path, str | None, Path | None, SecretStr | None)
 MAY_BE_WRONG = {place: kind for place, kind in PLACES.items() if kind not in READ_AS_WRITTEN}
 
@@ -56,7 +57,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("place", PLACES, ids=_variable)
 def test_every_setting_is_set_by_its_variable(place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    said, expected = _said(PLACES[place])
+    said, expected = BOUNDED.get(place) or _said(PLACES[place])
     monkeypatch.setenv(_variable(place), said)
     found: Any = settings.load()
     for name in place:

@@ -95,7 +95,12 @@ class Script:
 
     @property
     def names(self) -> list[str]:
-        return [name for name, _ in self.calls]
+        """In their order. The parts of an export are asked for at once: of these the event is told first."""
+        names = [name for name, _ in self.calls]
+        for first in range(len(names) - 1):
+            if names[first : first + 2] == ["export_supporting_files", "initiate_export_signal"]:
+                names[first : first + 2] = reversed(names[first : first + 2])
+        return names
 
     def inputs(self, name: str) -> list[Any]:
         return [given for called, given in self.calls if called == name]

@@ -14,6 +14,7 @@ from pusher.http import Request, process_response
 from pusher.util import validate_channel
 
 from crawler_lifecycle.adapters.pushers.http import make_http
+from crawler_lifecycle.adapters.pushers.silence import NoAnswer, Silence
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.logs import without_credentials
@@ -33,6 +34,7 @@ class PusherChannels:
         self._templates = settings.pusher_channels.split()
         self._http = make_http(settings.timeout_seconds)
         self._timeout = settings.timeout_seconds
+        self._silence = Silence()
         self._check_channels()
         if not settings.pusher_key or not settings.pusher_secret:
             raise NotReady(
@@ -52,6 +54,10 @@ class PusherChannels:
             raise NotReady(f"CRAWLER_NOTICES__PUSHER_APP_ID: expected digits, not {app_id!r}") from error
 
     def send(self, notice: Notice) -> None:
+        with self._silence.broken():
+            self._trigger(notice)
+
+    def _trigger(self, notice: Notice) -> None:
         channels = self._channels(str(notice.run_id), notice.run_uid)
         try:
             self._pusher.trigger(channels, f"run-{notice.kind}", message(notice))
@@ -83,7 +89,7 @@ class PusherChannels:
 
     def _trouble(self, error: Exception) -> TemporaryError:
         if isinstance(error, httpx.TimeoutException):
-            return TemporaryError(f"no answer in {self._timeout:g} s")
+            return NoAnswer(f"no answer in {self._timeout:g} s")
         if isinstance(error, httpx.HTTPError):
             return TemporaryError(f"cannot be reached: {error}")
         if isinstance(error, PusherError):

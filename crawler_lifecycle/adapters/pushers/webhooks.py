@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from crawler_lifecycle.adapters.pushers.http import make_http
+from crawler_lifecycle.adapters.pushers.silence import NoAnswer, Silence
 from crawler_lifecycle.contract.notices import Notice, WebhookNotice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 
@@ -76,12 +77,19 @@ def _key(word: str, number: int) -> bytes:
 
 
 class Webhook:
-    def __init__(self, endpoint: Endpoint, timeout: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        timeout: float,
+        clock: Callable[[], float] = time.time,
+        pauses: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.name = endpoint.name
         self._endpoint = endpoint
         self._timeout = timeout
         self._clock = clock
         self._http = make_http(timeout)
+        self._silence = Silence(pauses)
         self._gone = False
         self._not_before = 0.0
 
@@ -92,7 +100,8 @@ class Webhook:
             raise TemporaryError(f"it wants to be left alone for {pause:.0f} s more")
         body = WebhookNotice(type=f"run.{notice.kind}", timestamp=notice.at, data=notice).model_dump_json().encode()
         headers = {"Content-Type": "application/json", "User-Agent": "crawler-lifecycle"}
-        answer = self._ask("POST", content=body, headers=headers | self._signature(notice.notice_id, body))
+        with self._silence.broken():
+            answer = self._ask("POST", content=body, headers=headers | self._signature(notice.notice_id, body))
         self._judge(answer)
 
     def check(self) -> str:
@@ -119,7 +128,7 @@ class Webhook:
             with self._http.stream(method, self._endpoint.url, **content) as answer:  # type: ignore[arg-type]
                 return answer
         except httpx.TimeoutException as error:
-            raise TemporaryError(f"no answer in {self._timeout:g} s") from error
+            raise NoAnswer(f"no answer in {self._timeout:g} s") from error
         except httpx.HTTPError as error:
             raise TemporaryError(f"cannot be reached: {error or type(error).__name__}") from error
 

@@ -1,5 +1,7 @@
 """What has been announced and exported of a run, and what came of it?"""
 
+from typing import Any
+
 from sqlalchemy import Connection, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
@@ -9,10 +11,11 @@ from crawler_lifecycle.adapters.sql.schema import exports, histories
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import ExportRecord
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
+from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import NotFound
 
-row = exports.c
+row, of = exports.c, histories.c
 
 
 class SqlExports:
@@ -35,12 +38,27 @@ class SqlExports:
 
         return self._db.transact(write)
 
-    def settle(self, run: RunRef, event_id: str, state: ExportState, location: str | None, problem: str | None) -> None:
+    def event(self, event_id: str) -> ExportEvent | None:
+        with self._db.read() as connection:
+            kept = connection.scalar(select(row.event).where(row.event_id == event_id))
+        return None if kept is None else ExportEvent.model_validate_json(kept)
+
+    def settle(
+        self,
+        run: RunRef,
+        event_id: str,
+        state: ExportState,
+        location: str | None,
+        problem: str | None,
+        event: ExportEvent | None = None,
+    ) -> None:
         at = None if state is ExportState.PENDING else self._db.clock()
         # what is done stays done, however late an earlier try reports its failure
         mine = (row.event_id == event_id, row.history_id == run.run_id)
         open_for = tuple(ExportState) if state is ExportState.DONE else (ExportState.PENDING, ExportState.FAILED)
-        values = {"state": state, "location": location, "problem": problem, "finished_at": at}
+        values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": at}
+        if event is not None:
+            values["event"] = event.model_dump_json()
 
         def write(connection: Connection) -> None:
             fence(connection, run)
@@ -50,6 +68,19 @@ class SqlExports:
             _sum_up(connection, run.run_id)
 
         self._db.transact(write)
+
+    def owed(self, run_id: int) -> ExportsOwed:
+        done = select(row.event_id).where(row.history_id == run_id, row.state == ExportState.DONE)
+        with self._db.read() as connection:
+            run = connection.execute(select(of.run_uid, of.end_number).where(of.id == run_id)).one_or_none()
+            known = set(connection.scalars(done))
+        if run is None:
+            raise NotFound(f"there is no run {run_id}")
+
+        def left(kind: ExportKind) -> list[int]:
+            return [end for end in range(run.end_number, 0, -1) if event_id(run.run_uid, kind, end) not in known]
+
+        return ExportsOwed(events=left(ExportKind.RUN_ENDED), archives=left(ExportKind.FILES_READY))
 
 
 def _sum_up(connection: Connection, run_id: int) -> None:

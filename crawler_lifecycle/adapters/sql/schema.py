@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from crawler_lifecycle.adapters.sql.moments import growing
 from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, UtcDateTime, words
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
@@ -86,7 +87,7 @@ histories = Table(
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
     # set by every UPDATE of the row, and whoever writes to a run or its tasks updates that: what live views follow
-    Column("changed_at", UtcDateTime, nullable=False, default=now, onupdate=now),
+    growing("changed_at", now),
     PrimaryKeyConstraint("id", name="pk_histories"),
     UniqueConstraint("run_uid", name="uq_histories_run_uid"),
     UniqueConstraint("workflow_id", "first_execution_run_id", name="uq_histories_execution"),

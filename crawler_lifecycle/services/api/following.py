@@ -1,18 +1,29 @@
 """What has a task printed, and what does it print now?"""
 
+import logging
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
+from http import HTTPStatus
 
 from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.domain.pacing import log_pause
-from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.domain.pacing import growing_pause, log_pause
+from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.events import BEATS, COMMENT, PAUSE, closing, event
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.runs import one_task
+from crawler_lifecycle.services.problems import status_of
 
 SHORTEST = PAUSE.total_seconds()
+LONGEST_PAUSE = timedelta(seconds=5)  # of an outage
 CATCHING_UP = 1 << 14  # characters; what comes in such pieces was there before
+
+Read = tuple[LogPart, int]
+Place = tuple[int | None, int]  # attempt, none: the last one; and the byte in its log
+
+logger = logging.getLogger(__name__)
 
 
 def part(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
@@ -20,7 +31,7 @@ def part(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int
     return _read(desk, run, task, attempt, offset)[0]
 
 
-def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> tuple[LogPart, int]:
+def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
     """And how many bytes had to be fetched for it."""
     row = one_task(desk, run, task)
     uid = desk.control.overview(run).run.run_uid
@@ -28,32 +39,76 @@ def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: in
     return LogPart(attempt=row.attempt, text=chunk.text, offset=chunk.offset, ended=chunk.ended), chunk.read
 
 
-async def follow(desk: Desk, run_uid: str, task: int, attempt: int, offset: int) -> AsyncIterator[bytes]:
-    silent = 0.0
-    while True:
+async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
+    """Has read once: of a log that is not there is no stream. An outage is told, and the stream goes on after it."""
+    follower = await desk.read(partial(_follower, desk, run, task, place))
+    try:
+        follower.read = await desk.read(follower.next)
+    except TemporaryError as error:
+        logger.info("log of task %s of run %s: %s", task, run, error.message)
+    return follower
+
+
+def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
+    run_uid = desk.control.overview(run).run.run_uid
+    attempt, offset = place
+    return Follower(desk, run_uid, task, one_task(desk, run, task).attempt if attempt is None else attempt, offset)
+
+
+@dataclass
+class Follower:
+    """Where it is, and what it has read but not told."""
+
+    desk: Desk
+    run_uid: str
+    task: int
+    attempt: int
+    offset: int
+    read: Read | None = None
+    failed: int = 0  # reads one after the other
+
+    def next(self) -> Read:
+        return _read(self.desk, self.run_uid, self.task, self.attempt, self.offset)
+
+    async def events(self) -> AsyncIterator[bytes]:
+        silent = 0.0
+        while True:
+            told, pause = await self._news()
+            for each in told:
+                yield each
+            silent = 0.0 if told else silent + (pause or 0.0)
+            if silent >= BEATS * SHORTEST:
+                silent = 0.0
+                yield COMMENT
+            if pause is None or (pause and await closing(self.desk, pause)):
+                return
+
+    async def _news(self) -> tuple[list[bytes], float | None]:
+        """And how long to wait until there may be more; None: never."""
         try:
-            read, fetched = await desk.read(partial(_read, desk, run_uid, task, attempt, offset))
+            part, fetched = await self.desk.read(self.next) if self.read is None else self.read
         except LifecycleError as error:
-            yield event("problem", Problem(title="Service Unavailable", status=503, detail=error.message))
-            if await closing(desk):
-                return
-            continue
-        attempt, offset = read.attempt, read.offset
-        if read.text:
-            silent = 0.0
-            yield event("log", read, f"{attempt}-{offset}")
-            is_all = len(read.text) < CATCHING_UP and not read.ended
+            return self._missed(error)
+        was_away, self.failed, self.read = self.failed > 0, 0, None
+        self.attempt, self.offset = part.attempt, part.offset
+        place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST)
+        if part.text or (was_away and not part.ended):
+            is_all = len(part.text) < CATCHING_UP and not part.ended
             # a log that is asked for again after every line would be asked for all the time
-            if is_all and await closing(desk, log_pause(fetched, SHORTEST)):
-                return
-            continue
-        if read.ended:
-            yield event("end", read, f"{attempt}-{offset}")
-            return
-        pause = log_pause(fetched, SHORTEST)
-        silent += pause
-        if silent >= BEATS * SHORTEST:
-            silent = 0.0
-            yield COMMENT
-        if await closing(desk, pause):
-            return
+            return [event("log", part, place)], pause if is_all else 0.0
+        return ([event("end", part, place)], None) if part.ended else ([], pause)
+
+    def _missed(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
+        """Told once. What is not there has been lost, but a log that leaves the cluster is nowhere for a moment."""
+        self.failed += 1
+        told = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
+        if not isinstance(error, PermanentError):
+            return [event("problem", told)] if self.failed == 1 else [], _pause(self.failed)
+        if self.failed == 1:
+            return [], SHORTEST
+        over = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
+        return [event("problem", told), event("end", over)], None
+
+
+def _pause(failed: int) -> float:
+    return growing_pause(failed, PAUSE, LONGEST_PAUSE).total_seconds()

@@ -28,6 +28,8 @@ class Asked(Request):
             raise PydanticCustomError("unicode", "contains half of a surrogate pair, which is no character") from error
         except TypeError as error:  # a body that does not say that it is JSON stays bytes
             raise PydanticCustomError("json", "expected a JSON object, sent as application/json") from error
+        except RecursionError as error:  # reading it went just deep enough
+            raise PydanticCustomError("json", "is nested too deeply") from error
         return given
 
 

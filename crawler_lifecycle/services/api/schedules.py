@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import ValidationError
 
-from crawler_lifecycle.contract.requests import as_bad_input
+from crawler_lifecycle.contract.requests import Moment, as_bad_input
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
     Outcome,
@@ -54,9 +54,10 @@ async def schedule(
     desk: Here,
     schedule: Name,
     occurrences: Annotated[int, Query(ge=0, le=500, description="so many of the latest")] = 10,
+    before: Annotated[Moment | None, Query(description="of those before this time, to go on from a page")] = None,
 ) -> ScheduleDetails:
     """What a schedule does, when it is due next, and what became of its latest occurrences: why one was skipped."""
-    return await desk.control.schedules.show(schedule, occurrences=occurrences)
+    return await desk.control.schedules.show(schedule, occurrences=occurrences, before=before)
 
 
 @router.put(

@@ -13,7 +13,6 @@ from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.desk import READING, Caller, Desk, Here, Run
 from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, problems
 from crawler_lifecycle.services.api.messages import LogPart
-from crawler_lifecycle.services.api.runs import one_task
 from crawler_lifecycle.services.api.tokens import Scope, Token
 
 FURTHEST = 1 << 50
@@ -39,15 +38,13 @@ def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPa
     response_class=StreamingResponse,
     responses=LOG_STREAM | problems(_404="No such run or task.", _422="`field` says what."),
 )
-def follow(
+async def follow(
     desk: Here, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
 ) -> StreamingResponse:
     """The same as it is printed, attempt after attempt, until the task is over. Ids say where to go on."""
-    run_uid = desk.control.overview(run).run.run_uid
-    attempt = one_task(desk, run, task).attempt
-    if last:
-        attempt, offset = _place_in_log(last)
-    return _stream(desk, caller, following.follow(desk, run_uid, task, attempt, offset))
+    _refuse_too_many(desk)
+    follower = await following.begin(desk, run, task, _place_in_log(last) if last else (None, offset))
+    return _stream(desk, caller, follower.events())
 
 
 @router.get(
@@ -66,9 +63,13 @@ def follow_changes(
     return _stream(desk, caller, changes.follow(desk, _moment(last), run))
 
 
-def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
+def _refuse_too_many(desk: Desk) -> None:
     if desk.streams >= desk.settings.streams:
         raise TemporaryError(f"{desk.streams} streams are open, which is all this process serves")
+
+
+def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
+    _refuse_too_many(desk)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_counted(desk, caller, events), media_type="text/event-stream", headers=headers)
 

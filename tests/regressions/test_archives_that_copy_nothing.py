@@ -1,0 +1,57 @@
+"""A folder of links or folders only, or one long write at the end, told nothing of itself for so long that its worker
+was taken for dead, again and again."""
+
+import itertools
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.adapters import folder as folders
+from crawler_lifecycle.adapters.archive import writing
+from crawler_lifecycle.adapters.folder import FolderExporter
+
+MANY = 20
+RUN = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.mark.parametrize("kind", ["links", "links to folders", "folders", "pipes"])
+def test_what_is_not_copied_is_progress_too(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for number in range(MANY):
+        path = run / f"{number}"
+        match kind:
+            case "links":
+                path.symlink_to("nowhere")
+            case "links to folders":
+                path.symlink_to(tmp_path)
+            case "folders":
+                path.mkdir()
+            case _:
+                os.mkfifo(path)
+    told = list[tuple[int, int]]()
+    slow = itertools.count(0, 10)
+    monkeypatch.setattr(time, "monotonic", lambda: next(slow))
+    with (tmp_path / "zip").open("wb") as file, writing(file, lambda *so_far: told.append(so_far)) as archive:
+        archive.add_folder(run)
+    assert len(told) >= 2 * MANY, "while they are listed, and while they are looked at"
+
+
+def test_an_archive_is_written_down_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "files" / RUN
+    run.mkdir(parents=True)
+    (run / "items").write_bytes(os.urandom(5 << 20))
+    monkeypatch.setattr(folders, "FLUSHED_AT_ONCE", 1 << 20)
+    flushed, fsync = list[int](), os.fsync
+
+    def counted(descriptor: int) -> Any:
+        flushed.append(os.fstat(descriptor).st_size)
+        return fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    FolderExporter(tmp_path / "files", tmp_path / "exports").archive(RUN, 1, lambda *_: None)
+    assert len(flushed) == 6
+    assert flushed == sorted(flushed)

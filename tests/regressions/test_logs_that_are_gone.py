@@ -1,0 +1,66 @@
+"""A stream of a log that was gone asked the cluster twice a second for ever, and told of it each time."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
+from crawler_lifecycle.services.api import following
+from crawler_lifecycle.services.api.desk import Desk
+from crawler_lifecycle.services.api.following import Follower, Read
+from crawler_lifecycle.services.api.messages import LogPart
+from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.settings import ApiSettings
+
+GONE, AWAY = NotFound("there is no such job"), TemporaryError("no answer")
+NOTHING_NEW, OVER = (
+    LogPart(attempt=1, text="", offset=7, ended=False),
+    LogPart(attempt=1, text="", offset=7, ended=True),
+)
+
+
+def reading(*reads: LogPart | LifecycleError) -> Callable[..., Read]:
+    coming: Iterator[LogPart | LifecycleError] = iter(reads)
+
+    def read(*_: object) -> Read:
+        found = next(coming)
+        if isinstance(found, LifecycleError):
+            raise found
+        return found, 0
+
+    return read
+
+
+async def told(monkeypatch: pytest.MonkeyPatch, *reads: LogPart | LifecycleError) -> tuple[list[str], list[float]]:
+    """The kinds of events, and the pauses."""
+    waited = list[float]()
+
+    async def wait(_: Desk, seconds: float) -> bool:
+        waited.append(seconds)
+        return False
+
+    monkeypatch.setattr(following, "_read", reading(*reads))
+    monkeypatch.setattr(following, "closing", wait)
+    control: Any = None  # nothing asks it
+    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
+    follower = Follower(desk, "uid", 0, 1, 0)
+    return [each.split(b"\n")[0].decode() async for each in follower.events()], waited
+
+
+async def test_one_that_is_gone_is_told_once_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, _ = await told(monkeypatch, NOTHING_NEW, GONE, GONE)
+    assert events == ["event: problem", "event: end"]
+
+
+async def test_one_that_is_between_two_places_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its job is removed just after its log was kept, and just before it was looked for there."""
+    events, _ = await told(monkeypatch, GONE, OVER)
+    assert events == ["event: end"]
+
+
+async def test_an_outage_is_told_once_and_asked_about_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, waited = await told(monkeypatch, *[AWAY] * 6, NOTHING_NEW, OVER)
+    assert [each for each in events if each != ": still here"] == ["event: problem", "event: log", "event: end"]
+    assert waited[:6] == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
