@@ -15,6 +15,7 @@ from alembic.migration import MigrationContext
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 
 from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
+from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
@@ -38,6 +39,7 @@ class Upgrade:
     sides: Sides
     old: Process
     new: Process | None = None
+    audit: str = ""
     runs: dict[str, Started] = field(default_factory=dict)
 
     async def begin(self, *names: str) -> None:
@@ -79,7 +81,8 @@ async def test_the_version_before_works_on_while_the_schema_is_brought_forward(u
         lambda: site.statuses(runs["children"]) == [TaskStatus.RUNNING, TaskStatus.FAILED],
         PATIENCE,
     )
-    await upgrade.begin("on_the_new_schema")
+    (status, told), _ = await asyncio.gather(sides.crawlctl("list", old=True), upgrade.begin("on_the_new_schema"))
+    assert (status, "use a newer version of the program" in told) == (4, True), "what starts now has to be new"
     for run in runs.values():
         assert set(await sides.workers_of(run)) == {upgrade.old.pid}
 
@@ -88,6 +91,7 @@ async def test_both_versions_work_on_one_run(upgrade: Upgrade) -> None:
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     upgrade.new = await sides.start_worker()
     await asyncio.gather(upgrade.begin("begun_by_either"), terminate(site, runs["terminated"]))
+    upgrade.audit = (await site.control.audits.start(AuditRequest())).audit
     both = (upgrade.old, upgrade.new)
     passed = ("passed_on", "begun_by_either", "on_the_new_schema")
     await asyncio.gather(*(sides.until_both_worked(runs[name], *both) for name in passed))
@@ -105,6 +109,7 @@ async def test_what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) 
     site.release(runs["on_the_new_schema"], 0, 1)
     for name in ("terminated", "passed_on"):
         site.release(runs[name], 0)
+    await eventually_async(lambda: _is_audited(upgrade))
     await site.assert_true(runs["children"], {0: 0, 1: 3})
     await site.assert_true(runs["on_the_new_schema"], {0: 0, 1: 0})
     await site.assert_true(runs["passed_on"], {0: 0})
@@ -138,6 +143,13 @@ async def test_and_back_as_long_as_nothing_new_has_happened_to_a_run(upgrade: Up
     await end(upgrade.old)
     await site.assert_true(runs["ahead"], {0: 0})
     site.assert_one_history_per_request()
+
+
+async def _is_audited(upgrade: Upgrade) -> bool:
+    """Also by steps that a worker of the version before was asked for, which it does not know."""
+    report = await upgrade.sides.site.control.audits.result(upgrade.audit)
+    assert report is None or report.is_complete, report
+    return report is not None
 
 
 async def _has_gone_a_new_way(sides: Sides, run: Started) -> bool:
