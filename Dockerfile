@@ -1,8 +1,9 @@
 # One image for every command: python -m workers.lifecycle, .dispatcher, .watcher, .scheduler, and crawlctl.
 #
-# A release names the base by its digest: --build-arg BASE=python:3.11-slim-bookworm@sha256:...
-# (docker buildx imagetools inspect python:3.11-slim-bookworm), and is deployed by its own.
-ARG BASE=python:3.11-slim-bookworm
+# The base's tag names an exact version; a registry may put another image under it all the same. What may not change between two
+# builds is named by its digest: --build-arg BASE=python:3.11.15-slim-bookworm@sha256:..., where
+# `docker buildx imagetools inspect python:3.11.15-slim-bookworm` tells it.
+ARG BASE=python:3.11.15-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /source

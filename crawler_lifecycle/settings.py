@@ -39,7 +39,7 @@ class DatabaseSettings(BaseModel):
     url: str | None = Field(
         default=None, repr=False, description="SQLAlchemy URL; default: an SQLite file in the state folder"
     )
-    pool_size: int = Field(default=10, ge=1, description="connections that a process keeps open")
+    pool_size: int = Field(default=20, ge=1, description="connections that a process opens at most")
 
 
 class SchedulerSettings(BaseModel):

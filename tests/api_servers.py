@@ -224,7 +224,11 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
         def answer(self) -> None:
             parts = urlsplit(self.path)
             query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
+            if len(body) < length:  # whoever asked has thought better of it
+                self.close_connection = True
+                return
             seen = Seen(
                 self.command, parts.path, query, dict(self.headers), json.loads(body or b"{}"), self.client_address[1]
             )

@@ -46,7 +46,7 @@ def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
     request = RunRequest(crawler="bookshop", tasks=3, arguments={"site": "here"}, requested_by="Ada")
     entry = Crawler(name="bookshop", command=["true"], environment={"TOKEN": SECRET})
     new = NewRun(request, entry, 3, "crawl-bookshop-1", str(uuid.uuid4()))
-    database = Database(state_url, pool_size=1)
+    database = Database(state_url, pool_size=2)
     try:
         return SqlHistories(database).create(new)
     finally:

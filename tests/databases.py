@@ -123,7 +123,7 @@ def in_substance(record: RunRecord | RunDetails) -> dict[str, Any]:
 
 def give_away(url: str) -> str:
     """All runs belong to another installation, as in a database that was restored or is shared; answers which."""
-    database, other = Database(url, pool_size=1), str(uuid4())
+    database, other = Database(url, pool_size=2), str(uuid4())
     with database.transaction() as connection:
         connection.execute(histories.update().values(installation=other))
     database.close()
@@ -261,7 +261,7 @@ def create_database(port: int, name: str, password: str | None = None) -> str:
 
 
 def _empty(url: str) -> None:
-    database = Database(url, pool_size=1)
+    database = Database(url, pool_size=2)
     with database.transaction() as connection:
         for table in reversed(metadata.sorted_tables):
             if table is not installation:

@@ -137,9 +137,13 @@ TOLD_AT = "2026-11-20T08:59:58Z"  # before it ended, with 0
 def _start(random: Random) -> list[Moment]:
     unscheduled = pod("Pending", conditions=[condition("PodScheduled", "Unschedulable", "False")])
     creating = pod("Pending", waiting("ContainerCreating"), conditions=[SCHEDULED])
+    init = random.choice([running("init"), waiting("PodInitializing", "init"), ended(0, "Completed", "init")])
+    initializing = pod(
+        "Pending", waiting("PodInitializing"), conditions=[SCHEDULED], initContainerStatuses=[init, running("proxy")]
+    )
     moments = [
         Moment(job(active=1), [unscheduled]),
-        Moment(job(active=1, ready=0), [creating]),
+        Moment(job(active=1, ready=0), [initializing if random.random() < 0.3 else creating]),
         Moment(job(active=1, ready=0), [pod("Running", running())]),
         Moment(job(active=1, ready=1), [pod("Running", running())]),
         Moment(job(active=1, ready=0), [pod("Unknown", running())]),
@@ -198,6 +202,7 @@ def _failed_pod(random: Random) -> Json:
         [
             pod("Failed", ended(random.choice([1, 2, 127, 137, 143, 255]))),
             pod("Failed", ended(137, "OOMKilled")),
+            pod("Failed", waiting("PodInitializing"), initContainerStatuses=[ended(2, name="init")]),
             pod("Failed", reason="Evicted", containerStatuses=None),
             pod("Failed", ended(0, "Completed")),
             pod("Failed", conditions=[condition("DisruptionTarget", "DeletionByPodGC")]),
@@ -387,7 +392,8 @@ NONSENSE: list[Any] = [None, 0, -1, "", "Complete", [], {}, [None], True, 1e300,
 def _disturbed_jobs(own: Json | None, random: Random, rough: Disturbance) -> list[Any]:
     jobs: list[Any] = [_disturbed(own, random, rough)] if own else []
     if rough.strikes(random):
-        other = job(7, 1, condition("Complete"), uid="another-job")
+        of_another = random.choice([(7, 1), (0, 2)])
+        other = job(*of_another, condition(random.choice(["Complete", "Failed"])), uid="another-job")
         jobs.append(other if random.random() < 0.5 else _broken(other, random))
     if rough.strikes(random):
         theirs = job(0, 1, condition(random.choice(["Complete", "Failed"])), uid="theirs")
@@ -404,15 +410,26 @@ def _disturbed_jobs(own: Json | None, random: Random, rough: Disturbance) -> lis
 def _disturbed_pods(own: Sequence[Json], random: Random, rough: Disturbance) -> list[Any]:
     pods: list[Any] = [_disturbed(each, random, rough) for each in own]
     if rough.strikes(random):
-        pods.append(pod(random.choice(["Succeeded", "Failed", "Running"]), ended(0), uid="another-uid"))
+        pods.append(
+            _told_perhaps(pod(random.choice(["Succeeded", "Failed", "Running"]), ended(0), uid="other"), random)
+        )
     if rough.strikes(random):
-        pods.append(pod(random.choice(["Succeeded", "Failed", "Running"]), ended(3), attempt=2))
+        another = pod(random.choice(["Succeeded", "Failed", "Running"]), ended(random.choice([0, 3])), attempt=2)
+        pods.append(_told_perhaps(another, random))
     if rough.strikes(random):
         pods.append(random.choice(NONSENSE))
     if rough.strikes(random) and own:
         pods[0] = _broken(pods[0], random)
     random.shuffle(pods)
     return pods
+
+
+def _told_perhaps(there: Json, random: Random) -> Json:
+    """Whatever becomes of another's pod says nothing about ours."""
+    if random.random() < 0.5:
+        return there
+    there["status"]["conditions"] = [condition("DisruptionTarget", "EvictionByEvictionAPI", at=TOLD_AT)]
+    return told_pod(there)
 
 
 def _disturbed(obj: Json, random: Random, rough: Disturbance) -> Json:
@@ -427,6 +444,15 @@ def _disturbed(obj: Json, random: Random, rough: Disturbance) -> Json:
     if rough.strikes(random) and "containerStatuses" in status:
         extra = random.choice([running("istio"), waiting("Banana", "istio"), container("istio", banana={})])
         status["containerStatuses"] = [*(status["containerStatuses"] or []), extra]
+    if rough.strikes(random) and "containerStatuses" in status:
+        others = [
+            ended(143, name="proxy"),
+            running("proxy"),
+            ended(0, "Completed", "init"),
+            container("init", banana={}),
+        ]
+        status.setdefault("initContainerStatuses", [random.choice(others)])
+        obj["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "init"}]
     if rough.strikes(random):
         obj["spec"]["containers"] = None
     for several in (status.get("conditions"), status.get("containerStatuses")):

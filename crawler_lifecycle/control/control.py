@@ -162,7 +162,7 @@ class Control:
             started = await self.wait_started(workflow_id, str(handle.first_execution_run_id))
             if once:  # another request with this key may have been a moment earlier
                 _refuse_another_request((await asyncio.to_thread(self.overview, started.run_id)).run, request)
-            return started
+            return started.model_copy(update={"created": not self.engine.has_joined(handle)})
         _refuse_another_request(known, request)
         execution = {"workflow_id": workflow_id, "first_execution_run_id": known.first_execution_run_id}
         return Started(run_id=known.run_id, run_uid=known.run_uid, created=False, **execution)

@@ -99,6 +99,12 @@ class Engine:
         except WorkflowAlreadyStartedError as error:
             raise Conflict(f"workflow {workflow_id} has run already") from error
 
+    @staticmethod
+    def has_joined(handle: WorkflowHandle[Any, Any]) -> bool:
+        """Whether what was started was open already; only Temporal's answer tells."""
+        answer = getattr(handle, "_start_workflow_response", None)
+        return answer is not None and not answer.started
+
     async def nudge(self, nudge: Nudge) -> None:
         """Something of the run has changed. NotFound if its workflow is not open."""
         client = await self.client()

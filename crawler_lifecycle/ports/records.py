@@ -51,8 +51,8 @@ class Changes(Protocol):
 
     def latest(self) -> datetime | None: ...
 
-    def since(self, moment: datetime | None, limit: int) -> list[Changed]:
-        """The runs of which something was written then or later, the last ones first."""
+    def since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
+        """The runs of which something was written then or later, the last ones first; or only this one of them."""
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
         """As they are now."""

@@ -60,6 +60,11 @@ BUSY_AT_THE_END = """
     return new Response("{}", {status: 503});
   }
 """
+BUSY_ONCE_EACH = """
+  const about = asked.replace(/\\/[0-9]+/g, "/N").split("?")[0];
+  window.asked = {...window.asked, [about]: (window.asked?.[about] ?? 0) + 1};
+  if (window.asked[about] === 1) return new Response("{}", {status: 429});
+"""
 LATE_TASKS = """
   if (asked.includes("/tasks?first=0") && !window.release) {
     await new Promise((release) => { window.release = release; });
@@ -170,6 +175,20 @@ async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, st
         SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
         await page.until("window.busy")
         await page.until_text("Failed: stopped.")
+
+
+async def test_whatever_could_not_be_read_is_read_again(page: Page, stack: Site) -> None:
+    """Of a run of which nothing changes that would have it read."""
+    with unattended(stack) as (_, run):
+        await page.evaluate(FETCH % BUSY_ONCE_EACH)
+        await page.evaluate("location.hash = '#/?status=INITIALIZING'")
+        await page.until("asked['GET /v1/runs'] > 1")
+        await page.until(f"document.querySelector('.runs tbody a').textContent === '{run.run_id}'")
+        await page.click(".runs tbody a")
+        await page.until_text(f"run {run.run_id}", "Timeline")
+        await page.click("button.open", "0 (main)")
+        await page.until("asked['GET /v1/runs/N/tasks/N'] > 1")
+        assert await page.evaluate("asked['GET /v1/runs/N'] > 1 && asked['GET /v1/runs/N/tasks'] > 1")
 
 
 async def test_an_answer_that_comes_late_is_not_drawn(page: Page, stack: Site) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from crawler_lifecycle.adapters.kubernetes import api as transport
 from crawler_lifecycle.adapters.kubernetes.access import RIGHTS, missing_rights
@@ -129,6 +131,25 @@ def test_nor_does_one_with_a_new_token(server: ApiServer, tmp_path: Path, monkey
         api.post(api.batch("jobs"), a_job("one"))
     assert caught.value.status == 401
     assert len(server.asked("POST")) == 1
+
+
+def test_nothing_is_sent_when_connecting_took_all_of_its_time(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As over several addresses, or through a TLS that is slow in each step."""
+    connect = urllib3.connection.HTTPConnection.connect
+
+    def slowly(self: urllib3.connection.HTTPConnection) -> None:
+        connect(self)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(urllib3.connection.HTTPConnection, "connect", slowly)
+    api = Api(an_access(server, tmp_path, connect_seconds=0.2))
+    with pytest.raises(ApiFailed, match="took too long") as caught:
+        api.post(api.batch("jobs"), a_job("one"))
+    assert caught.value.timed_out
+    assert api.get(api.core())
+    assert server.asked("POST") == []
 
 
 @pytest.mark.parametrize("status", [500, 503, 504])

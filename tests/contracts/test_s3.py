@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from botocore import endpoint
 
 from crawler_lifecycle.adapters.aws import upload as uploading
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
@@ -199,6 +201,19 @@ def test_a_lost_answer_to_the_last_request_does_no_harm(s3: S3Store, proxy: Prox
     except TemporaryError:
         archive = archiver.archive(RUN, 1, silent)
     assert proxy.dropped == 1
+    assert_whole(s3, archive)
+
+
+def test_a_lost_answer_to_the_first_request_leaves_no_upload(
+    s3: S3Store, proxy: Proxy, files: Path, later: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was repeated at once, and the upload that nobody knew of was taken for another's that lives."""
+    pauses = list[float]()
+    monkeypatch.setattr(endpoint, "time", SimpleNamespace(sleep=pauses.append))
+    proxy.lose_answer(rb"POST [^ ]+\?uploads")
+    archive = behind(proxy, s3, files).archive(RUN, 1, silent)
+    assert proxy.dropped == 1
+    assert pauses == [(uploading.APART + timedelta(seconds=1)).total_seconds()]
     assert_whole(s3, archive)
 
 

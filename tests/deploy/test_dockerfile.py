@@ -1,15 +1,28 @@
 """Does the Dockerfile fit the checkout that it is built from?"""
 
+import re
 import shlex
 from pathlib import Path
 
 from tests.deploy.dockerfile import CHECKOUT, DOCKERFILE, stages
+
+HOWTO = CHECKOUT / "docs" / "howto" / "run-on-kubernetes.md"
 
 
 def test_what_is_copied_is_not_ignored() -> None:
     sent = {line[1:] for line in (CHECKOUT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     copied = {each for step in stages()[0] if step.name == "COPY" for each in shlex.split(step.rest)[:-1]}
     assert copied == sent
+
+
+def test_its_base_is_an_exact_version_and_the_howto_names_the_same() -> None:
+    (base,) = re.findall(r"^ARG BASE=(.+)$", DOCKERFILE.read_text(), re.MULTILINE)
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)) == {"${BASE}"}
+    tag = base.partition("@")[0]
+    for text in (DOCKERFILE.read_text(), HOWTO.read_text()):
+        assert f"--build-arg BASE={tag}@sha256:..." in text
+        assert set(re.findall(r"python:3[\w.-]+", text)) == {tag}
 
 
 def test_it_runs_as_nobody_in_particular() -> None:

@@ -1,6 +1,6 @@
 """The manifests fit the Kubernetes schemas, give no right that the table does not, and name settings that there are."""
 
-import os
+import math
 import shutil
 from copy import deepcopy
 from itertools import chain
@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from crawler_lifecycle import settings
 from crawler_lifecycle.adapters.catalogue import Catalogue
@@ -20,6 +19,7 @@ from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Doc
 HOME, CRAWLS = Folder(KUBERNETES / "base" / "home"), Folder(KUBERNETES / "base" / "crawls")
 API = Folder(KUBERNETES / "components" / "api")
 PARTS = {"worker": "actor", "dispatcher": "actor", "watcher": "observer", "scheduler": "actor"}
+MYSQL_TAKES = 151  # its default of max_connections
 ACTS = {"create", "delete"}
 
 
@@ -191,12 +191,44 @@ def test_the_api_looks_at_jobs_and_keeps_nothing() -> None:
     }
 
 
+def of_an_overlay(folder: Path, resource: str, component: str) -> list[Document]:
+    manifests.write_overlay(folder, resource, component)
+    return manifests.rendered("kubectl", str(folder))
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+def test_who_has_a_volume_of_one_node_is_one_and_beside_the_others(tmp_path: Path) -> None:
+    """Else a pod on another node waits for the volume for ever; after an upgrade that may be the worker's."""
+    documents = of_an_overlay(tmp_path, "overlays/small", "components/api-beside-worker")
+    assert [problem for document in documents for problem in problems(document)] == []
+    (volume,) = (each for each in documents if each["kind"] == "PersistentVolumeClaim")
+    assert volume["spec"]["accessModes"] == ["ReadWriteOnce"]
+    have_it = {name: pod for name, pod in manifests.pods(documents) if "persistentVolumeClaim" in str(pod["volumes"])}
+    assert set(have_it) == {"Deployment worker", "Deployment api"}
+    for made in (each for each in documents if manifests.name_of(each) in have_it):
+        assert made["spec"]["replicas"] == 1
+        assert made["spec"]["strategy"] == {"type": "Recreate"}
+    (beside,) = affinity_of(have_it["Deployment api"])["requiredDuringSchedulingIgnoredDuringExecution"]
+    (near,) = affinity_of(have_it["Deployment worker"])["preferredDuringSchedulingIgnoredDuringExecution"]
+    for term, other in ((beside, "worker"), (near["podAffinityTerm"], "api")):
+        assert term["topologyKey"] == "kubernetes.io/hostname"
+        assert term["labelSelector"] == {"matchLabels": {"app.kubernetes.io/name": other}}
+
+
+def affinity_of(pod: Document) -> Document:
+    found: Document = pod["affinity"]["podAffinity"]
+    return found
+
+
+def test_the_howto_adds_to_the_small_overlay_what_fits_it() -> None:
+    page = (KUBERNETES.parents[1] / "docs" / "howto" / "run-on-kubernetes.md").read_text()
+    assert "  - ../deploy/kubernetes/overlays/small\n" in page
+    assert "components:\n  - ../deploy/kubernetes/components/api-beside-worker\n" in page
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
 def test_an_overlay_may_want_the_api(tmp_path: Path) -> None:
-    there = os.path.relpath(KUBERNETES, tmp_path)
-    wanted = {"resources": [f"{there}/base"], "components": [f"{there}/components/api"]}
-    (tmp_path / KUSTOMIZATION).write_text(yaml.safe_dump(wanted))
-    documents = manifests.rendered("kubectl", str(tmp_path))
+    documents = of_an_overlay(tmp_path, "base", "components/api")
     assert [problem for document in documents for problem in problems(document)] == []
     check_pods(documents, parts=len(PARTS) + 1)
     api = dict(manifests.pods(documents))["Deployment api"]["containers"][0]
@@ -241,6 +273,34 @@ def test_jobs_of_the_limits_fit_the_quota() -> None:
         overlay = Folder(KUBERNETES / "overlays" / size)
         (patch,) = (each for each in overlay.patches if each["kind"] == "ResourceQuota")
         assert int(patch["spec"]["hard"]["pods"]) >= int(overlay.literals["CRAWLER_DISPATCHER__MOST_IN_CLUSTER"])
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here; `make test-cluster` brings its own")
+@pytest.mark.parametrize(
+    ("overlay", "component"), [("overlays/small", "components/api-beside-worker"), ("overlays/large", "components/api")]
+)
+def test_the_database_takes_the_connections_of_all(overlay: str, component: str, tmp_path: Path) -> None:
+    """Also in the midst of a rollout of them all, with a job that makes the schema and a few `crawlctl`."""
+    documents = of_an_overlay(tmp_path, overlay, component)
+    told = next(each["data"] for each in documents if each["metadata"]["name"].startswith("settings-"))
+    most = int(told.get("CRAWLER_DATABASE__POOL_SIZE", Settings().database.pool_size))
+    processes = sum(
+        surged(each["spec"])
+        for each in documents
+        if each["kind"] == "Deployment" and "CRAWLER_DATABASE__URL" in str(each["spec"]["template"])
+    )
+    assert processes > 3
+    assert processes * most + 10 <= MYSQL_TAKES
+
+
+def surged(spec: Document) -> int:
+    """As many as a rollout has at once: a quarter more, if nothing else is said."""
+    replicas: int = spec.get("replicas", 1)
+    strategy = spec.get("strategy", {})
+    assert "rollingUpdate" not in strategy or strategy["rollingUpdate"] == {"maxSurge": 0}
+    if strategy.get("type") == "Recreate" or "rollingUpdate" in strategy:
+        return replicas
+    return replicas + math.ceil(replicas / 4)
 
 
 def test_the_catalogue_can_be_read() -> None:

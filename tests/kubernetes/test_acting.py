@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -250,10 +250,10 @@ def followed(cluster: KubernetesCluster) -> Iterator[set[str]]:
     ends = threading.Event()
 
     def follow() -> None:
-        for changed in cluster.changes():
-            told.update(changed)
-            if ends.is_set():
-                return
+        changed = cluster.changes()
+        while not ends.is_set():
+            with suppress(TemporaryError):  # it goes on
+                told.update(next(changed))
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()

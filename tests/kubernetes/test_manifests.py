@@ -71,6 +71,25 @@ def test_every_part_gets_its_pods(kubectl: Kubectl, namespace: str) -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_the_api_of_a_volume_of_one_node_and_the_next_worker_are_together(kubectl: Kubectl, tmp_path: Path) -> None:
+    manifests.write_overlay(tmp_path, "overlays/small", "components/api-beside-worker")
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(tmp_path))
+    try:
+        kubectl("rollout", "status", "deployment/api", "-n", HOME, "--timeout=90s")
+        assert nodes_of(kubectl, "api") == nodes_of(kubectl, "worker")
+        kubectl("rollout", "restart", "deployment/worker", "-n", HOME)
+        kubectl("rollout", "status", "deployment/worker", "-n", HOME, "--timeout=90s")
+        assert nodes_of(kubectl, "worker") == nodes_of(kubectl, "api")
+    finally:
+        kubectl("delete", "deployment/api", "pdb/api", "service/api", "-n", HOME)
+
+
+def nodes_of(kubectl: Kubectl, part: str) -> list[str]:
+    pods = kubectl.json("get", "pods", "-n", HOME, "-l", f"app.kubernetes.io/name={part}")["items"]
+    return [pod["spec"]["nodeName"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
+@pytest.mark.usefixtures("installed")
 def test_the_database_is_upgraded_by_a_job_made_by_hand(kubectl: Kubectl) -> None:
     assert kubectl.json("get", "cronjob/upgrade", "-n", HOME)["spec"]["suspend"] is True
     kubectl("create", "job", "upgrade-1", "--from=cronjob/upgrade", "-n", HOME)

@@ -197,6 +197,35 @@ def test_more_than_can_be_told_is_told_to_be_read_anew(
     assert int(reset.id) > 0
 
 
+def test_it_is_told_once_and_again_when_more_has_changed(
+    http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice a second for two minutes, while nothing changed any more."""
+    monkeypatch.setattr(changes, "MOST", 3)
+    monkeypatch.setattr(changes, "BEATS", 3)
+    runs = [make_run() for _ in range(5)]
+    with http.stream("GET", "/v1/changes", headers={"Last-Event-ID": "0"}) as response:
+        lines = (line for line in response.iter_lines() if line.startswith((":", "event")))
+        assert [next(lines), next(lines)] == ["event: reset", ": still here"]
+        start(database, runs[0])
+        assert "event: reset" in (next(lines), next(lines))
+
+
+def test_of_one_run_everything_is_told_however_much_else_has_changed(
+    http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MOST", 3)
+    one, *others = (make_run() for _ in range(6))
+    with stream(http, f"/v1/changes?run={one.run_id}") as events:
+        last = next(events).id
+        start(database, one)
+        for other in others:
+            start(database, other)
+        assert next(events).data["status"] == "PROCESSING"
+    with stream(http, f"/v1/changes?run={one.run_id}", last) as events:
+        assert next_of(events, one, "PROCESSING").kind == "run"
+
+
 def test_an_outage_of_the_database_is_told_and_outlived(
     api: Api, http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ WHOLE = {part: PartReport(examined=5) for part in AuditPart}
 
 @pytest.fixture
 def kept(run: RunRecord, state_url: str) -> Iterator[SqlFindings]:
-    database = Database(state_url, pool_size=1)
+    database = Database(state_url, pool_size=2)
     yield SqlFindings(database)
     database.close()
 

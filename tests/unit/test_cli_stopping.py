@@ -35,7 +35,7 @@ def test_a_run_of_another_installation_is_refused(
 def test_a_run_that_is_over_has_a_status_of_its_own(
     crawlctl: Crawlctl, run: RunRecord, state_url: str, verb: str
 ) -> None:
-    database = Database(state_url, pool_size=1)
+    database = Database(state_url, pool_size=2)
     SqlTasks(database).cancel_queued(ref_to(run), "stopped")
     SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
     with database.transaction() as connection:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from crawler_lifecycle.adapters.archive import writing
 from crawler_lifecycle.adapters.aws.client import calling, make_client
-from crawler_lifecycle.adapters.aws.upload import MEND, Upload
+from crawler_lifecycle.adapters.aws.upload import MEND, Upload, keep_apart
 from crawler_lifecycle.adapters.run_files import checked_uid, files_of
 from crawler_lifecycle.domain.naming import archive_name
 from crawler_lifecycle.errors import TemporaryError
@@ -26,6 +26,7 @@ class S3Archiver:
         self._client = make_client(
             "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
         )
+        keep_apart(self._client, TRIES)
 
     def destination(self, run_uid: str, end: int) -> str:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"

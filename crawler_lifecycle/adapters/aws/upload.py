@@ -11,6 +11,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from botocore.exceptions import ConnectionClosedError, ReadTimeoutError, ResponseStreamingError
+
 from crawler_lifecycle.adapters.aws.client import calling
 from crawler_lifecycle.adapters.aws.part_sizes import MOST_PARTS, part_size
 from crawler_lifecycle.errors import LifecycleError, PermanentError
@@ -19,10 +21,23 @@ logger = logging.getLogger(__name__)
 
 BEAT = 5.0
 APART = timedelta(seconds=5)
+ANSWER_LOST = (ConnectionClosedError, ReadTimeoutError, ResponseStreamingError)
 MEND = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
     "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
 )
+
+
+def keep_apart(client: Any, tries: int) -> None:
+    """A creation that may have been carried out, its answer lost, is asked for again so late that the upload it made is
+    known for one that nobody goes on with."""
+
+    def pause(attempts: int, caught_exception: Exception | None = None, **_: object) -> float | None:
+        if attempts < tries and isinstance(caught_exception, ANSWER_LOST):
+            return (APART + timedelta(seconds=1)).total_seconds()
+        return None
+
+    client.meta.events.register_first("needs-retry.s3.CreateMultipartUpload", pause)
 
 
 class Upload:

@@ -188,7 +188,10 @@ class Api:
         while True:
             connection = self._connection
             try:
-                answer = connection.request(method, target, headers, body, timeout)
+                if method == "POST":
+                    answer = connection.post(target, headers, body, timeout)
+                else:
+                    answer = connection.request(method, target, headers, body, timeout)
             except CANNOT_BE_USED as error:
                 raise self._unreached(method, path, error) from error
             if answer.status < 300:

@@ -4,7 +4,9 @@ Its package gives the address, the certificates and the token, wherever they com
 read all of them again.
 """
 
-from collections.abc import Mapping
+import json
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -53,6 +55,29 @@ class Connection:
         sent = {"User-Agent": USER_AGENT, **headers, **self._authorization()}
         answer = self._rest.request(method, self.host + path, headers=sent, body=body, _request_timeout=timeout)
         return cast("urllib3.HTTPResponse", answer.response)
+
+    def post(
+        self, path: str, headers: Mapping[str, str], body: object, timeout: tuple[float, float]
+    ) -> urllib3.HTTPResponse:
+        """The same, but nothing is asked for once connecting has taken longer in all: its time-out is for each address
+        of the host, and each step of TLS."""
+        until, content = time.monotonic() + timeout[0], json.dumps(body).encode()
+
+        def in_time() -> Iterator[bytes]:
+            if time.monotonic() > until:
+                raise urllib3.exceptions.TimeoutError("connecting took too long for anything to be sent")
+            yield content
+
+        own = {"User-Agent": USER_AGENT, "Content-Length": str(len(content))}
+        answer = self._rest.pool_manager.request(
+            "POST",
+            self.host + path,
+            body=in_time(),
+            headers={**own, **headers, **self._authorization()},
+            timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+            preload_content=False,
+        )
+        return cast("urllib3.HTTPResponse", answer)
 
     def close(self) -> None:
         self._rest.close()

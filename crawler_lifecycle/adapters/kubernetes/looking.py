@@ -4,7 +4,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import naming, pods, status
+from crawler_lifecycle.adapters.kubernetes import leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, JOBS, PODS, Broken, Pod, Unreadable
@@ -55,7 +55,7 @@ class Looking:
             self._ask_pods(survey, absent)
         now = datetime.now(UTC)
         told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
-        survey.jobs.update((key, status.if_overdue(job, now, self._patience.overdue)) for key, job in told)
+        survey.jobs.update((key, leaving.if_overdue(job, now, self._patience.overdue)) for key, job in told)
         problem = survey.problems[0] if survey.problems else None
         return Look(complete=problem is None, jobs=survey.jobs, problem=problem)
 
@@ -89,11 +89,11 @@ class Looking:
             for key, job in survey.closer.items():
                 if status.tells_enough(survey.jobs[key]):
                     continue
-                survey.jobs[key] = status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
+                survey.jobs[key] = leaving.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
         clock = Clock(datetime.now(UTC), self._patience.no_progress, survey.late)
         for key in absent:
-            if key not in survey.jobs and (left := status.of_orphans(key, survey.name(key), found.get(key, ()))):
+            if key not in survey.jobs and (left := leaving.of_orphans(key, survey.name(key), found.get(key, ()))):
                 survey.jobs[key] = left
         asking: list[tuple[Key, str]] = []
         for key, job in survey.closer.items():

@@ -4,7 +4,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import failure, pods, telling, waiting
+from crawler_lifecycle.adapters.kubernetes import failure, leaving, pods, telling, waiting
+from crawler_lifecycle.adapters.kubernetes.leaving import NO_STATUS
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, JobStatus, Pod
 from crawler_lifecycle.adapters.kubernetes.waiting import Wait
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
@@ -12,22 +13,16 @@ from crawler_lifecycle.domain.reasons import (
     BACKOFF,
     FAILING,
     FINISHING,
-    ORPHAN_PODS,
-    POD_OVERDUE,
     POD_TERMINATING,
     SUSPENDED,
 )
 
-NO_STATUS = JobStatus()
 SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
 SUSPENDING, SIDECAR_HANGING, NODE_UNREACHABLE = "suspending", "sidecar_hanging", "node_unreachable"
 
 PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a suspended Job goes on after them
-USUAL_GRACE, LONGEST_GRACE = timedelta(seconds=30), 10**9
 
-Key = tuple[int, int]  # task and attempt
-
-
+Key = leaving.Key
 Stage = tuple[JobPhase, str | None]
 
 
@@ -41,8 +36,8 @@ def of_job(key: Key, job: Job) -> JobLook | None:
     if failed := true.get("Failed"):
         return _failed(key, job, failed)
     if deleted := job.metadata.deletion_timestamp:
-        told = POD_TERMINATING if _some(status.terminating) else None
-        return replace(_look(key, job, JobPhase.ENDING, told, stop_asked=True), due_at=deleted + _grace(job))
+        told = POD_TERMINATING if leaving.some(status.terminating) else None
+        return replace(_look(key, job, JobPhase.ENDING, told, stop_asked=True), due_at=deleted + leaving.grace_of(job))
     stage = _by_conditions(job, status, true) or _by_counters(status)
     return _look(key, job, *stage) if stage else None
 
@@ -54,27 +49,27 @@ def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage |
     if "SuccessCriteriaMet" in true:
         return JobPhase.RUNNING, FINISHING
     if "Suspended" in true or (job.spec is not None and job.spec.suspend):
-        has_pods = _some(status.active) or _some(status.terminating)
+        has_pods = leaving.some(status.active) or leaving.some(status.terminating)
         return (JobPhase.RUNNING, SUSPENDING) if has_pods else (JobPhase.WAITING, SUSPENDED)
     return (JobPhase.WAITING, waiting.NOT_SYNCED) if status.start_time is None else None
 
 
 def _by_counters(status: JobStatus) -> Stage | None:
     """Rules 11 to 13, and 20 where no pod has to be asked: one that is Ready runs."""
-    if _some(status.active):
-        return (JobPhase.RUNNING, None) if _some(status.ready) else None
-    if _some(status.terminating):
+    if leaving.some(status.active):
+        return (JobPhase.RUNNING, None) if leaving.some(status.ready) else None
+    if leaving.some(status.terminating):
         return JobPhase.RUNNING, POD_TERMINATING
-    if _some(status.succeeded):
+    if leaving.some(status.succeeded):
         return JobPhase.RUNNING, FINISHING
-    return (JobPhase.RUNNING, BACKOFF) if _some(status.failed) else None
+    return (JobPhase.RUNNING, BACKOFF) if leaving.some(status.failed) else None
 
 
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
     """Of a Job that is being deleted, only to know whether they had ended by then."""
     if look is None or look.phase.has_ended:
         return True
-    return look.phase is JobPhase.ENDING and look.cause is None and _some((job.status or NO_STATUS).active)
+    return look.phase is JobPhase.ENDING and look.cause is None and leaving.some((job.status or NO_STATUS).active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +82,14 @@ class Clock:
 def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     """The same once its pods are known."""
     look = _with_pods(key, job, found, clock)
-    return look if look.gone else replace(look, due_at=look.due_at or _due_at(found))
+    return look if look.gone else replace(look, due_at=look.due_at or leaving.due_at_of(found))
 
 
 def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     pod, known = pods.the_one_that_counts(found), of_job(key, job)
     if known is not None and known.phase is JobPhase.ENDING:
         is_held = known.due_at is not None and known.due_at < clock.late
-        return _held(known, job, found) if is_held else _leaving(known, job, found)
+        return leaving.held(known, job, found) if is_held else leaving.leaving(known, job, found)
     if known is not None:
         return _explained(known, job, pod, found)
     if pod is None:
@@ -104,7 +99,7 @@ def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLoo
         return _of_pending(key, job, pod, clock)
     if phase in IN_PHASE:
         return _look(key, job, JobPhase.RUNNING, IN_PHASE[phase](pod), pod)
-    return unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
+    return leaving.unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
 def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
@@ -127,52 +122,10 @@ def tells_enough(look: JobLook) -> bool:
     return look.phase is JobPhase.ENDING or look.cause in PODS_SAY_MORE
 
 
-def _leaving(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
-    """Whether they lived when it was deleted: by the time that it is complete they may be gone."""
-    if any(not pods.has_ended(pod) for pod in found):
-        return replace(look, cause=POD_TERMINATING)
-    told = telling.was_told(found, job.metadata.deletion_timestamp)
-    return look if told is None else replace(look, cause=POD_TERMINATING if told else FINISHING)
-
-
-def _held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
-    """A Job that should be gone long since: something holds it, or pods do, which perhaps nobody told."""
-    if living := [pod for pod in found if not pods.has_ended(pod)]:
-        due = _due_at(living)
-        return replace(look, due_at=due, cause=None if due else ORPHAN_PODS)
-    status = job.status or NO_STATUS
-    if _some(status.active) or _some(status.terminating):
-        return look
-    left = of_orphans((look.task, look.attempt), look.name, found)
-    without = unclear((look.task, look.attempt), look.name, "it is being deleted, and nothing of it is left", look.uid)
-    return left or replace(without, gone=True, left_behind=True)
-
-
-def _due_at(found: Sequence[Pod]) -> datetime | None:
-    """When the last of its living pods should have ended: a pod's deletion is noted with the time when its grace ends.
-    None: one of them was not told to."""
-    due = [pod.metadata.deletion_timestamp for pod in found if not pods.has_ended(pod)]
-    told = [each for each in due if each]
-    return max(told) if told and len(told) == len(due) else None
-
-
-def _grace(job: Job) -> timedelta:
-    template = job.spec.template.spec if job.spec and job.spec.template else None
-    seconds = template.termination_grace_period_seconds if template else None
-    return USUAL_GRACE if seconds is None else timedelta(seconds=min(max(seconds, 0), LONGEST_GRACE))
-
-
-def if_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
-    """Nobody ends it any more: its node is dead, or something holds it."""
-    if look.gone or look.due_at is None or now - look.due_at <= patience:
-        return look
-    return replace(look, cause=POD_OVERDUE, overdue=True)
-
-
 def _without_pod(key: Key, job: Job) -> JobLook:
-    if _some((job.status or NO_STATUS).active):
+    if leaving.some((job.status or NO_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
-        return unclear(key, job.metadata.name, problem, job.metadata.uid)
+        return leaving.unclear(key, job.metadata.name, problem, job.metadata.uid)
     return _look(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
 
 
@@ -251,45 +204,6 @@ def with_events(look: JobLook, events: Sequence[Event]) -> JobLook:
     return replace(look, cause=wait.cause, message=wait.message)
 
 
-def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
-    """A Job that is provably gone, by what pods of it are left; None: nothing is."""
-    pod = pods.the_one_that_counts([each for each in found if not pods.has_ended(each)] or found)
-    if pod is None:
-        return None
-    uids = {pods.controller_uid(each) for each in found}
-    uid = pods.controller_uid(pod)
-    if not uid or len(uids) > 1:
-        problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
-        return replace(unclear(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
-    asked = pod.metadata.deletion_timestamp is not None
-    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
-    if not pods.has_ended(pod):
-        return replace(look, started_at=pods.started_at(pod), due_at=_due_at(found))
-    end, code = pods.end_of_main(pod), pods.exit_code(pod)
-    ended = replace(
-        look,
-        cause=None,
-        exit_code=code,
-        gone=True,
-        started_at=pods.started_at(pod),
-        ended_at=end.finished_at if end else None,
-    )
-    if pods.phase(pod) == pods.FAILED:
-        why, what = failure.reason(None, pod), failure.message(None, pod)
-        return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
-    if code == 0:
-        told = telling.was_told([pod])
-        return replace(
-            ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=telling.by_whom([pod]) if told else None
-        )
-    message = f"pod {pod.metadata.name} succeeded, but not its main container"
-    return replace(ended, phase=JobPhase.UNCLEAR, message=message)
-
-
-def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
-    return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)
-
-
 def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
     """All containers of a pod exited with 0, or it would not be complete. The controller writes when it saw that, not
     when it was: so the Job alone does not tell whether anybody told it to end before."""
@@ -306,7 +220,7 @@ def _failed(key: Key, job: Job, failed: Condition) -> JobLook:
 
 def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
     status, deleted = job.status or NO_STATUS, job.metadata.deletion_timestamp
-    gone = not _some(status.active) and not _some(status.terminating)
+    gone = not leaving.some(status.active) and not leaving.some(status.terminating)
     return JobLook(
         *key,
         job.metadata.uid,
@@ -333,7 +247,3 @@ def _look(
 
 def _waits(key: Key, job: Job, wait: Wait) -> JobLook:
     return replace(_look(key, job, JobPhase.WAITING, wait.cause), message=wait.message)
-
-
-def _some(count: int | None) -> bool:
-    return count is not None and count > 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from crawler_lifecycle.adapters.kubernetes import status
+from crawler_lifecycle.adapters.kubernetes import leaving, status
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.domain.looks import JobLook
@@ -40,7 +40,7 @@ class Survey:
         is_late = look is not None and look.due_at is not None and look.due_at < self.late
         if is_in_question or is_late or status.may_be_overdue(look):
             self.closer[key] = job
-        self.jobs[key] = look or status.unclear(key, name, NOT_ASKED, job.metadata.uid)
+        self.jobs[key] = look or leaving.unclear(key, name, NOT_ASKED, job.metadata.uid)
 
     def add_unclear(self, key: Key | None, name: str, problem: str) -> None:
         """A job that cannot be read; if it does not even tell which it is, nothing counts as absent."""
@@ -48,7 +48,7 @@ class Survey:
             self.problems.append(problem)
         else:
             self.closer.pop(key, None)
-            self.jobs[key] = status.unclear(key, name, problem)
+            self.jobs[key] = leaving.unclear(key, name, problem)
 
     def is_theirs(self, labels: Labels | None) -> bool:
         """Of another run or installation, and saying so."""

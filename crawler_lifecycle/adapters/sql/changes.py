@@ -22,10 +22,12 @@ class SqlChanges:
             latest: datetime | None = connection.scalar(select(func.max(run.changed_at)))
         return latest
 
-    def since(self, moment: datetime | None, limit: int) -> list[Changed]:
+    def since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
         query = select(run.id, run.changed_at).order_by(run.changed_at.desc(), run.id.desc()).limit(limit)
         if moment is not None:
             query = query.where(run.changed_at >= moment)
+        if only is not None:
+            query = query.where(run.id == only)
         with self._db.read() as connection:
             return [Changed(run_id=number, changed_at=at) for number, at in connection.execute(query)]
 

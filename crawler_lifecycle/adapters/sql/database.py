@@ -33,7 +33,7 @@ def utcnow() -> datetime:
 class Database:
     """The connections of one process. Made without connecting; thread-safe."""
 
-    def __init__(self, url: str, *, pool_size: int = 10, clock: Callable[[], datetime] = utcnow) -> None:
+    def __init__(self, url: str, *, pool_size: int = 20, clock: Callable[[], datetime] = utcnow) -> None:
         address = parse_url(url)
         self.clock = clock
         self.where = address.database or ":memory:" if is_sqlite(address) else address.set(query={}).render_as_string()
@@ -105,7 +105,7 @@ def is_sqlite(address: URL) -> bool:
 def _sqlite(address: URL, pool_size: int) -> Engine:
     if not address.database:
         raise NotReady("database.url: expected the path of a file, as in sqlite:////path/to/crawler.db")
-    engine = create_engine(address, pool_size=pool_size, max_overflow=pool_size)
+    engine = create_engine(address, pool_size=pool_size, max_overflow=0)
 
     @event.listens_for(engine, "do_connect")
     def refuse_to_make_a_file(*_: Any) -> None:
@@ -131,7 +131,7 @@ def _mysql(address: URL, pool_size: int) -> Engine:
     return create_engine(
         address,
         pool_size=pool_size,
-        max_overflow=pool_size,
+        max_overflow=0,  # a server has a limit for all who come: what one of ours may take is what it is told
         pool_pre_ping=True,
         pool_recycle=1800,
         isolation_level="READ COMMITTED",

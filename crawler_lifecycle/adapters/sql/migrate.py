@@ -75,9 +75,9 @@ def _for_migrating(url: str) -> Database:
     address = parse_url(url)
     if not is_sqlite(address):
         address = address.update_query_dict({"read_timeout": str(LONGEST_STATEMENT_SECONDS)})
-        return Database(address.render_as_string(hide_password=False), pool_size=1)
+        return Database(address.render_as_string(hide_password=False), pool_size=2)
     _make_file(address.database)
-    database = Database(url, pool_size=1)
+    database = Database(url, pool_size=2)
 
     @event.listens_for(database.engine, "connect")
     def let_tables_be_replaced(connection: Any, _: Any) -> None:

@@ -72,7 +72,7 @@ class View:
         found = self._found()
         fresh = [each for each in reversed(found) if self._sent is not None and self._is_new(each)]
         wanted = [each for each in fresh if self._run in (None, each.run_id)]
-        events = [self._event(found)] if self._is_worth_telling(found) else []
+        events = [self._event(found)] if self._is_worth_telling(found, fresh) else []
         if len(found) <= MOST:
             self._pass_over(found)
             events += self._states(wanted)
@@ -88,7 +88,7 @@ class View:
         since = self._since()
         if self._sent is None and (latest := self._desk.changes.latest()) is not None:
             since = latest - LOOK_BACK
-        return self._desk.changes.since(since, MOST + 1)
+        return self._desk.changes.since(since, MOST + 1, self._run)
 
     def _since(self) -> datetime:
         return self._high - LOOK_BACK if self._high is not None and self._high - BEGINNING > LOOK_BACK else BEGINNING
@@ -103,8 +103,8 @@ class View:
     def _is_new(self, each: Changed) -> bool:
         return self._sent is not None and self._sent.get(each.run_id) != each.changed_at
 
-    def _is_worth_telling(self, found: Sequence[Changed]) -> bool:
-        return not self._greeted or not self.works or len(found) > MOST
+    def _is_worth_telling(self, found: Sequence[Changed], fresh: Sequence[Changed]) -> bool:
+        return not self._greeted or not self.works or (len(found) > MOST and bool(fresh))
 
     def _event(self, found: Sequence[Changed]) -> bytes:
         """`ready` at the beginning and after an outage; `reset`: what is shown has to be read anew."""

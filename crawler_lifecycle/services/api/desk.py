@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Changes, Notices
 from crawler_lifecycle.services.api.metrics import Metrics
+from crawler_lifecycle.services.api.readiness import Readiness
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
@@ -33,6 +34,7 @@ class Desk:
     streams: int = 0
     metrics: Metrics = field(default_factory=Metrics)
     readers: ThreadPoolExecutor = field(default_factory=_readers)
+    readiness: Readiness = field(default_factory=Readiness)
 
     @property
     def changes(self) -> Changes:
