@@ -20,7 +20,7 @@ from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain.audit import OLD_COPY
 from tests.embedded import eventually
 from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, site
-from tests.process.stops import terminate, workflow_status
+from tests.process.stops import terminate, until_closed, workflow_status
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 AT_ONCE = {"CRAWLER_AUDIT__WORKFLOW_SECONDS": "0", "CRAWLER_AUDIT__HANDOVER_SECONDS": "0"}
@@ -98,6 +98,8 @@ def _told_of(details: RunDetails) -> tuple[object, ...]:
 
 
 async def _reopened(site: Site, run: Started) -> None:
+    """Not before the workflow of its last end has closed."""
+    await until_closed(site, run.workflow_id)
     assert (await site.control.resume(run.run_id, reopen=True)).started
 
 
