@@ -7,14 +7,15 @@ open and knows nothing of the others.
 import asyncio
 import tracemalloc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from tempfile import TemporaryDirectory
+from functools import partial
+from unittest.mock import Mock
 from uuid import uuid4
 
 from sqlalchemy import insert, select
 from temporalio.testing import ActivityEnvironment
 
+from bench.databases import Row, on_each
 from bench.measuring import Ledger
 from bench.table import Scale, Table
 from crawler_lifecycle.activities.audit_runs import RunAudit
@@ -22,16 +23,14 @@ from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.audit import Described, Patience
 from crawler_lifecycle.ports import NewRun
-from tests.databases import create_database, mariadb_is_installed, running_mariadb
 
-AS_INSTALLED = ("--skip-log-bin", "--skip-name-resolve")  # every commit reaches the disk
 LOST = 100  # runs without a workflow, of each audit but the first
 AT_ONCE = Patience(workflow=timedelta())
 ROWS = 1000
@@ -51,6 +50,9 @@ class Temporal:
     async def describe(self, _workflow_id: str) -> Described:
         return Described(is_open=False, end="missing")
 
+    async def asked_for(self, workflow_id: str) -> int | None:
+        raise AssertionError(f"{workflow_id} has not ended well")
+
     async def go_on(self, workflow_id: str, _request: RunRequest) -> None:
         self.resumed += 1
         self._lost.discard(workflow_id)
@@ -60,33 +62,17 @@ class Temporal:
 
 
 def measure(scale: Scale) -> Table:
-    columns = ("database", "open runs", "of which lost", "pages", "statements", "lists of Temporal", "ms", "peak MB")
-    with TemporaryDirectory(prefix="bench-audit-") as folder:
-        rows = list(_rows("SQLite", f"sqlite:///{folder}/crawler.db", scale))
-    if mariadb_is_installed():
-        with running_mariadb(*AS_INSTALLED) as port:
-            rows += _rows("MariaDB", create_database(port, "crawler"), scale)
-    return Table(columns, rows)
+    columns = ("open runs", "of which lost", "pages", "statements", "lists of Temporal", "ms", "peak MB")
+    return on_each(columns, partial(_rows, scale))
 
 
-def _rows(name: str, url: str, scale: Scale) -> Iterator[tuple[object, ...]]:
-    with _database(url) as database:
-        made = 0
-        for runs in scale.audited:
-            _make(database, runs - made)
-            made = runs
-            for lost in (0, min(LOST, runs // 2)):
-                yield name, runs, lost, *_audit(database, lost)
-
-
-@contextmanager
-def _database(url: str) -> Iterator[Database]:
-    upgrade(url)
-    database = Database(url)
-    try:
-        yield database
-    finally:
-        database.close()
+def _rows(scale: Scale, database: Database) -> Iterator[Row]:
+    made = 0
+    for runs in scale.audited:
+        _make(database, runs - made)
+        made = runs
+        for lost in (0, min(LOST, runs // 2)):
+            yield runs, lost, *_audit(database, lost)
 
 
 def _make(database: Database, runs: int) -> None:
@@ -131,7 +117,8 @@ def _peak(database: Database, lost: Sequence[str]) -> float:
 
 
 async def _pages(database: Database, temporal: Temporal) -> tuple[int, PartReport]:
-    activities = RunAudit(SqlAuditedRuns(database), SqlFindings(database), temporal, AT_ONCE)
+    runs, findings, tasks, not_asked = SqlAuditedRuns(database), SqlFindings(database), SqlTasks(database), Mock()
+    activities = RunAudit(runs, findings, temporal, tasks, not_asked, AT_ONCE)
     audit = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True)
     report, pages, after = PartReport(), 0, None
     while pages == 0 or after is not None:

@@ -6,17 +6,16 @@ nothing goes through Temporal: what is left is the database and the comparing.
 
 import statistics
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import cast
 from uuid import uuid4
 
+from bench.databases import Row, on_each
 from bench.measuring import Ledger
 from bench.table import Scale, Table
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
@@ -34,9 +33,8 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.ports import Cluster, NewRun
-from tests.databases import create_database, mariadb_is_installed, ref_to, running_mariadb
+from tests.databases import ref_to
 
-AS_INSTALLED = ("--skip-log-bin", "--skip-name-resolve")  # every commit reaches the disk
 REPEATS = 3
 LOG_TAIL = "2026-11-20 08:00:00 INFO crawled (200) https://books.example/catalogue/page\n" * 30
 STEPS = ("active", "differ", "evidence", "reconcile", "sync", "count")
@@ -61,34 +59,16 @@ class Shown:
 
 
 def measure(scale: Scale) -> Table:
-    columns = ("database", "tasks", "of which ended", "looks", "statements", "ms", *(f"ms {step}" for step in STEPS))
-    with TemporaryDirectory(prefix="bench-looks-") as folder:
-        rows = list(_rows("SQLite", f"sqlite:///{folder}/crawler.db", scale))
-    if mariadb_is_installed():
-        with running_mariadb(*AS_INSTALLED) as port:
-            rows += _rows("MariaDB", create_database(port, "crawler"), scale)
-    return Table(columns, rows)
+    columns = ("tasks", "of which ended", "looks", "statements", "ms", *(f"ms {step}" for step in STEPS))
+    return on_each(columns, partial(_rows, scale))
 
 
-def _rows(name: str, url: str, scale: Scale) -> Iterator[tuple[object, ...]]:
-    with _database(url) as database:
-        for tasks in scale.tasks:
-            quiet = [_looks(database, _run_of(database, tasks), Shown(tasks, JobPhase.RUNNING)) for _ in range(REPEATS)]
-            over = [
-                _looks(database, _run_of(database, tasks), Shown(tasks, JobPhase.SUCCEEDED)) for _ in range(REPEATS)
-            ]
-            yield name, tasks, "none", *_medians(quiet)
-            yield name, tasks, "all", *_medians(over)
-
-
-@contextmanager
-def _database(url: str) -> Iterator[Database]:
-    upgrade(url)
-    database = Database(url)
-    try:
-        yield database
-    finally:
-        database.close()
+def _rows(scale: Scale, database: Database) -> Iterator[Row]:
+    for tasks in scale.tasks:
+        quiet = [_looks(database, _run_of(database, tasks), Shown(tasks, JobPhase.RUNNING)) for _ in range(REPEATS)]
+        over = [_looks(database, _run_of(database, tasks), Shown(tasks, JobPhase.SUCCEEDED)) for _ in range(REPEATS)]
+        yield tasks, "none", *_medians(quiet)
+        yield tasks, "all", *_medians(over)
 
 
 def _run_of(database: Database, tasks: int) -> RunRef:

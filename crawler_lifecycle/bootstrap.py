@@ -312,7 +312,7 @@ class Parts:
         chosen, runs, findings, patience = self.settings.audit, self.audited_runs, self.findings, self.patience
         return (
             AuditActivities(findings, timedelta(days=chosen.keep_days), chosen.remove_unknown_jobs),
-            RunAudit(runs, findings, supervisors, patience),
+            RunAudit(runs, findings, supervisors, self.tasks, self.cluster, patience),
             JobAudit(runs, findings, self.cluster, patience),
             HandoverAudit(runs, findings, supervisors, patience),
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import uvicorn
 from fastapi import FastAPI
 
@@ -66,6 +67,12 @@ def served(state: Path, database_url: str, **settings: str) -> Iterator[Api]:
             thread.join(20)
             control.parts.database.close()
             assert not thread.is_alive()
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    with served(tmp_path, database_url) as api:
+        yield api
 
 
 @contextmanager

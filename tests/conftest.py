@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 pytest_plugins = [
+    "tests.apis",
     "tests.clusters",
     "tests.commands",
     "tests.databases",

@@ -68,9 +68,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Each kind of database in turn, with the schema and no rows."""
     if request.param == "sqlite":
-        path = tmp_path / "crawler.db"
-        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
-        return f"sqlite:///{path}"
+        return copy_of(request.getfixturevalue("sqlite_template"), tmp_path)
     url: str = request.getfixturevalue("mariadb_url")
     _empty(url)
     return url
@@ -92,6 +90,12 @@ def database(database_url: str) -> Iterator[Database]:
     database = Database(database_url)
     yield database
     database.close()
+
+
+def copy_of(template: Path, folder: Path) -> str:
+    path = folder / "crawler.db"
+    shutil.copyfile(template, path)
+    return f"sqlite:///{path}"
 
 
 class MakeRun(Protocol):

@@ -111,6 +111,9 @@ class NotedSupervisors:
     async def describe(self, workflow_id: str) -> Described:
         return self.described.get(workflow_id, OPEN if workflow_id in self.listed else MISSING)
 
+    async def asked_for(self, workflow_id: str) -> int | None:
+        return self.described[workflow_id].of_run
+
 
 @dataclass
 class House:
@@ -143,7 +146,7 @@ class House:
         self.exports = ExportActivities(store, kept_exports, exporter)
         self.findings, runs, patience = SqlFindings(self.database), SqlAuditedRuns(self.database), AT_ONCE
         self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
-        self.run_audit = RunAudit(runs, self.findings, self.supervisors, patience)
+        self.run_audit = RunAudit(runs, self.findings, self.supervisors, tasks, cluster, patience)
         self.job_audit = JobAudit(runs, self.findings, cluster, patience)
         self.handover_audit = HandoverAudit(runs, self.findings, self.supervisors, patience)
 

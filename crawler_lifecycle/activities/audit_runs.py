@@ -1,16 +1,26 @@
 """Runs that are not over, against their workflows."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
+from crawler_lifecycle.activities.auditing import Ledger, each_of, go_on, not_open
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit import AuditedRun, Patience, claim_expired, overdue, unsupervised
-from crawler_lifecycle.ports import AuditedRuns, Findings, Supervisors
+from crawler_lifecycle.domain.audit import (
+    ENDED_WELL,
+    OLD_COPY,
+    AuditedRun,
+    Described,
+    Patience,
+    claim_expired,
+    is_told,
+    overdue,
+    unsupervised,
+)
+from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Supervisors, Tasks
 
 RUNS_IN_A_PAGE = 1000
 
@@ -20,6 +30,8 @@ class RunAudit:
     runs: AuditedRuns
     findings: Findings
     supervisors: Supervisors
+    tasks: Tasks
+    cluster: Cluster
     patience: Patience
 
     @activity.defn
@@ -42,7 +54,7 @@ class RunAudit:
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
         """With those whose workflows are not open, but were a moment ago: what was found of them is not mended."""
         late = {run.run_id for run in page if overdue(run, datetime.now(UTC), self.patience)}
-        described = await not_open(self.supervisors, page, late)
+        described = await self._with_their_runs(page, await not_open(self.supervisors, page, late))
         again = await asyncio.to_thread(self.runs.by_id, described) if described else {}
         now = datetime.now(UTC)
         found, unsure = list[Finding](), list[AuditedRun]()
@@ -52,7 +64,34 @@ class RunAudit:
                 found.append(finding)
             elif not seen.is_open and row is not None and not row.status.is_over:
                 unsure.append(run)
-        return found, unsure
+        return await each_of(self._unless_told, found), unsure
+
+    async def _with_their_runs(
+        self, page: Sequence[AuditedRun], described: Mapping[int, Described]
+    ) -> dict[int, Described]:
+        """Whose run it was that ended well, of those that are not the ones on record."""
+        supervisors = {run.run_id: (run.workflow_id, run.supervisor_run_id) for run in page}
+
+        async def known(run_id: int) -> Described:
+            seen, (workflow_id, execution) = described[run_id], supervisors[run_id]
+            if seen.end not in ENDED_WELL or not seen.is_ours or seen.first_execution == execution:
+                return seen
+            return replace(seen, of_run=await self.supervisors.asked_for(workflow_id))
+
+        return dict(zip(described, await each_of(known, described), strict=True))
+
+    async def _unless_told(self, finding: Finding) -> Finding:
+        """A run that ended in what the database has lost goes on where the cluster still shows how."""
+        if finding.problem != OLD_COPY or not await asyncio.to_thread(self._is_told, finding):
+            return finding
+        return finding.model_copy(update={"problem": None})
+
+    def _is_told(self, finding: Finding) -> bool:
+        run_id = finding.run_id or 0
+        numbers = [task for tasks in self.tasks.by_status(run_id).values() for task in tasks]
+        rows = self.tasks.rows(run_id, numbers)
+        watched = [(row.task, row.attempt) for row in rows if not row.status.is_over]
+        return is_told(self.cluster.look(finding.run_uid or "", watched), rows)
 
     async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
         now = datetime.now(UTC)

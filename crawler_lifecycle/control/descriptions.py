@@ -1,7 +1,9 @@
 """What does Temporal say of a workflow? In the server's own words: the SDK's description fails at a status that the
 SDK does not know, such as that of a workflow that somebody has paused."""
 
+from collections.abc import Sequence
 from datetime import UTC
+from typing import Any
 
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import WorkflowExecutionStatus
@@ -22,3 +24,13 @@ def described(info: WorkflowExecutionInfo) -> Described:
         is_ours=info.type.name == RUN_WORKFLOW,
         first_execution=info.first_run_id,
     )
+
+
+def run_of(given: Sequence[Any]) -> int | None:
+    """Of what a workflow of a run was given: a request, or what an execution hands to its continuation."""
+    match given:
+        case [{"carried": {"plan": {"run": {"run_id": int(run_id)}}}}] | [{"run_id": int(run_id)}]:
+            return run_id
+        case [{"crawler": str(), **rest}] if rest.get("run_id") is None:
+            return 0
+    return None

@@ -18,6 +18,7 @@ from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
     DescribeTaskQueueRequest,
     DescribeWorkflowExecutionRequest,
+    GetWorkflowExecutionHistoryRequest,
 )
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -29,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.descriptions import MISSING, described
+from crawler_lifecycle.control.descriptions import MISSING, described, run_of
 from crawler_lifecycle.domain.audit import Described
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import (
@@ -152,6 +153,21 @@ class Engine:
         except NotFound:
             return MISSING
         return described(seen.workflow_execution_info)
+
+    async def asked_for(self, workflow_id: str) -> int | None:
+        client = await self.client()
+        request = GetWorkflowExecutionHistoryRequest(
+            namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id), maximum_page_size=1
+        )
+        try:
+            async with _translated(self.address):
+                answer = await client.workflow_service.get_workflow_execution_history(
+                    request, retry=True, timeout=RPC_TIMEOUT
+                )
+        except NotFound:
+            return None
+        began = answer.history.events[0].workflow_execution_started_event_attributes
+        return run_of(await client.data_converter.decode(began.input.payloads))
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""

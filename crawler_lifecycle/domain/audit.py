@@ -8,7 +8,7 @@ from enum import StrEnum
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.domain.looks import JobLook, Look
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
@@ -64,6 +64,7 @@ class Described:
     ended_at: datetime | None = None
     is_ours: bool = True  # of the type that supervises runs
     first_execution: str = ""  # of its chain
+    of_run: int | None = None  # that it was asked to go on with; 0: it made one of its own; None: not known
     problem: str | None = None  # why it could not be described: then nothing else here is known
 
 
@@ -113,9 +114,28 @@ def _seen(workflow: Described) -> str:
 def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
     if workflow.is_open:
         return f"end {run.workflow_id} first"
-    if workflow.end in ENDED_WELL and workflow.first_execution == run.supervisor_run_id:
-        return OLD_COPY
-    return workflow.problem
+    return OLD_COPY if _has_ended(run, workflow) else workflow.problem
+
+
+def _has_ended(run: AuditedRun, workflow: Described) -> bool:
+    """As its own supervisor knows, or one that took it over later, or one whose own run got the id: no run does before
+    the last one that had it is over."""
+    if workflow.end not in ENDED_WELL:
+        return False
+    is_later = workflow.ended_at is not None and workflow.ended_at > run.begun_at
+    return workflow.first_execution == run.supervisor_run_id or (is_later and workflow.of_run in (0, run.run_id))
+
+
+def is_told(look: Look, rows: Sequence[TaskRow]) -> bool:
+    """Whether the cluster still tells of a run that ended in what was lost: then going on with it finds its end.
+
+    A task that is not over, and whose job is not there, would be crawled once more; and where a task has got another
+    attempt since, the last one counts."""
+    attempts = {row.task: row.attempt for row in rows}
+    if not look.complete or any(attempt > attempts.get(task, 0) for task, attempt in look.jobs):
+        return False
+    needed = (look.jobs.get((row.task, row.attempt)) for row in rows if not row.status.is_over)
+    return all(job is not None and job.phase is not JobPhase.UNCLEAR for job in needed)
 
 
 def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:

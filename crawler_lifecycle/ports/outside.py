@@ -24,6 +24,9 @@ class Supervisors(Protocol):
     async def describe(self, workflow_id: str) -> Described:
         """As it is now."""
 
+    async def asked_for(self, workflow_id: str) -> int | None:
+        """The RunID that its last execution goes on with; 0: it made a run of its own; None: nobody can tell."""
+
 
 class Pusher(Protocol):
     def send(self, notice: Notice) -> None:

@@ -89,13 +89,33 @@ def test_after_a_restore_no_run_that_ended_well_is_resumed(house: House) -> None
     runs = [house.details(plan).run for plan in (restored, reused)]
     house.supervisors.described = {
         runs[0].workflow_id: replace(ended_well, first_execution=runs[0].first_execution_run_id),
-        runs[1].workflow_id: replace(ended_well, first_execution="another run's"),
+        runs[1].workflow_id: replace(ended_well, first_execution="of another run", of_run=runs[0].run_id),
     }
     page = audit(house, AuditPart.RUNS)
     assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
     assert [workflow_id for workflow_id, _ in house.supervisors.started] == [runs[1].workflow_id]
     (told,) = house.details(restored).findings
     assert (told.acts, told.problem) == (0, OLD_COPY)
+
+
+def test_after_a_restore_a_run_that_ended_well_is_resumed_where_the_cluster_still_tells_how(house: House) -> None:
+    """Under its own supervisor or a later one. Not one with a task that was deployed since, for all that is known: it
+    would be crawled again. And not one with a task that has got another attempt since."""
+    own, later, unknown, again = (house.started() for _ in range(4))
+    for plan in (own, later, unknown, again):
+        run = house.details(plan).run
+        closed = Described(is_open=False, end="completed", ended_at=datetime.now(UTC), of_run=run.run_id)
+        by_its_own = replace(closed, first_execution=run.first_execution_run_id, of_run=0)
+        house.supervisors.described[run.workflow_id] = by_its_own if plan is own else closed
+        if plan is not unknown:
+            house.deploy_children(plan)
+    house.bench.cluster.deploy(house.bench.request("true", run_uid=again.run.run_uid, task=0, attempt=2))
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 4}, 2)
+    assert {request.run_id for _, request in house.supervisors.started} == {own.run.run_id, later.run.run_id}
+    for plan in (unknown, again):
+        (told,) = house.details(plan).findings
+        assert (told.acts, told.problem) == (0, OLD_COPY)
 
 
 def test_one_that_is_only_not_listed_yet_is_left_alone(house: House) -> None:

@@ -3,9 +3,10 @@
 import itertools
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from alembic import command
@@ -17,9 +18,11 @@ from sqlalchemy import Connection, Engine, MetaData, event, inspect, text, updat
 
 import crawler_lifecycle.adapters.sql as package
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, revision, upgrade
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
+from crawler_lifecycle.contract.audits import AuditRef
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from tests.databases import kill
 
@@ -198,6 +201,20 @@ def test_a_later_schema_of_the_same_generation_serves_an_earlier_program(bare_ur
     assert upgrade(bare_url) == SqlRecords(database).installation() == installation
     with database.read() as connection:
         assert revision(connection) == f"{REVISION[:2]}99", "and nothing is taken back"
+    database.close()
+
+
+def test_whoever_has_gone_back_comes_forward_again(bare_url: str) -> None:
+    """A program that knows no schema but its own is told that this is it: all that it needs is there."""
+    upgrade(bare_url)
+    database = Database(bare_url)
+    findings, audit = SqlFindings(database), AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True)
+    findings.begin(audit)
+    with database.transaction() as connection:
+        connection.execute(update(VERSIONS).values(version_num="0001"))
+    upgrade(bare_url)
+    check(database)
+    assert [each.audit_uid for each in findings.overview(audits=9, findings=9).audits] == [audit.audit_uid]
     database.close()
 
 

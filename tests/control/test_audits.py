@@ -131,6 +131,9 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
         (found,) = control.show(run_id).findings
         assert (found.kind, found.acts) == (FindingKind.UNSUPERVISED, 1)
     assert control.show(watched).run.epoch == 1
+    asked = [await control.engine.asked_for(each.workflow_id) for each in started]
+    assert asked == [terminated, deleted, 0]
+    assert await control.engine.asked_for("of-nobody") is None
 
     async def agrees() -> bool:
         again = await control.audits.run(AuditRequest(repair=True))

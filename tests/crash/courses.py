@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from temporalio.client import WorkflowExecutionStatus
 
-from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
-from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
+from tests.crash.audits import BEFORE_THE_EXPORT, audited
 from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
 from tests.process.stops import assert_stopped, events, notices, workflow_status
 
@@ -24,11 +23,15 @@ TOLD_OF = 8
 
 @dataclass(frozen=True)
 class Course:
-    """`only`: what no other course comes to. `also`: what others do come to, but otherwise."""
+    """`only`: what no other course comes to. `also`: what others do come to, but otherwise.
+
+    `alone`: in an installation of its own. `before`: where its worker dies besides, to make what it is about."""
 
     take: Callable[[Case], Awaitable[Started]]
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
+    alone: bool = False
+    before: frozenset[str] = frozenset()
 
     @property
     def activities(self) -> frozenset[str]:
@@ -184,14 +187,6 @@ async def _until_running(case: Case, run: Started, *others: TaskStatus) -> None:
     await until(runs)
 
 
-async def audited(case: Case) -> Started:
-    """An audit that only looks: one that repairs would go on with the runs of all other cases as well."""
-    run = await plain(case)
-    await case.site.control.engine.start(AUDIT_WORKFLOW, AuditRequest(), f"audit-{case.plan.name}", "a crash test")
-    await case.until_closed(f"audit-{case.plan.name}")
-    return run
-
-
 async def hostile(case: Case) -> Started:
     """A crawler whose name, arguments and files are full of orders: they are carried through, and not out."""
     arguments = {HOSTILE: HOSTILE, "-rf": "$(CRAWL_TASK)\n--help"}
@@ -223,7 +218,7 @@ COURSES = {
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
-    "audited": Course(audited, only=AUDIT),
+    "audited": Course(audited, only=AUDIT, alone=True, before=frozenset((BEFORE_THE_EXPORT,))),
     "hostile": Course(hostile),
     "plain": Course(plain),
 }

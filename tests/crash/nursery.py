@@ -42,13 +42,14 @@ LAST_WORD_SECONDS = 20
 
 @dataclass(frozen=True)
 class ChildPlan:
-    """`notes`: the folder of its deaths, or of its faults."""
+    """`notes`: the folder of its deaths, or of its faults. `alone`: in an installation of its own."""
 
     name: str
     part: str
     notes: str
     deaths: list[str] = field(default_factory=list)
     fault: str | None = None
+    alone: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
 

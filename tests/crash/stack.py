@@ -43,7 +43,9 @@ SETTINGS = {
     "CRAWLER_DISPATCHER__CLAIM_SECONDS": "8",  # what a dispatcher that dies costs
     "CRAWLER_WORKER__DRAIN_SECONDS": "1",
     "CRAWLER_LOG__FORMAT": "json",
+    "CRAWLER_AUDIT__EVERY_SECONDS": "0",  # one that comes by itself would go on with what a case has left
 }
+AUDITED_AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("WORKFLOW", "JOB", "HANDOVER")}
 A = TypeVar("A")
 # what processes of ours are given, and what is theirs alone
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "aws-c0nf1dent1al", "CRAWLER_SCHEDULER__TOKEN": "token-c0nf1dent1al"}
@@ -67,6 +69,7 @@ class Case:
 
     plan: ChildPlan
     site: Site
+    begun: list[Started] = field(default_factory=list)
 
     @property
     def deaths(self) -> Deaths:
@@ -76,23 +79,24 @@ class Case:
     def noted(self) -> set[str]:
         return self.deaths.died()
 
-    async def begin(self, crawler: str = "gated", **request: object) -> Started:
-        """A run that exists."""
-        workflow_id = f"crawl-{self.plan.name}"
+    async def begin(self, crawler: str = "gated", *, name: str = "", **request: object) -> Started:
+        """A run that exists. `name`: one of several of this case."""
+        workflow_id = "-".join(filter(None, ("crawl", self.plan.name, name)))
         execution = await self.site.submit(workflow_id, crawler, **request)
         found = await until(lambda: self.site.control.records.find(workflow_id, execution))
         run = Started(
             workflow_id=workflow_id, first_execution_run_id=execution, run_id=found.run_id, run_uid=found.run_uid
         )
         self.site.asked.append(run.run_id)
+        self.begun.append(run)
         return run
 
     async def go_on(self, run: Started, workflow_id: str | None = None, *, reopen: bool = False) -> None:
         request = RunRequest(crawler=self.site.details(run).run.crawler, run_id=run.run_id, reopen=reopen)
         await self.site.control.engine.start(WORKFLOW, request, workflow_id or run.workflow_id, "a crash test")
 
-    async def deploy(self, run: Started, attempt: int) -> None:
-        """A job of the first task, asked for by somebody who is not the dispatcher."""
+    async def deploy(self, run: Started, attempt: int, task: int = 0) -> None:
+        """A job of this task, asked for by somebody who is not the dispatcher."""
         parts = Parts(self.site.control.installation.settings)
         catalogue = parts.settings.scheduler.catalogue
         assert catalogue
@@ -100,8 +104,8 @@ class Case:
             installation=str(parts.records.installation()),
             run_id=run.run_id,
             run_uid=run.run_uid,
-            task=0,
-            tasks=1,
+            task=task,
+            tasks=task + 1,
             attempt=attempt,
             crawler=Catalogue.load(catalogue).entry("gated"),
         )
@@ -148,14 +152,17 @@ class Stack:
     cases: dict[str, Case] = field(default_factory=dict)
     services: dict[str, Deaths] = field(default_factory=dict)
 
-    def assert_each_notice_is_one(self, run: Started) -> None:
+    def assert_each_notice_is_one(self, case: Case) -> None:
         """However often it was sent, a receiver that knows ids has it once."""
+        for run in case.begun:
+            self._assert_told_once(run, case.site.details(run).run.end_number)
+
+    def _assert_told_once(self, run: Started, ends: int) -> None:
         ids = defaultdict(set)
         for each in self.receiver.received:
             notice = json.loads(each.body)
             if notice["data"]["run_uid"] == run.run_uid:
                 ids[notice["type"]].add(each.headers["webhook-id"])
-        ends = self.site.details(run).run.end_number
         closing = ids["run.finished"] | ids["run.stopped"]
         assert (len(ids["run.started"]), len(closing)) == (ends, ends), ids
 
@@ -193,8 +200,12 @@ async def until(holds: Callable[[], A | None]) -> A:
 
 
 @asynccontextmanager
-async def crashing(folder: Path, children: Sequence[ChildPlan], url: str | None = None) -> AsyncIterator[Stack]:
-    """`children`: without their folders and addresses; a worker has the task queue of its name."""
+async def crashing(
+    folder: Path, children: Sequence[ChildPlan], new_database: Callable[[str], str] | None = None
+) -> AsyncIterator[Stack]:
+    """`children`: without their folders and addresses; a worker has the task queue of its name.
+
+    `new_database`: makes one of this name, which is not there yet; without it, SQLite does."""
     state, truth = folder / "state", folder / "truth"
     for each in (state / "logs", truth, folder / "notes"):
         each.mkdir(parents=True)
@@ -203,16 +214,20 @@ async def crashing(folder: Path, children: Sequence[ChildPlan], url: str | None 
     receiver = Receiver()
     plan = make_plan(state, Ports.free(), catalogue)
     plan.environment.update(SETTINGS, CRAWLER_NOTICES__WEBHOOKS=f"{receiver.url} {SECRET}", **SECRETS)
-    plan.environment.update({"CRAWLER_DATABASE__URL": url} if url else {})
-    plan.environment["CRAWLER_CLUSTER__INSTALLATION"] = upgrade(plan.environment["CRAWLER_DATABASE__URL"])
-    placed = [replace(child, notes=str(folder / "notes" / child.name), environment=_own(child)) for child in children]
+    new_database = new_database or (lambda name: f"sqlite:///{state / name}.db")
+    plan.environment["CRAWLER_DATABASE__URL"] = url = new_database("crawler")
+    upgrade(url)
+    placed = [
+        replace(child, notes=str(folder / "notes" / child.name), environment=_own(child, new_database))
+        for child in children
+    ]
     write(folder / "children.json", plan.inherited, state / "logs", placed)
     try:
         with serving(receiver), ExitStack() as logs:
             temporal = await _started(
                 logs, state / "logs" / "temporal.log", *temporal_part(plan).command, *SHORT_HISTORIES
             )
-            control = _control(plan)
+            control = _control(plan, {"CRAWLER_WORKER__TASK_QUEUE": "nobody"})
             await eventually_async(lambda: _answers(control))
             nursery = [sys.executable, "-P", "-m", "tests.crash.nursery", str(folder / "children.json")]
             command = Crawlctl(await _started(None, None, *nursery))
@@ -231,7 +246,7 @@ def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildP
     for child in children:
         deaths = Deaths(Path(child.notes), child.deaths)
         if child.part == "lifecycle":
-            own = replace(site, control=_control(plan, child.name), asked=site.asked)
+            own = replace(site, control=_control(plan, child.environment), asked=[] if child.alone else site.asked)
             stack.cases[child.name] = Case(child, own)
         else:
             stack.services[child.name] = deaths
@@ -239,12 +254,18 @@ def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildP
     return stack
 
 
-def _own(child: ChildPlan) -> dict[str, str]:
-    return {"CRAWLER_WORKER__TASK_QUEUE": child.name} if child.part == "lifecycle" else {}
+def _own(child: ChildPlan, new_database: Callable[[str], str]) -> dict[str, str]:
+    if child.part != "lifecycle":
+        return {}
+    own = {"CRAWLER_WORKER__TASK_QUEUE": child.name}
+    if child.alone:
+        own["CRAWLER_DATABASE__URL"] = url = new_database(child.name.replace(".", "_"))
+        upgrade(url)
+    return own | (AUDITED_AT_ONCE if child.alone else {})
 
 
-def _control(plan: Plan, task_queue: str = "nobody") -> Control:
-    return Control(Installation.of(plan.state, plan.environment | {"CRAWLER_WORKER__TASK_QUEUE": task_queue}))
+def _control(plan: Plan, own: dict[str, str]) -> Control:
+    return Control(Installation.of(plan.state, plan.environment | own))
 
 
 async def _answers(control: Control) -> bool:

@@ -1,28 +1,19 @@
 """A token was looked at when its request began: who had a stream open read on for days after it was revoked."""
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.services.api.tokens import Scope
-from tests.apis import Api, served, stream
-from tests.databases import MakeRun
+from tests.apis import Api, stream
+from tests.databases import MakeRun, copy_of
 
 
 @pytest.fixture
 def database_url(sqlite_template: Path, tmp_path: Path) -> str:
-    path = tmp_path / "crawler.db"
-    shutil.copyfile(sqlite_template, path)
-    return f"sqlite:///{path}"
-
-
-@pytest.fixture
-def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
-    with served(tmp_path, database_url) as api:
-        yield api
+    return copy_of(sqlite_template, tmp_path)
 
 
 def revoked(api: Api) -> None:

@@ -1,6 +1,5 @@
 """The stream of changes: nothing is missed, by whomever it was written, also by who was away."""
 
-import shutil
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,22 +21,14 @@ from crawler_lifecycle.services.api import changes
 from crawler_lifecycle.services.api.changes import id_of, moment_of
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, Event, problem, served, stream
-from tests.databases import MakeRun, ref_to
+from tests.databases import MakeRun, copy_of, ref_to
 from tests.messages import a_notice
 
 
 @pytest.fixture
 def database_url(sqlite_template: Path, tmp_path: Path) -> str:
     """One kind is enough here: `tests/contracts` has both."""
-    path = tmp_path / "crawler.db"
-    shutil.copyfile(sqlite_template, path)
-    return f"sqlite:///{path}"
-
-
-@pytest.fixture
-def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
-    with served(tmp_path, database_url) as api:
-        yield api
+    return copy_of(sqlite_template, tmp_path)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The API's reading doors over real HTTP and real databases: who gets in, what they read, page by page."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
-from tests.databases import MakeRun, ref_to
+from tests.databases import MakeRun, copy_of, ref_to
 
 MISSING = "00000000-0000-4000-8000-000000000000"
 
@@ -22,15 +21,7 @@ MISSING = "00000000-0000-4000-8000-000000000000"
 @pytest.fixture
 def database_url(sqlite_template: Path, tmp_path: Path) -> str:
     """One kind is enough here: `tests/contracts` has both."""
-    path = tmp_path / "crawler.db"
-    shutil.copyfile(sqlite_template, path)
-    return f"sqlite:///{path}"
-
-
-@pytest.fixture
-def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
-    with served(tmp_path, database_url) as api:
-        yield api
+    return copy_of(sqlite_template, tmp_path)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit import (
     AuditedRun,
     Described,
@@ -17,6 +17,7 @@ from crawler_lifecycle.domain.audit import (
     disputed,
     handover,
     is_later,
+    is_told,
     is_too_old,
     overdue,
     owed,
@@ -24,7 +25,7 @@ from crawler_lifecycle.domain.audit import (
     undelivered,
     unsupervised,
 )
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import event_id
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -95,10 +96,50 @@ def test_after_a_restore_what_has_ended_well_is_told_and_not_done_again(end: str
     assert found is not None
     assert found.problem is not None
     assert "old copy" in found.problem
-    for other in (replace(well, first_execution="of another run"), replace(well, end="terminated")):
+    later = replace(well, first_execution="later", ended_at=NOW - timedelta(minutes=30))
+    for same in (replace(later, of_run=run.run_id), replace(later, of_run=0)):
+        found = unsupervised(run, run, same, NOW, PATIENCE)
+        assert found is not None
+        assert found.problem is not None
+    others = (
+        replace(well, end="terminated"),
+        replace(later, of_run=run.run_id, end="terminated"),
+        replace(later, of_run=None),
+        replace(later, of_run=8),  # which went elsewhere: it was not its own
+        replace(later, of_run=run.run_id, ended_at=AN_HOUR_AGO),  # before the run got the supervisor that is on record
+    )
+    for other in others:
         found = unsupervised(run, run, other, NOW, PATIENCE)
         assert found is not None
         assert found.problem is None
+
+
+def a_job(task: int, attempt: int = 1, phase: JobPhase = JobPhase.SUCCEEDED) -> JobLook:
+    return JobLook(task=task, attempt=attempt, uid=f"{task}-{attempt}", name=f"{task}-{attempt}", phase=phase)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected"),
+    [
+        ([a_job(0), a_job(1)], True),
+        ([a_job(0), a_job(1), a_job(2)], True),
+        ([a_job(0), a_job(1, phase=JobPhase.RUNNING)], True),
+        ([a_job(0), a_job(1, phase=JobPhase.UNCLEAR)], False),
+        ([a_job(0)], False),
+        ([a_job(0), a_job(1), a_job(1, attempt=2)], False),
+        ([a_job(0), a_job(1), a_job(2, attempt=2)], False),
+        ([a_job(0), a_job(1), a_job(3)], False),
+    ],
+)
+def test_which_runs_the_cluster_still_tells_of(jobs: list[JobLook], expected: bool) -> None:
+    """The first task runs, the second is queued, the third is over."""
+    rows = [
+        TaskRow(task=task, status=status, attempt=1, version=1)
+        for task, status in enumerate((TaskStatus.RUNNING, TaskStatus.QUEUED, TaskStatus.SUCCEEDED))
+    ]
+    look = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
+    assert is_told(look, rows) is expected
+    assert not is_told(replace(look, complete=False), rows)
 
 
 def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:

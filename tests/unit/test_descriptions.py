@@ -1,6 +1,7 @@
 """Is what Temporal says of a workflow understood, also what the SDK has no word for?"""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -8,7 +9,11 @@ from temporalio.api.common.v1 import WorkflowType
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 
-from crawler_lifecycle.control.descriptions import described
+from crawler_lifecycle.contract.lifecycle import Carried, Continuation
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.states import Trigger
+from crawler_lifecycle.contract.steps import RunPlan, RunRef
+from crawler_lifecycle.control.descriptions import described, run_of
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -32,3 +37,24 @@ def test_what_is_closed(status: str) -> None:
     seen = described(info)
     assert (seen.is_open, seen.end, seen.ended_at) == (False, status.lower(), CLOSED_AT)
     assert (seen.is_ours, seen.first_execution) == (False, "first")
+
+
+REF = RunRef(run_id=7, run_uid="one", epoch=2)
+PLAN = RunPlan(run=REF, crawler="books", trigger=Trigger.API, tasks=1, begun_at=CLOSED_AT)
+CONTINUATION = Continuation(carried=Carried(plan=PLAN))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([RunRequest(crawler="books", run_id=7).model_dump(mode="json")], 7),
+        ([CONTINUATION.model_dump(mode="json")], 7),
+        ([RunRequest(crawler="books").model_dump(mode="json")], 0),
+        ([{"crawler": "books"}], 0),
+        ([{"run_id": "seven"}], None),
+        (["books"], None),
+        ([], None),
+    ],
+)
+def test_which_run_a_workflow_was_given(given: list[Any], expected: int | None) -> None:
+    assert run_of(given) == expected

@@ -1,0 +1,123 @@
+"""The course of an audit that repairs, in an installation of its own: in that of the others it would go on with the
+runs of all cases. What it finds there, and what must be true afterwards."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError
+
+from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, FindingKind
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.control.audit_schedule import WORKFLOW
+from crawler_lifecycle.control.control import Started
+from tests.crash.stack import PATIENCE, PAUSE, Case, until
+from tests.process.stops import assert_stopped
+
+BETWEEN_NUDGES = 2.0  # each makes a look, and the history longer
+BEFORE_THE_EXPORT = "initiate_export_signal.before"
+DISAGREES = {FindingKind.UNSUPERVISED: 2, FindingKind.LEFTOVER_JOB: 1, FindingKind.EXPORT_PENDING: 1}
+
+
+async def audited(case: Case) -> Started:
+    """One run was terminated, the history of another deleted, the third was not exported, and of the fourth a job was
+    made when it was over; one is well. The dispatcher and the watcher of this installation are away."""
+    terminated, deleted, pending, stopped, well = [
+        await case.begin(name=name, tasks=2 if name == "stopped" else 1)
+        for name in ("terminated", "deleted", "pending", "stopped", "well")
+    ]
+    for run in case.begun:
+        await until(lambda run=run: case.site.statuses(run)[0] is TaskStatus.RUNNING)  # type: ignore[misc]
+    await _job_too_late(case, stopped)
+    await _never_exported(case, pending)
+    await _terminate(case, terminated)
+    await _delete(case, deleted)
+
+    assert (await _audit(case, "first")).is_complete
+    findings = case.site.control.audits.overview(findings=100).findings
+    assert Counter(each.kind for each in findings) == DISAGREES
+    assert all(each.acts and not each.problem for each in findings)
+    for run in (terminated, deleted):
+        case.site.release(run, 0)
+        await _until_handed_over(case, run)
+    await case.until_handed_over(pending)
+    for run in (terminated, deleted, pending):
+        await case.site.assert_true(run, {0: 0})
+    await until(lambda: not case.site.processes(stopped))
+    jobs = {key: job.began for key, job in case.site.jobs(stopped).items()}
+    assert jobs == {(0, 1): 1, (1, 1): 1}
+
+    second = await _audit(case, "second")
+    assert second.is_complete, second.parts
+    assert second.findings == []
+    assert case.site.control.audits.overview().open == {}
+    case.site.release(well, 0)
+    await _until_handed_over(case, well)
+    assert (await case.site.assert_true(well, {0: 0})).run.epoch == 1
+    case.site.assert_one_history_per_request()
+    return terminated
+
+
+async def _job_too_late(case: Case, run: Started) -> None:
+    await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+    await _until_handed_over(case, run)
+    details = await assert_stopped(case.site, run)
+    assert details.tasks[1].job_name is None
+    await case.deploy(run, attempt=1, task=1)
+    await until(lambda: (1, 1) in case.site.jobs(run))
+
+
+async def _never_exported(case: Case, run: Started) -> None:
+    """The worker dies before it, and the workflow is terminated before another one begins with it."""
+    case.deaths.arm()
+    case.site.release(run, 0)
+    async with asyncio.timeout(PATIENCE):
+        while BEFORE_THE_EXPORT not in case.noted:
+            await _nudge(case, run)
+            await asyncio.sleep(BETWEEN_NUDGES)
+    await _terminate(case, run)
+    details = case.site.details(run)
+    assert (details.run.status.is_over, details.exports) == (True, [])
+
+
+async def _terminate(case: Case, run: Started) -> None:
+    client = await case.site.control.engine.client()
+    await client.get_workflow_handle(run.workflow_id).terminate("a test")
+
+
+async def _delete(case: Case, run: Started) -> None:
+    client = await case.site.control.engine.client()
+    execution = WorkflowExecution(workflow_id=run.workflow_id)
+    await client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    )
+    async with asyncio.timeout(PATIENCE):
+        while (await case.site.control.engine.describe(run.workflow_id)).end != "missing":
+            await asyncio.sleep(PAUSE)
+
+
+async def _until_handed_over(case: Case, run: Started) -> None:
+    """Nobody nudges it but we."""
+    async with asyncio.timeout(PATIENCE):
+        while await case.site.control.engine.is_open(run.workflow_id):
+            await _nudge(case, run)
+            await asyncio.sleep(BETWEEN_NUDGES)
+    await case.until_handed_over(run)
+
+
+async def _nudge(case: Case, run: Started) -> None:
+    with suppress(RPCError):  # it has ended just now
+        await case.site.nudge(run)
+
+
+async def _audit(case: Case, which: str) -> AuditReport:
+    """Not before Temporal's list has seen what we did."""
+    engine, workflow_id = case.site.control.engine, f"{which}-{case.plan.name}"
+    async with asyncio.timeout(PATIENCE):
+        while await engine.open_among([run.workflow_id for run in case.begun if not run.workflow_id.endswith("-well")]):
+            await asyncio.sleep(PAUSE)
+        handle = await engine.start(WORKFLOW, AuditRequest(repair=True), workflow_id, "a crash test")
+        return AuditReport.model_validate(await engine.result(handle))

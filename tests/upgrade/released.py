@@ -1,0 +1,33 @@
+"""The code of the version before, as it was released: taken out of the history of the repository, not kept twice."""
+
+import subprocess
+from pathlib import Path
+
+from tests.databases import missing
+
+COMMIT = "c852633e0dd603c61c135930a8262179aed9d2b8"  # 0.1.0
+REVISION = "0001"  # of its schema
+HERE = Path(__file__).parents[2]
+NEEDED = ("crawler_lifecycle", "workers")
+
+
+def released(folder: Path) -> Path:
+    """What goes before the present code on Python's path: the same interpreter and packages run it."""
+    if _git("cat-file", "-e", f"{COMMIT}^{{commit}}").returncode:
+        missing(
+            f"the released version is commit {COMMIT[:7]}, and this copy of the repository does not have it:"
+            " `git fetch --unshallow` in a clone brings it"
+        )
+    folder.mkdir()
+    archive = _git("archive", "--format=tar", COMMIT, "--", *NEEDED)
+    assert archive.returncode == 0, archive.stderr.decode()
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True, timeout=30)
+    return folder
+
+
+def _git(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(["git", "-C", str(HERE), *words], capture_output=True, timeout=30)
+    except FileNotFoundError:
+        missing("there is no program `git`, which the released version is taken out of the history with")
+        raise

@@ -1,0 +1,173 @@
+"""An installation is brought to this version while crawls are under way, step by step, and half of the way back.
+
+The version before and this one work on the same runs, on one Temporal server, one database and one task queue. Each
+test goes on where the one before it ended.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+
+from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
+from crawler_lifecycle.contract.audits import AuditRequest
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.workflows.watch import START_IS_TOLD_LATER
+from tests.databases import BOTH, create_database
+from tests.embedded import eventually
+from tests.process.crawls import PATIENCE, eventually_async
+from tests.process.stops import assert_stopped, terminate
+from tests.upgrade import released as before
+from tests.upgrade.sides import Process, Sides, end, sides
+
+CRAWLERS = {"stopped": "polite", "ahead": "obliging"}
+TASKS = {"children": 2, "on_the_new_schema": 2}
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(180)]
+
+
+@dataclass
+class Upgrade:
+    """Where it stands: the workers, and the runs that were begun on the way."""
+
+    sides: Sides
+    old: Process
+    new: Process | None = None
+    audit: str = ""
+    runs: dict[str, Started] = field(default_factory=dict)
+
+    async def begin(self, *names: str) -> None:
+        asked = [self.sides.begin(CRAWLERS.get(name, "gated"), tasks=TASKS.get(name, 1)) for name in names]
+        self.runs |= dict(zip(names, await asyncio.gather(*asked), strict=True))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=BOTH)
+async def upgrade(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Upgrade]:
+    """The version before works, with runs that are under way."""
+    folder = tmp_path_factory.mktemp(request.param)
+    code = before.released(folder / "released")
+    url = None
+    if request.param == "mariadb":
+        url = create_database(request.getfixturevalue("mariadb_server"), "upgraded")
+    async with sides(folder, code, url) as installation:
+        status, told = await installation.crawlctl("db", "upgrade", old=True)
+        assert status == 0, told
+        assert installation.revision() == before.REVISION
+        worker, _ = await asyncio.gather(installation.start_worker(old=True), installation.start_services(old=True))
+        under_way = Upgrade(installation, worker)
+        await under_way.begin("terminated", "passed_on", "children", "stopped")
+        yield under_way
+        for each in (under_way.old, under_way.new, *installation.services.values()):
+            if each is not None and each.returncode is None:
+                await end(each)
+
+
+async def test_the_version_before_works_on_while_the_schema_is_brought_forward(upgrade: Upgrade) -> None:
+    sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
+    status, told = await sides.crawlctl("db", "upgrade")
+    assert status == 0, told
+    assert sides.revision() == REVISION
+    with sides.database() as database, database.read() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+    site.release(runs["children"], 1, codes={1: 3})
+    await eventually(
+        lambda: site.statuses(runs["children"]) == [TaskStatus.RUNNING, TaskStatus.FAILED],
+        PATIENCE,
+    )
+    (status, told), _ = await asyncio.gather(sides.crawlctl("list", old=True), upgrade.begin("on_the_new_schema"))
+    assert (status, "use a newer version of the program" in told) == (4, True), "what starts now has to be new"
+    for run in runs.values():
+        assert set(await sides.workers_of(run)) == {upgrade.old.pid}
+
+
+async def test_both_versions_work_on_one_run(upgrade: Upgrade) -> None:
+    sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
+    upgrade.new = await sides.start_worker()
+    await asyncio.gather(upgrade.begin("begun_by_either"), terminate(site, runs["terminated"]))
+    upgrade.audit = (await site.control.audits.start(AuditRequest())).audit
+    both = (upgrade.old, upgrade.new)
+    passed = ("passed_on", "begun_by_either", "on_the_new_schema")
+    await asyncio.gather(*(sides.until_both_worked(runs[name], *both) for name in passed))
+    assert (await site.control.resume(runs["terminated"].run_id)).run.epoch == 2
+    await site.control.stop(runs["stopped"].run_id, StopRequest(actor="ann"))
+    await assert_stopped(site, runs["stopped"])
+    site.release(runs["begun_by_either"], 0)
+    await site.assert_true(runs["begun_by_either"], {0: 0})
+
+
+async def test_what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) -> None:
+    sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
+    await asyncio.gather(sides.start_services(), end(upgrade.old))
+    site.release(runs["children"], 0)
+    site.release(runs["on_the_new_schema"], 0, 1)
+    for name in ("terminated", "passed_on"):
+        site.release(runs[name], 0)
+    await eventually_async(lambda: _is_audited(upgrade))
+    await site.assert_true(runs["children"], {0: 0, 1: 3})
+    await site.assert_true(runs["on_the_new_schema"], {0: 0, 1: 0})
+    await site.assert_true(runs["passed_on"], {0: 0})
+    details = await site.assert_true(runs["terminated"], {0: 0})
+    assert details.run.epoch == 2
+    site.assert_one_history_per_request()
+
+
+@pytest.mark.parametrize("upgrade", ["sqlite"], indirect=True)
+async def test_and_back_as_long_as_nothing_new_has_happened_to_a_run(upgrade: Upgrade) -> None:
+    """A run that has gone a way that the version before does not know waits for the new one, unharmed."""
+    sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
+    assert upgrade.new
+    sides.receiver.refused = CRAWLERS["ahead"]
+    await upgrade.begin("common", "ahead")
+    await eventually_async(lambda: _has_gone_a_new_way(sides, runs["ahead"]))
+    sides.receiver.refused = ""
+
+    sides.write_revision(before.REVISION)
+    upgrade.old = await sides.start_worker(old=True)
+    await end(upgrade.new)
+    site.release(runs["common"], 0)
+    await site.assert_true(runs["common"], {0: 0})
+    site.release(runs["ahead"], 0)
+    await eventually_async(lambda: _was_not_understood(sides, runs["ahead"], upgrade.old))
+    assert site.details(runs["ahead"]).run.status is RunStatus.PROCESSING
+
+    status, told = await sides.crawlctl("db", "upgrade")
+    assert (status, sides.revision()) == (0, REVISION), told
+    upgrade.new = await sides.start_worker()
+    await end(upgrade.old)
+    await site.assert_true(runs["ahead"], {0: 0})
+    site.assert_one_history_per_request()
+
+
+async def _is_audited(upgrade: Upgrade) -> bool:
+    """Also by steps that a worker of the version before was asked for, which it does not know."""
+    report = await upgrade.sides.site.control.audits.result(upgrade.audit)
+    assert report is None or report.is_complete, report
+    return report is not None
+
+
+async def _has_gone_a_new_way(sides: Sides, run: Started) -> bool:
+    async for event in sides.history(run):
+        details = event.marker_recorded_event_attributes.details
+        if any(
+            START_IS_TOLD_LATER.encode() in each.data for payloads in details.values() for each in payloads.payloads
+        ):
+            return True
+    return False
+
+
+async def _was_not_understood(sides: Sides, run: Started, worker: Process) -> bool:
+    async for event in sides.history(run):
+        failed = event.workflow_task_failed_event_attributes
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED and failed.identity.startswith(
+            f"{worker.pid}@"
+        ):
+            assert failed.cause == WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
+            return True
+    return False
