@@ -26,7 +26,7 @@ from tests.proxy import proxy_to
 from tests.receivers import Answer, PusherServer, Receiver, serving
 
 OLD, NEW = (f"whsec_{base64.b64encode(bytes([number]) * 32).decode()}" for number in (1, 2))
-LONG = 20
+LONG = 9.0
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ CASES = [
 ]
 HOSTILE = ChildPlan("hostile.words", "lifecycle", "")
 CASES.sort(key=lambda case: "export" not in case.name)  # whose worker is missed last begins first
-FAULTY_COURSES = ("forced", "resumed", "reopened", "stop_resumed", "cancelled")
+FAULTY_COURSES = ("forced", "resumed", "reopened", "stop_resumed", "cancelled", "interrupted")
 NEVER_WAITED_FOR = ("cancel_execution", THEN)  # what it asks for ends the workflow, before its answer can come
 SAID_OF_FAILURES = {"claims.failed", "histories.note"}
 FAULTS = [fault for fault in Fault if fault is not Fault.LOST_COMMIT]

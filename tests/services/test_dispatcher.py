@@ -106,7 +106,7 @@ def test_a_lost_answer_is_no_second_job(house: House, pool: ThreadPoolExecutor) 
 def test_what_a_dead_dispatcher_claimed_is_taken_up_by_the_next(house: House, pool: ThreadPoolExecutor) -> None:
     plan = house.started("sleepy", tasks=4)
     house.deployer.loses_answers = True
-    dispatcher(house, pool, claim_for=timedelta(seconds=1)).dispatch()
+    dispatcher(house, pool, claim_for=timedelta(seconds=3)).dispatch()
     house.deployer.loses_answers = False
     other = dispatcher(house, pool)
     assert other.dispatch() == 0
