@@ -76,7 +76,8 @@ def _of_a_job(key: tuple[int, int], end: Ended | None, job: Job, last: Mapping[i
     task, attempt = key
     if attempt > last.get(task, 0):
         yield f"task {task} has a job of attempt {attempt}, and its row is at {last.get(task)}"
-    if job.began > 1 or len(job.ends) > 1:
+    may_be_asked_after_its_end = end is not None and end.stop_asked
+    if job.began > 1 or (len(job.ends) > 1 and not may_be_asked_after_its_end):
         yield f"task {task}, attempt {attempt}, has run {job.began} times and ended {len(job.ends)} times"
     if end and job.ends and (end.code,) != job.ends and not end.stop_asked:
         yield f"task {task}, attempt {attempt}, ended with {job.ends}, and the cluster has {end.code}"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -109,6 +110,7 @@ class Outside:
 @contextmanager
 def outside(folder: Path) -> Iterator[Outside]:
     os.environ.update(CREDENTIALS)  # our own clients of these servers
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
     server, receiver = S3Server(folder / "s3", free_ports(1)[0]), Receiver()
     with ExitStack() as opened:
         opened.enter_context(serving(receiver))

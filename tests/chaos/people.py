@@ -45,16 +45,17 @@ class People:
                 self.accepted[started.run_id] = Counter()
                 return started
 
-    async def live(self, life: Life, began: float) -> None:
-        """The course of one run."""
+    async def live(self, life: Life, began: float, calm_at: float) -> None:
+        """The course of one run; in the calm nothing is asked of it any more, and it may end."""
         await _until(began + life.starts_at)
         run = await self.ask_for(f"life-{life.number}", life.request)
         if run is None:
             return
         since = time.monotonic()
-        moments: list[tuple[float, Deed | None]] = [*life.deeds, (life.released_at, None)]
-        for at, deed in sorted(moments, key=lambda moment: moment[0]):
-            await _until(since + at)
+        deeds = [(since + at, deed) for at, deed in life.deeds if since + at < calm_at]
+        release: list[tuple[float, Deed | None]] = [(min(since + life.released_at, calm_at), None)]
+        for at, deed in sorted([*release, *deeds], key=lambda moment: moment[0]):
+            await _until(at)
             if deed is None:
                 self.release(run, life.codes)
             else:

@@ -67,7 +67,7 @@ class Soak:
         async with asyncio.TaskGroup() as everybody:
             everybody.create_task(self.weather.storm(self.seed, self.seconds))
             for life in courses:
-                everybody.create_task(self.people.live(life, began))
+                everybody.create_task(self.people.live(life, began, began + self.seconds))
 
     async def _calm(self) -> dict[str, list[str]]:
         """All is well again: until every run is over, everybody told, and an audit finds nothing to do."""
