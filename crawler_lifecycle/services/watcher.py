@@ -23,6 +23,7 @@ class Watcher:
     pulses: Pulses = field(default_factory=Pulses)
     _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
     _unsent: list[Nudge] = field(default_factory=list)
+    _knows_the_unsent: bool = False  # of a watcher before it, which died before it sent them
 
     async def run(self) -> None:
         changes = self.cluster.changes()
@@ -36,6 +37,9 @@ class Watcher:
                 log.warning("no nudges for now: %s", error.message)
 
     async def _nudge(self) -> None:
+        if not self._knows_the_unsent:
+            self._unsent += await asyncio.to_thread(self.nudges.unanswered)
+            self._knows_the_unsent = True
         if self._changed:
             self._unsent += await asyncio.to_thread(self._claim)
         pending, self._unsent = self._unsent, []
