@@ -39,10 +39,11 @@ def faults(ground: Ground) -> dict[str, Fault]:
         found.append(_fault("database locked", _sqlite_locked, "database"))
     found += [_fault(f"{door} {how}", partial(_door, door, how), door) for door in ground.outside.doors for how in DOOR]
     found += [
+        _fault("second worker killed", _second_worker_killed, "second worker"),
         _fault("s3 killed", _s3_killed, "s3"),
         _fault("cluster away", _cluster_away, "cluster"),
         _fault("runner killed", _runner_killed, "runner"),
-        _fault("everything killed", _everything_killed, *PARTS),
+        _fault("everything killed", _everything_killed, *PARTS, "second worker"),
     ]
     if ground.disk.is_small:
         found.append(_fault("disk full", _disk_full, "disk"))
@@ -82,6 +83,15 @@ def _stopped_part(ground: Ground, part: str) -> Iterator[None]:
     finally:
         if process and process.is_running():
             process.send_signal(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def _second_worker_killed(ground: Ground, _: Random) -> AsyncIterator[None]:
+    ground.end_second_worker()
+    try:
+        yield
+    finally:
+        ground.start_second_worker()
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -61,6 +62,7 @@ class Ground:
     database: MariaDB | None
     said: dict[str, str]
     site: Site = field(init=False)
+    second: "subprocess.Popen[bytes] | None" = None  # a worker beside that of the stack
     _held: int = 0  # by so many faults is the stack kept from starting its parts again
 
     @property
@@ -119,9 +121,30 @@ class Ground:
             self.site.command, self.site.control = Crawlctl(process), control
         else:
             self.site = Site(self.state, self.folder / "truth", Crawlctl(process), control)
+        self.end_second_worker()
+        self.start_second_worker()
+
+    def start_second_worker(self) -> None:
+        found = stack_file.read(self.state)
+        assert found
+        with (self.folder / "second-worker.log").open("ab") as log:
+            self.second = subprocess.Popen(
+                [sys.executable, "-P", "-m", "workers.lifecycle"],
+                stdout=log,
+                stderr=log,
+                env=environment(self.folder, self.said) | found.environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def end_second_worker(self) -> None:
+        if self.second:
+            self.second.kill()
+            self.second.wait()
 
     async def end(self) -> None:
         """In order."""
+        self.end_second_worker()
         process = self.site.command.process
         if process.returncode is None:
             process.send_signal(signal.SIGCONT)
@@ -136,6 +159,7 @@ class Ground:
             process.kill()
         for each in self.recorded().values():
             self._send(each, signal.SIGKILL)
+        self.end_second_worker()
         await process.wait()
 
     async def until_whole(self) -> None:
