@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
 
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
@@ -168,6 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     asked.seed = SystemRandom().randrange(10**6) if asked.seed is None else asked.seed
     asked.on_mariadb = _on_mariadb(asked.seed, asked.database)
+    quietly = TelemetryFilter(core_level="ERROR", other_level="ERROR")  # a line for each try, otherwise
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quietly))))
     say(f"seed {asked.seed}, {asked.minutes:g} minutes, on {'MariaDB' if asked.on_mariadb else 'SQLite'}")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         try:
