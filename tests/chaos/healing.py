@@ -29,7 +29,7 @@ Span = tuple[float, float]
 class Healing:
     ground: Ground
     people: People
-    wrong: list[Span] = field(default_factory=list)
+    wrong: list[tuple[int, Span]] = field(default_factory=list)  # by run
     _since: dict[int, float] = field(default_factory=dict)
 
     async def watch(self) -> None:
@@ -59,12 +59,13 @@ class Healing:
         if since is not None:
             self._since.setdefault(run_id, since)
         elif run_id in self._since:
-            self.wrong.append((self._since.pop(run_id), now))
+            self.wrong.append((run_id, (self._since.pop(run_id), now)))
 
-    def times(self, faults: Iterable[Passed]) -> list[float]:
+    def times(self, faults: Iterable[Passed]) -> list[tuple[float, int]]:
+        """Seconds, and the run; the shortest first."""
         spans = [(each.began, each.ended or time.time()) for each in faults]
-        found = (healed(wrong, spans) for wrong in self.wrong)
-        return sorted(seconds for seconds in found if seconds is not None)
+        found = ((healed(wrong, spans), run_id) for run_id, wrong in self.wrong)
+        return sorted((seconds, run_id) for seconds, run_id in found if seconds is not None)
 
 
 def healed(wrong: Span, faults: Sequence[Span]) -> float | None:

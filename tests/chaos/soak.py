@@ -38,6 +38,7 @@ CALM_PATIENCE = 420.0
 AUDIT_EVERY = 10.0
 DISAGREES, INTERRUPTED = 1, 130
 SHARE_ON_SQLITE = 0.3
+FEW = 3
 
 
 @dataclass
@@ -114,23 +115,23 @@ class Soak:
 
     def _counted(self) -> str:
         try:
-            still = sum(len(self.ground.site.control.list(limit=1000, status=status)) for status in OPEN)
+            still = [run.run_id for each in OPEN for run in self.ground.site.control.list(limit=1000, status=each)]
         except LifecycleError:
             return f"{len(self.people.runs)} runs (the database does not answer)"
-        return f"{len(self.people.runs)} runs, {still} not over"
+        few = f" ({', '.join(map(str, still))})" if 0 < len(still) <= FEW else ""
+        return f"{len(self.people.runs)} runs, {len(still)} not over{few}"
 
     def figures(self, found: int) -> str:
         runs = self.people.runs.values()
         ends = sum(self.ground.site.details(run).run.end_number for run in runs)
         faults = Counter(each.fault for each in self.weather.passed)
         times = self.healing.times(self.weather.passed)
-        healing = (
-            f"median {statistics.median(times):.1f} s, worst {times[-1]:.1f} s of {len(times)}" if times else "none"
-        )
+        median = statistics.median(seconds for seconds, _ in times) if times else 0.0
+        worst = f"worst {times[-1][0]:.1f} s (run {times[-1][1]}) of {len(times)}" if times else "nothing was wrong"
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(faults.items()))
         return (
             f"seed {self.seed}: {len(runs)} runs, {ends} ends, {faults.total()} faults ({kinds}), {found} divergences, "
-            f"time to heal {healing}, calm after {self.calm_took:.0f} s"
+            f"time to heal median {median:.1f} s, {worst}, calm after {self.calm_took:.0f} s"
         )
 
 
