@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -141,11 +141,17 @@ class Crowd:
     # All of them
 
     async def _until_places_are_taken(self) -> None:
-        """By those that have waited longest."""
-        free = RUNNING - len(self.running)
-        entering, self.waiting = self.waiting[:free], self.waiting[free:]
-        await self._until_all(entering, TaskStatus.RUNNING)
-        self.running += entering
+        """By those that have waited longest, which is the cluster's to know."""
+
+        async def taken() -> bool:
+            with suppress(LifecycleError):
+                for run in list(self.waiting):
+                    if await asyncio.to_thread(self.ground.site.statuses, run) == [TaskStatus.RUNNING]:
+                        self.waiting.remove(run)
+                        self.running.append(run)
+            return len(self.running) == RUNNING
+
+        await until(taken, "the places that are free to be taken", PATIENCE)
 
     async def _until_all(self, runs: Sequence[Started], status: TaskStatus) -> None:
         for run in runs:
