@@ -4,8 +4,9 @@ The truth is what each job wrote down itself, on another disk, and what the clus
 """
 
 import json
+import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.process.stops import STOPPED
 
 CANNOT_HAVE_RUN = (126, 127, 128)
 CLOSING = ("finished", "stopped")
+Archives = Callable[[str], zipfile.ZipFile | None]  # by where an event says that it is
 OF_A_RUN = f"ExecutionStatus = 'Running' AND WorkflowType IN ('{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}')"
 
 
@@ -52,8 +54,11 @@ def _key(job: Path) -> tuple[int, int]:
 
 def divergences(ground: Ground, run: Started) -> list[str]:
     """Of a run that is over, and handed over."""
-    seen = told(ground, run)
-    return [*_of_tasks(seen), *_of_the_run(seen), *_of_exports(ground, seen), *_of_notices(seen)]
+    return compared(told(ground, run), ground.outside.archive)
+
+
+def compared(seen: Told, archive: Archives) -> list[str]:
+    return [*_of_tasks(seen), *_of_the_run(seen), *_of_exports(seen, archive), *_of_notices(seen)]
 
 
 def _of_tasks(seen: Told) -> Iterator[str]:
@@ -79,8 +84,9 @@ def _of_a_job(key: tuple[int, int], end: Ended | None, job: Job, last: Mapping[i
     may_be_asked_after_its_end = end is not None and end.stop_asked
     if job.began > 1 or (len(job.ends) > 1 and not may_be_asked_after_its_end):
         yield f"task {task}, attempt {attempt}, has run {job.began} times and ended {len(job.ends)} times"
-    if end and job.ends and (end.code,) != job.ends and not end.stop_asked:
-        yield f"task {task}, attempt {attempt}, ended with {job.ends}, and the cluster has {end.code}"
+    has_run = end is not None and end.code is not None and end.code not in CANNOT_HAVE_RUN
+    if end and has_run and not end.stop_asked and (job.began, job.ends) != (1, (end.code,)):
+        yield f"task {task}, attempt {attempt}, noted {job}, and the cluster has {end.code}"
     if end and end.left_over:
         yield f"task {task}, attempt {attempt}, has left {end.left_over} processes"
 
@@ -112,7 +118,7 @@ def _of_the_run(seen: Told) -> Iterator[str]:
         yield f"it has ended {run.end_number} times, and its log says so {ended} times"
 
 
-def _of_exports(ground: Ground, seen: Told) -> Iterator[str]:
+def _of_exports(seen: Told, archive: Archives) -> Iterator[str]:
     run = seen.details.run
     by_end = {
         event_id(run.run_uid, kind, end): (kind, end)
@@ -126,23 +132,27 @@ def _of_exports(ground: Ground, seen: Told) -> Iterator[str]:
     if unknown := (rows.keys() | arrived.keys()) - by_end.keys():
         yield f"there are exports of no end: {sorted(unknown)}"
     for each, (kind, end) in by_end.items():
-        yield from _of_an_export(ground, f"{kind} of end {end}", rows.get(each), arrived[each])
+        yield from _of_an_export(f"{kind} of end {end}", rows.get(each), arrived[each], archive)
 
 
-def _of_an_export(ground: Ground, what: str, row: ExportRecord | None, events: list[dict[str, Any]]) -> Iterator[str]:
+def _of_an_export(
+    what: str, row: ExportRecord | None, events: list[dict[str, Any]], archive: Archives
+) -> Iterator[str]:
     if row is None or row.state is not ExportState.DONE:
         yield f"{what} is {row.state if row else 'missing'} in the database: {row.problem if row else ''}"
     if not events:
         yield f"{what} never came out of the bus"
     if len({json.dumps([each["status"], each["tasks"], each["end"]], sort_keys=True) for each in events}) > 1:
         yield f"{what} was told in different ways under one id: {events}"
-    if not what.startswith("files_ready") or not events or not events[-1]["files"]:
-        return
-    archive = ground.outside.archive(str(events[-1]["supporting_files"]))
+    if what.startswith("files_ready") and events and events[-1]["files"]:
+        yield from _of_an_archive(what, events[-1], archive(str(events[-1]["supporting_files"])))
+
+
+def _of_an_archive(what: str, event: dict[str, Any], archive: zipfile.ZipFile | None) -> Iterator[str]:
     if archive is None:
-        yield f"{what}: nothing is at {events[-1]['supporting_files']}"
-    elif (bad := archive.testzip()) or json.loads(archive.read("manifest.json"))["count"] != events[-1]["files"]:
-        yield f"{what}: the archive is damaged ({bad})"
+        yield f"{what}: nothing is at {event['supporting_files']}"
+    elif (bad := archive.testzip()) or json.loads(archive.read("manifest.json"))["count"] != event["files"]:
+        yield f"{what}: the archive is damaged ({bad}), or another one"
 
 
 def _of_notices(seen: Told) -> Iterator[str]:
