@@ -20,7 +20,8 @@ from tests.chaos.waiting import until
 
 RUNNING, STOPPING, WAITING = 24, 10, 10
 PLACES = RUNNING + STOPPING
-BEGIN, END, STOP = 3, 4, 1  # at each outage: so many are asked for, end (half of them a moment before), are stopped
+END, STOP = 4, 1  # at each outage so many end, half of them a moment before, and are stopped
+BEGIN = END + STOP  # and are asked for
 LASTS = 3.0
 PATIENCE = 150.0
 FOR_LONG = 3600
