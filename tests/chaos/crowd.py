@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started, is_handed_over
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from tests.chaos.comparison import divergences
-from tests.chaos.faults import faults
+from tests.chaos.faults import Fault, faults
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
 from tests.chaos.waiting import until
@@ -60,21 +60,29 @@ class Crowd:
         del self.running[: END + STOP]
         early, late = ending[: END // 2], ending[END // 2 :]
         beginning = await self._let_some_be_in_the_middle(early)
-        async with AsyncExitStack() as struck:
-            for name in names:
-                await struck.enter_async_context(known[name].happens(self.ground, Random(name)))
-            if "s3 silent" not in names:
-                self.ground.outside.doors["s3"].let_go()
-            for number, run in enumerate(late):
-                self._release(run, CODES[END // 2 + number])
-            stops = asyncio.gather(*(self._stop(run) for run in stopped))
-            await asyncio.sleep(LASTS)
+        begun, over = asyncio.Barrier(len(names) + 1), asyncio.Event()
+        outages = [asyncio.create_task(self._happen(known[name], begun, over)) for name in names]
+        await begun.wait()
+        if "s3 silent" not in names:
+            self.ground.outside.doors["s3"].let_go()
+        for number, run in enumerate(late):
+            self._release(run, CODES[END // 2 + number])
+        stops = asyncio.gather(*(self._stop(run) for run in stopped))
+        await asyncio.sleep(LASTS)
+        over.set()
+        await asyncio.gather(*outages)
         await stops
         self.waiting += await beginning
         for run in [*ending, *stopped]:
             await self._until_right(run)
         await self._until_places_are_taken()
         self._assert_the_others_wait()
+
+    async def _happen(self, fault: Fault, begun: asyncio.Barrier, over: asyncio.Event) -> None:
+        """Together with the others; what comes back may need what the others took away."""
+        async with fault.happens(self.ground, Random(fault.name)):
+            await begun.wait()
+            await over.wait()
 
     async def _let_some_be_in_the_middle(self, ending: Sequence[Started]) -> "asyncio.Future[list[Started]]":
         """Some are being exported, which S3 takes its time for, and some are just being asked for."""
