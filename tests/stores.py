@@ -146,7 +146,9 @@ def moto_server() -> Iterator[str]:
     try:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
-        client_of("s3", url).create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        s3 = client_of("s3", url)
+        if BUCKET not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:  # all of a process share them
+            s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         yield url
     finally:
         server.stop()
