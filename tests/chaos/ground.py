@@ -108,15 +108,28 @@ class Ground:
 
         while process.returncode is None:
             if says_so():
-                self._take(process)
+                self._take(process, await self._opened())
                 return True
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), 0.2)
         return False
 
-    def _take(self, process: asyncio.subprocess.Process) -> None:
-        """Its ports are new ones."""
+    async def _opened(self) -> Control:
+        """With its database: a control that opens that later does so in our own loop, which has faults to end."""
         control = Control.open(self.state)
+
+        async def opened() -> bool:
+            try:
+                await asyncio.to_thread(lambda: control.parts.database)
+            except LifecycleError:
+                return False
+            return True
+
+        await until(opened, "the database to be opened", UP_PATIENCE)
+        return control
+
+    def _take(self, process: asyncio.subprocess.Process, control: Control) -> None:
+        """Its ports are new ones."""
         if hasattr(self, "site"):
             self.site.command, self.site.control = Crawlctl(process), control
         else:
