@@ -2,6 +2,7 @@
 `stack.json` could not be written, and was not written when there was room again."""
 
 import errno
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Part, Plan
 from crawler_lifecycle.services.embedded.stack import Stack
@@ -31,6 +33,19 @@ class Bare(Stack):
 
     async def _start(self) -> None:
         self._start_reaper()
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`crawlctl up` ended with a traceback."""
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        with pytest.raises(NotReady, match=r"scheduler\.token cannot be written: No space left on device"):
+            stack_file.make_token(tmp_path)
+    assert stack_file.make_token(tmp_path) == (tmp_path / "scheduler.token").read_text()
 
 
 async def test_it_is_found_as_soon_as_there_is_room(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +77,7 @@ def _recorded(state: Path) -> set[int]:
 
 
 def _no_room(*_: object) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
+    raise NotReady("stack.json cannot be written: No space left on device")
 
 
 def _sleeps(process: psutil.Process) -> bool:

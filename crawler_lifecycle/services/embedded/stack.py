@@ -146,9 +146,9 @@ class Stack:
         try:
             stack_file.write(self.plan.state, stack)
             self._is_recorded = True
-        except OSError as error:  # no part is ended for that
+        except NotReady as error:  # no part is ended for that
             if self._is_recorded:
-                self._say(f"which processes there are cannot be written down: {error.strerror} (tried again)")
+                self._say(f"which processes there are is not on record: {error.message} (tried again)")
             self._is_recorded = False
 
     async def _record_when_possible(self) -> None:
