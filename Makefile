@@ -6,6 +6,9 @@ BIN    := $(VENV)/bin
 STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
+SEED    ?=
+MINUTES ?= 2
+DATABASE ?= mariadb
 IMAGE  := deploy/image
 # Tests wait more than they compute, so more of them than there are cores.
 WORKERS ?= 4
@@ -15,7 +18,7 @@ SYSTEM := 'system and not cluster'
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +37,12 @@ test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their o
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q
+
+test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (six minutes)
+	@CI=true $(BIN)/pytest tests/chaos -m outage -q
+
+chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)
+	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --database $(DATABASE) $(if $(SEED),--seed $(SEED))
 
 test-all: ## all three; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test

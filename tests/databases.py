@@ -251,6 +251,16 @@ def kill(port: int, connection: int) -> None:
     _run(port, f"KILL {connection}")
 
 
+def cut(port: int, account: str) -> None:
+    """The server ends all connections of this account."""
+    _run(port, f"KILL USER '{account}'")
+
+
+def set_read_only(port: int, *, is_so: bool) -> None:
+    """For everybody but its administrator."""
+    _run(port, f"SET GLOBAL read_only = {int(is_so)}")
+
+
 def create_database(port: int, name: str, password: str | None = None) -> str:
     """With a password: for an account of its own."""
     _run(port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")

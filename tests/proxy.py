@@ -25,6 +25,7 @@ class Proxy:
         self._drop_in: int | None = None  # bytes
         self._close_then = False
         self._lost: re.Pattern[bytes] | None = None
+        self._said: bytes | None = None
         self._ended = False
 
     # Faults
@@ -39,8 +40,18 @@ class Proxy:
         with self._lock:
             self._lost = re.compile(request)
 
+    def close_door(self) -> None:
+        """Every connection ends, and no other is taken."""
+        self._door_closed = True
+        self._cut()
+
     def open_door(self) -> None:
         self._door_closed = False
+
+    def answer(self, status: bytes | None) -> None:
+        """What is asked from now on is answered with this, by nobody that knows anything; None: by the server."""
+        self._said = status
+        self._cut()
 
     def hold(self) -> None:
         """Connections stay open, and nothing goes through."""
@@ -60,6 +71,9 @@ class Proxy:
             if self._door_closed:
                 client.close()
                 continue
+            if self._said is not None:
+                threading.Thread(target=self._put_off, args=(client, self._said), name="put off", daemon=True).start()
+                continue
             threading.Thread(target=self._join, args=(client,), name="proxied", daemon=True).start()
 
     def end(self) -> None:
@@ -70,8 +84,14 @@ class Proxy:
         self._listener.close()
         self._cut()
 
+    def _put_off(self, client: socket.socket, status: bytes) -> None:
+        with client, suppress(OSError):
+            client.settimeout(5)
+            if client.recv(SIZE):
+                client.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
     def _join(self, client: socket.socket) -> None:
-        with client, socket.create_connection(self._upstream) as server:
+        with client, suppress(ConnectionRefusedError), socket.create_connection(self._upstream) as server:
             lost = threading.Event()
             with self._lock:
                 self._open |= {client, server}

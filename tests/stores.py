@@ -109,6 +109,15 @@ class Bus:
         messages = self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
         return [json.loads(message["Body"]) for message in messages]
 
+    def taken(self) -> list[dict[str, Any]]:
+        """Whatever is in the queue, which is empty afterwards."""
+        found: list[dict[str, Any]] = []
+        while messages := self.sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", []):
+            found += [json.loads(message["Body"]) for message in messages]
+            done = [{"Id": str(number), "ReceiptHandle": each["ReceiptHandle"]} for number, each in enumerate(messages)]
+            self.sqs.delete_message_batch(QueueUrl=self.queue, Entries=done)
+        return found
+
 
 @cache
 def client_of(service: str, url: str) -> Any:
@@ -125,13 +134,21 @@ def _loader(search_path: str | None = None) -> Loader:
 
 @pytest.fixture(scope="session")
 def moto() -> Iterator[str]:
+    with moto_server() as url:
+        yield url
+
+
+@contextmanager
+def moto_server() -> Iterator[str]:
     """S3, EventBridge and SQS; its address."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
-        client_of("s3", url).create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        s3 = client_of("s3", url)
+        if BUCKET not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:  # all of a process share them
+            s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         yield url
     finally:
         server.stop()
@@ -168,16 +185,22 @@ def _announced(process: "subprocess.Popen[str]") -> str:
     raise AssertionError(f"rclone ended at once: {said}")
 
 
+# AWS's own variables, as an operator sets them; nothing of this machine's user is read
+CREDENTIALS = {
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_ACCESS_KEY_ID": KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+}
+
+
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS's own variables, as an operator sets them; nothing of this machine's user is read."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, "/dev/null")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr("botocore.session.create_loader", _loader)
 
 

@@ -61,10 +61,14 @@ def make_token(state: Path, name: str = TOKEN_FILE) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
+    """The whole of it or nothing, for its owner's eyes only; NotReady on a full disk and the like."""
     new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    try:
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise NotReady(f"{path} cannot be written: {error.strerror}") from error

@@ -86,6 +86,9 @@ class Nudges(Protocol):
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
         """Which of these runs are not over."""
 
+    def unanswered(self) -> list[Nudge]:
+        """The last nudge of each run of ours that is not over and has not acknowledged it: nobody may have sent it."""
+
 
 class Exports(Protocol):
     """The `exports` table, read also by pipelines."""

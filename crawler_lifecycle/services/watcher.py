@@ -27,6 +27,7 @@ class Watcher:
     pulses: Pulses = field(default_factory=Pulses)
     _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
     _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
+    _knows_the_unsent: bool = False  # of a watcher before it, which died before it sent them
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
         """For ever; nothing is claimed before `connect` has succeeded. NotReady if it says that it never will."""
@@ -68,6 +69,10 @@ class Watcher:
 
     async def _nudge(self) -> None:
         """Whom nobody can send anything is no reason not to send it to others."""
+        if not self._knows_the_unsent:
+            unanswered = await asyncio.to_thread(self.nudges.unanswered)
+            self._unsent |= {nudge.run_id: nudge for nudge in unanswered}
+            self._knows_the_unsent = True
         if self._changed:
             await asyncio.to_thread(self._claim)
         places = asyncio.Semaphore(SENT_AT_ONCE)

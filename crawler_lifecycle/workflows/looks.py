@@ -21,11 +21,12 @@ from crawler_lifecycle.workflows.options import LOOK, OPTIONAL, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove
 
 BY_ATTEMPT = "unwanted-jobs-by-attempt"
+NOT_WRITTEN = "what-came-too-late-is-looked-at-again"
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What came of a look. `more`: there was more to change than one look can carry."""
+    """What came of a look. `more`: there was more to change than one look can carry, or rows had changed meanwhile."""
 
     alive: int
     stopped: int
@@ -59,11 +60,14 @@ async def look(
     took = workflow.now() - began
     # each look asks for itself: a no is remembered, also where only a worker of an earlier version had one look
     by_attempt = bool(differences.unwanted) and workflow.patched(f"{BY_ATTEMPT}-{number}")
+    more = differences.more
     if differences.changes:
         await _keep_evidence(run, differences.evidence)
-        await workflow.execute_activity_method(
+        written = await workflow.execute_activity_method(
             ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
         )
+        # this look's nudge is answered all the same: nobody would ask for what it did not write
+        more = more or (written.stale > 0 and workflow.patched(f"{NOT_WRITTEN}-{number}"))
     alive = await workflow.execute_activity_method(
         ReconciliationActivities.count_alive_tasks,
         CloseLook(
@@ -82,7 +86,7 @@ async def look(
         alive=alive.total,
         stopped=alive.stopped,
         changed=bool(differences.changes),
-        more=differences.more,
+        more=more,
         known=differences.known,
         lingering=differences.unwanted if by_attempt else differences.lingering,
         by_attempt=by_attempt,

@@ -11,7 +11,7 @@ from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.ports import Nudge
-from tests.databases import MakeRun, ref_to
+from tests.databases import MakeRun, give_away, ref_to
 
 
 def end(database: Database, run: RunRecord) -> None:
@@ -26,6 +26,19 @@ def test_the_next_nudge_waits_for_the_last_ones_look(database: Database, make_ru
     assert SqlHistories(database).get(run.run_id).nudge_sent == 1
     SqlHistories(database).mark_look(ref_to(run), 1, True, None, None)
     assert [nudge.number for nudge in nudges.claim([run.run_uid])] == [2]
+
+
+def test_what_was_not_answered_is_known_to_the_next_watcher(
+    database: Database, database_url: str, make_run: MakeRun
+) -> None:
+    asked, answered, over, nudges = make_run(), make_run(), make_run(), SqlNudges(database)
+    make_run()  # never nudged
+    nudges.claim([asked.run_uid, answered.run_uid, over.run_uid])
+    SqlHistories(database).mark_look(ref_to(answered), 1, True, None, None)
+    end(database, over)
+    assert nudges.unanswered() == [Nudge(asked.run_id, asked.run_uid, asked.workflow_id, 1)]
+    give_away(database_url)
+    assert nudges.unanswered() == []
 
 
 def test_only_runs_that_are_known_and_not_over(database: Database, make_run: MakeRun) -> None:

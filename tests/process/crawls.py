@@ -41,7 +41,7 @@ note began
 tries=0
 until [ -e "$gate" ]; do
   tries=$((tries + 1)); [ $tries -lt 2400 ] || exit 99
-  sleep 0.2
+  sleep "${PAUSE:-0.2}"
 done
 read -r code < "$gate"
 note "$code"
@@ -342,6 +342,17 @@ def held(lock: Path) -> Iterator[None]:
     with lock.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def moved(folder: Path) -> Iterator[None]:
+    """It is away, as a file system that is not mounted."""
+    elsewhere = folder.with_name(f"{folder.name}.away")
+    folder.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(folder)
 
 
 async def eventually_async(holds: Callable[[], Awaitable[A]], patience: float = PATIENCE) -> A:

@@ -4,11 +4,9 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 import psutil
 import pytest
@@ -18,7 +16,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, Site, eventually_async, held
+from tests.process.crawls import PATIENCE, Site, eventually_async, held, moved
 from tests.process.stops import assert_stopped, command
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
@@ -119,16 +117,6 @@ def _is_not_seen(stack: Site, run: Started, problem: str) -> bool:
     details = stack.details(run)
     told = details.run.look_problem or details.run.waiting_message or ""
     return problem in told and not any(task.status.is_over for task in details.tasks)
-
-
-@contextmanager
-def moved(folder: Path) -> Iterator[None]:
-    elsewhere = folder.with_name(f"{folder.name}.away")
-    folder.rename(elsewhere)
-    try:
-        yield
-    finally:
-        elsewhere.rename(folder)
 
 
 async def test_what_the_watcher_missed_is_found_by_the_next_look(stack: Site, overlooked: Overlooked) -> None:

@@ -136,6 +136,13 @@ PATHS = {
     "unwanted_in_a_stop": Path(
         lambda: Script(alive=lambda look: 0, unwanted=lambda look: "0" if look < 3 else ""), stop={}
     ),
+    "written_too_late": Path(
+        lambda: Script(
+            alive=lambda look: 1 if look < 4 else 0,
+            changes=lambda look: [_over(0, TaskStatus.SUCCEEDED)] if look in (2, 3) else [],
+            stale=lambda look: 1 if look == 2 else 0,
+        )
+    ),
     "cancelled": Path(_obedient, cancelled=True),
     "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),
     "resumed_before_start": Path(lambda: _resumed(RunStatus.INITIALIZING), RESUME),

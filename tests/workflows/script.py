@@ -75,6 +75,7 @@ class Script:
     changes: Callable[[int], list[TaskChange]] = lambda look: []
     known: Callable[[int], bool] = lambda look: True
     more: Callable[[int], bool] = lambda look: False
+    stale: Callable[[int], int] = lambda look: 0
     failing: Sequence[str] = ()
     lingering: Callable[[int], str] = lambda look: ""
     unwanted: Callable[[int], str] = lambda look: ""
@@ -205,7 +206,8 @@ class Script:
     @activity.defn
     async def sync_statuses(self, step: StatusWrite) -> Written:
         await self._noted("sync_statuses", step)
-        return Written(written=len(step.changes))
+        stale = self.stale(self.looks)
+        return Written(written=len(step.changes) - stale, stale=stale)
 
     @activity.defn
     async def count_alive_tasks(self, step: CloseLook) -> AliveTasks:

@@ -8,11 +8,12 @@ from sqlalchemy import ColumnElement, Connection, and_, select, update
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.pages import pages
-from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.schema import histories, installation
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 
 run = histories.c
+OURS = select(installation.c.uid).scalar_subquery()
 
 
 class SqlNudges:
@@ -29,6 +30,12 @@ class SqlNudges:
                     raise
                 break  # those before are this caller's by now: it has to hear of them
         return claimed
+
+    def unanswered(self) -> list[Nudge]:
+        waits = (run.status.in_(LIVE), run.nudge_sent > run.nudge_acknowledged, run.installation == OURS)
+        with self._db.read() as connection:
+            rows = connection.execute(select(histories).where(*waits).order_by(run.id)).all()
+        return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent) for row in rows]
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
         found: set[str] = set()

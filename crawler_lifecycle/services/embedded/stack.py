@@ -24,6 +24,7 @@ from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part,
 
 LEFTOVER_GRACE = 5.0
 REAPER_PATIENCE = 30.0
+RECORD_PAUSE = 1.0
 
 
 @contextmanager
@@ -70,13 +71,16 @@ class Stack:
         self._environment = dict(plan.environment)
         self._children: list[Child] = []
         self._reaper: subprocess.Popen[bytes] | None = None
+        self._is_recorded = True
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Control]:
+        recording = asyncio.create_task(self._record_when_possible())
         try:
             await self._start()
             yield self.control
         finally:
+            recording.cancel()
             await self._stop()
 
     @property
@@ -139,7 +143,20 @@ class Stack:
         found = [*reaper, *(child.process for child in self._children)]
         recorded = [each for each in found if each is not None]
         stack = StackFile(stack=self._id, environment=self._environment, web_ui=self.plan.web_ui, processes=recorded)
-        stack_file.write(self.plan.state, stack)
+        try:
+            stack_file.write(self.plan.state, stack)
+            self._is_recorded = True
+        except NotReady as error:  # no part is ended for that
+            if self._is_recorded:
+                self._say(f"which processes there are is not on record: {error.message} (tried again)")
+            self._is_recorded = False
+
+    async def _record_when_possible(self) -> None:
+        """A full disk gets room again. Until then nobody else finds what was started since."""
+        while True:
+            await asyncio.sleep(RECORD_PAUSE)
+            if not self._is_recorded:
+                self._record()
 
     def _group(self) -> int:
         """The reaper's process group; a reaper that was killed gets a successor."""
