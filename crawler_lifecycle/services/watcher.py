@@ -6,6 +6,7 @@ the cluster's changes are away it goes on turning, and what it could not send st
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from crawler_lifecycle.services.health import Pulses
 log = logging.getLogger(__name__)
 
 SENT_AT_ONCE = 16
+REPEAT_SECONDS = 15.0
 PAUSE = 1.0  # between two tries to reach Temporal at all
 
 
@@ -27,7 +29,7 @@ class Watcher:
     pulses: Pulses = field(default_factory=Pulses)
     _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
     _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
-    _knows_the_unsent: bool = False  # of a watcher before it, which died before it sent them
+    _repeated_at: float | None = None
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
         """For ever; nothing is claimed before `connect` has succeeded. NotReady if it says that it never will."""
@@ -68,11 +70,8 @@ class Watcher:
         return None
 
     async def _nudge(self) -> None:
-        """Whom nobody can send anything is no reason not to send it to others."""
-        if not self._knows_the_unsent:
-            unanswered = await asyncio.to_thread(self.nudges.unanswered)
-            self._unsent |= {nudge.run_id: nudge for nudge in unanswered}
-            self._knows_the_unsent = True
+    _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
+    _repeated_at: float | None = None
         if self._changed:
             await asyncio.to_thread(self._claim)
         places = asyncio.Semaphore(SENT_AT_ONCE)
@@ -95,6 +94,18 @@ class Watcher:
                 self.pulses.turned.beat()
         del self._unsent[nudge.run_id]
         return None
+
+    def _repeats(self) -> bool:
+        """At first, and now and then while a run has changed again and its last nudge is not answered."""
+        at = self._repeated_at
+        return at is None or (bool(self._changed) and time.monotonic() - at >= REPEAT_SECONDS)
+
+    def _repeat(self) -> None:
+        """What was claimed and perhaps never sent: the one before us died, or the answer to a claim was lost."""
+        unanswered = self.nudges.unanswered()
+        is_first, self._repeated_at = self._repeated_at is None, time.monotonic()
+        again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
+        self._unsent |= {nudge.run_id: nudge for nudge in again}
 
     def _claim(self) -> None:
         changed = frozenset(self._changed)

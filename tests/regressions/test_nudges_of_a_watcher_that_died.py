@@ -1,9 +1,17 @@
 """A watcher that died between its claim of a nudge and the signal, or while Temporal was away, left a run that nobody
-could nudge any more: what changed was seen by its next look, up to a quarter of an hour later."""
+could nudge any more: what changed was seen by its next look, up to a quarter of an hour later. So did a claim that the
+database carried out while its answer was lost."""
 
 import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
 
 from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.services import watcher
 from tests.house import House
 from tests.services.test_watcher import Workflows, deploy, watched
 
@@ -16,3 +24,30 @@ async def test_the_next_watcher_sends_them(house: House) -> None:
         await workflows.nudged(1)
         await asyncio.sleep(0.5)
     assert workflows.nudges == [lost]
+
+
+class LosesAnAnswer(SqlNudges):
+    lost = 0
+
+    def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
+        claimed = super().claim(run_uids)
+        if claimed and not self.lost:
+            self.lost = claimed[0].number
+            raise TemporaryError("the database had trouble")
+        return claimed
+
+
+async def test_a_claim_whose_answer_was_lost_is_sent_all_the_same(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "REPEAT_SECONDS", 0.5)
+    nudges, workflows = LosesAnAnswer(house.database), Workflows()
+    watching = asyncio.create_task(watcher.Watcher(nudges, house.bench.cluster, workflows.send).run())
+    try:
+        await asyncio.to_thread(deploy, house)
+        await workflows.nudged(1)
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+    assert workflows.nudges[0].number == nudges.lost
