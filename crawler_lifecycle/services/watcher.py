@@ -70,8 +70,9 @@ class Watcher:
         return None
 
     async def _nudge(self) -> None:
-    _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
-    _repeated_at: float | None = None
+        """Whom nobody can send anything is no reason not to send it to others."""
+        if self._repeats():
+            await asyncio.to_thread(self._repeat)
         if self._changed:
             await asyncio.to_thread(self._claim)
         places = asyncio.Semaphore(SENT_AT_ONCE)
