@@ -75,8 +75,8 @@ class HandoverAudit:
         return {run_id for run_id, workflow in closed.items() if self._is_left(workflow, now)}
 
     def _is_left(self, workflow: Described, now: datetime) -> bool:
-        """An open workflow of ours is still at it, and one that has just ended may have done it since we looked."""
-        if workflow.problem or (workflow.is_open and workflow.is_ours):
+        """An open workflow is still at it, and one that has just ended may have done it since we looked."""
+        if workflow.is_open or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
 

@@ -172,7 +172,7 @@ def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str = JOB_DISA
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
     count = row.absent_count + 1
     if count < (LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP):
-        return _change(row, None, row.status, cause=row.cause, absent_count=count)
+        return _change(row, None, row.status, cause=row.cause, reason=row.reason, absent_count=count)
     if intent is not Intent.RUN:
         return _change(row, None, TaskStatus.STOPPED, reason=_stopped(intent))
     reason = row.cause if row.cause in (DELETED_EXTERNALLY, POD_OVERDUE) else lost_by

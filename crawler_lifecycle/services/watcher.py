@@ -29,6 +29,7 @@ class Watcher:
     pulses: Pulses = field(default_factory=Pulses)
     _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
     _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
+    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of nudges, by their runs: each is repeated once
     _repeated_at: float | None = None
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
@@ -106,7 +107,8 @@ class Watcher:
         unanswered = self.nudges.unanswered()
         is_first, self._repeated_at = self._repeated_at is None, time.monotonic()
         again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
-        self._unsent |= {nudge.run_id: nudge for nudge in again}
+        self._unsent |= {each.run_id: each for each in again if self._repeated.get(each.run_id) != each.number}
+        self._repeated = {each.run_id: each.number for each in again}
 
     def _claim(self) -> None:
         changed = frozenset(self._changed)

@@ -148,20 +148,6 @@ async def telling(case: Case) -> Started:
     return run
 
 
-async def interrupted(case: Case) -> Started:
-    """It is over, and its workflow is terminated while its files are archived."""
-    run = await case.begin("big")
-    case.site.release(run, 0)
-    await case.site.under_way(run.workflow_id, "export_supporting_files")
-    client = await case.site.control.engine.client()
-    await client.get_workflow_handle(run.workflow_id).terminate("a test")
-    case.deaths.arm()
-    await case.go_on(run)
-    await case.until_handed_over(run)
-    await case.site.assert_true(run, {0: 0})
-    return run
-
-
 async def reopened(case: Case) -> Started:
     """It fails, and gets another attempt."""
     run = await case.begin()
@@ -230,7 +216,6 @@ COURSES = {
     "cancelled": Course(cancelled, only=frozenset(("cancel_execution",))),
     "unwanted": Course(unwanted, only=frozenset(("k8_stop_unwanted",))),
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
-    "interrupted": Course(interrupted, also=frozenset(("take_over_run",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
     "audited": Course(audited, only=AUDIT, alone=True, before=frozenset((BEFORE_THE_EXPORT,))),

@@ -26,6 +26,19 @@ async def test_the_next_watcher_sends_them(house: House) -> None:
     assert workflows.nudges == [lost]
 
 
+async def test_a_nudge_that_nobody_answers_is_repeated_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the workers are away, signals would pile up until Temporal takes no stop any more."""
+    monkeypatch.setattr(watcher, "REPEAT_SECONDS", 0.01)
+    plan = await asyncio.to_thread(deploy, house)
+    workflows = Workflows()
+    async with watched(house, workflows):
+        await workflows.nudged(1)
+        for _ in range(4):
+            house.bench.layout.announce_change(plan.run.run_uid)
+            await asyncio.sleep(0.3)
+    assert len(workflows.nudges) <= 2
+
+
 class LosesAnAnswer(SqlNudges):
     lost = 0
 

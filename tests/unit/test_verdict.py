@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY, POD_TERMINATING
 from crawler_lifecycle.domain.verdict import verdict, verdicts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,6 +42,12 @@ def after(row: TaskRow, *looks: Look, intent: Intent = Intent.RUN) -> TaskRow:
     for look in looks:
         row = applied(row, verdict(row, look, intent, NOW))
     return row
+
+
+def test_who_told_a_task_to_end_is_not_forgotten_by_a_look_that_does_not_find_it() -> None:
+    told = seen(JobPhase.ENDING, cause=POD_TERMINATING, stop_asked=True)
+    ended = after(ROW, told, NOTHING_THERE, seen(JobPhase.SUCCEEDED, exit_code=0, stop_asked=None))
+    assert (ended.status, ended.reason) == (TaskStatus.FAILED, DELETED_EXTERNALLY)
 
 
 @pytest.mark.parametrize(

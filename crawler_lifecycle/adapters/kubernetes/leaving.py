@@ -34,7 +34,7 @@ def held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
     """A Job that should be gone long since: something holds it, or pods do, which perhaps nobody told."""
     if living := [pod for pod in found if not pods.has_ended(pod)]:
         due = due_at_of(living)
-        return replace(look, due_at=due, cause=None if due else ORPHAN_PODS)
+        return replace(look, due_at=due, cause=POD_TERMINATING if due else ORPHAN_PODS)
     status = job.status or NO_STATUS
     if some(status.active) or some(status.terminating):
         return look

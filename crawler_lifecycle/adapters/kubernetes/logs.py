@@ -115,7 +115,7 @@ def is_gone(error: Missing | ApiFailed) -> bool:
 
 def node_is_silent(error: Missing | ApiFailed) -> bool:
     """It restarts, or nobody reaches it, or it is gone with its logs."""
-    return isinstance(error, ApiFailed) and error.status in NODE_SILENT
+    return isinstance(error, ApiFailed) and (error.timed_out or error.status in NODE_SILENT)
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
