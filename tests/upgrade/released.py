@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.databases import missing
 
 COMMIT = "c852633e0dd603c61c135930a8262179aed9d2b8"  # 0.1.0
@@ -14,10 +16,13 @@ NEEDED = ("crawler_lifecycle", "workers")
 def released(folder: Path) -> Path:
     """What goes before the present code on Python's path: the same interpreter and packages run it."""
     if _git("cat-file", "-e", f"{COMMIT}^{{commit}}").returncode:
-        missing(
+        lacks = (
             f"the released version is commit {COMMIT[:7]}, and this copy of the repository does not have it:"
             " `git fetch --unshallow` in a clone brings it"
         )
+        if _git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true":
+            pytest.skip(lacks)  # whoever made such a clone has chosen to have no history
+        missing(lacks)
     folder.mkdir()
     archive = _git("archive", "--format=tar", COMMIT, "--", *NEEDED)
     assert archive.returncode == 0, archive.stderr.decode()
