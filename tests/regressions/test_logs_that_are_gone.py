@@ -60,6 +60,20 @@ async def test_one_that_is_between_two_places_goes_on(monkeypatch: pytest.Monkey
     assert events == ["event: end"]
 
 
+@pytest.mark.parametrize("reads", [(AWAY, GONE, OVER), (GONE, AWAY, GONE, OVER), (AWAY, AWAY, GONE, AWAY, GONE, OVER)])
+async def test_one_that_is_between_two_places_around_an_outage_goes_on(
+    monkeypatch: pytest.MonkeyPatch, reads: tuple[LogPart | LifecycleError, ...]
+) -> None:
+    """They were counted together, and the first that was missing ended it."""
+    events, _ = await told(monkeypatch, *reads)
+    assert [each for each in events if each != ": still here"] == ["event: problem", "event: end"]
+
+
+async def test_one_that_is_gone_after_an_outage_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, _ = await told(monkeypatch, AWAY, GONE, GONE)
+    assert events == ["event: problem", "event: problem", "event: end"]
+
+
 async def test_an_outage_is_told_once_and_asked_about_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     events, waited = await told(monkeypatch, *[AWAY] * 6, NOTHING_NEW, OVER)
     assert [each for each in events if each != ": still here"] == ["event: problem", "event: log", "event: end"]
