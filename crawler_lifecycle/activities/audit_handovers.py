@@ -26,7 +26,7 @@ from crawler_lifecycle.ports import Acted, AuditedRuns, Findings, Handover, Supe
 
 RUNS_IN_A_PAGE = 500
 IN_VAIN = f"sent again {MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
-TOO_OLD = "it is too old to be done again by itself: `crawlctl export` does it"
+TOO_OLD = "it is too old to be done again by itself: `crawlctl {}` does it"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class HandoverAudit:
     def _in_the_way(self, run: AuditedRun, finding: Finding, done: Acted | None) -> str | None:
         now = datetime.now(UTC)
         if is_too_old(run, now, self.patience):
-            return TOO_OLD
+            return TOO_OLD.format("resume" if finding.kind is FindingKind.UNDELIVERED else "export")
         if done is None or done.at is None:
             return None
         if finding.kind is FindingKind.UNDELIVERED:

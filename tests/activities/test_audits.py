@@ -582,6 +582,16 @@ def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pyte
     assert (page.found, page.acted, house.supervisors.started) == ({FindingKind.EXPORT_PENDING: 1}, 0, [])
 
 
+def test_an_old_closing_notice_is_left_to_whoever_resumes_its_run(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = undelivered(house, monkeypatch)
+    monkeypatch.setattr("crawler_lifecycle.activities.audit_handovers.is_too_old", lambda *_: True)
+    assert audit(house, AuditPart.HANDOVERS).acted == 0
+    (found,) = house.details(plan).findings
+    assert (found.kind, "`crawlctl resume` does it" in (found.problem or "")) == (FindingKind.UNDELIVERED, True)
+
+
 # All of it
 
 

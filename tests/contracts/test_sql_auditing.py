@@ -103,6 +103,7 @@ def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -
     port = SqlAuditedRuns(database)
     delivered, silent, of_before, told_since = (exported(database, ended(database, make_run())) for _ in range(4))
     again(database, told_since)  # its first end is one of before
+    told(database, of_before)
     told(database, delivered, ("started", 1), ("stopped", 1))
     told(database, silent, ("started", 1))
     told(database, told_since, ("started", 2), ("stopped", 2))
@@ -110,6 +111,20 @@ def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -
     assert [(each.run.run_id, each.silent) for each in page] == [(silent.run_id, True)]
     assert port.handovers(silent.run_id, 10, LONG_AGO) == ([], None)
     assert port.handovers(0, 10, datetime.now(UTC) + timedelta(hours=1)) == ([], None)
+    of_each = [port.handover(run.run_id) for run in (delivered, silent, of_before, told_since)]
+    assert [each and each.silent for each in of_each] == [False, True, False, False]
+
+
+def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(
+    database: Database, database_url: str, make_run: MakeRun
+) -> None:
+    port, over = SqlAuditedRuns(database), ended(database, make_run())
+    assert port.handover(make_run().run_id) is None
+    found = port.handover(over.run_id)
+    assert found
+    assert found.run == port.by_id([over.run_id])[over.run_id]
+    give_away(database_url)
+    assert port.handover(over.run_id) is None
 
 
 def test_each_end_of_a_run_is_told_by_its_own_notice(database: Database, make_run: MakeRun) -> None:

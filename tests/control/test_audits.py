@@ -24,7 +24,8 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
 from crawler_lifecycle.control.control import Control, is_handed_over
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import NotFound, NotReady, Over
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
@@ -170,6 +171,31 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     assert {export.kind: export.state for export in details.exports} == {"run_ended": "done", "files_ready": "done"}
     notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
     assert run.run_uid in notices
+
+
+async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_run(control: Control) -> None:
+    """However often, and however long ago, an audit has had it sent in vain."""
+    entry = control.deployer.crawler("sleeper")
+    new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
+    histories = SqlHistories(control.parts.database)
+    run = histories.create(new)
+    await _closed(control, run.run_id)
+    await control.export(run.run_id)
+    with pytest.raises(Over, match="nothing to resume"):
+        await control.resume(run.run_id)
+    histories.note(ref_to(run), "undelivered:stopped:1", "undelivered", "nobody there")
+    resumed = await control.resume(run.run_id)
+    assert (resumed.started, resumed.run.status, resumed.run.epoch) == (True, RunStatus.FAILED, 1)
+
+    async def told() -> bool:
+        is_told = control.show(run.run_id).log[-1].event == "delivered"
+        return is_told and not await control.engine.is_open(run.workflow_id)
+
+    await until(told, "its end to be told")
+    notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
+    assert notices.count(event_id(run.run_uid, "stopped", 1)) == 1
+    with pytest.raises(Over, match="nothing to resume"):
+        await control.resume(run.run_id)
 
 
 async def _closed(control: Control, run_id: int) -> int:

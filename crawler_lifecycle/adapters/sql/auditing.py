@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -32,6 +32,7 @@ ENDED = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
 ABOUT_NOTICES = ("undelivered", "delivered")
+EVER = datetime.min.replace(tzinfo=UTC)
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
     run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.supervisor_run_id, run.epoch,
@@ -82,6 +83,11 @@ class SqlAuditedRuns:
             numbers = _next_to_hand_over(connection, after, limit, noticed_since)
             page = [each for each in _handovers(connection, numbers, noticed_since) if _is_left(each)]
         return page, _next(numbers, limit)
+
+    def handover(self, run_id: int) -> Handover | None:
+        with self._db.read() as connection:
+            found = _handovers(connection, [run_id], EVER)
+        return found[0] if found else None
 
     def _those(self, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
         found: list[AuditedRun] = []
@@ -152,7 +158,8 @@ def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_s
 def _handovers(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[Handover]:
     query = _ours().where(run.id.in_(run_ids), run.status.in_(ENDED)).order_by(run.id)
     found = [_audited(row) for row in connection.execute(query)]
-    failed_at, logged, kept = (read(connection, run_ids) for read in (_failed_at, _logged, _kept))
+    failed_at, logged = _failed_at(connection, run_ids), _logged(connection, run_ids)
+    kept = _kept(connection, run_ids)
     return [
         Handover(
             each,
