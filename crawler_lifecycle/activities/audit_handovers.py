@@ -89,8 +89,8 @@ class HandoverAudit:
         now = datetime.now(UTC)
         if is_too_old(run, now, self.patience):
             return TOO_OLD.format("resume" if finding.kind is FindingKind.UNDELIVERED else "export")
-        if done is None or done.at is None:
-            return None
+        if done is None or done.at is None or finding.kind is FindingKind.EXPORT_PENDING:
+            return None  # nobody has failed at an export that is pending: its workflow was ended in its midst
         if finding.kind is FindingKind.UNDELIVERED:
             return IN_VAIN if done.acts >= MOST_NOTICES else None
         due = next_replay(done.acts, done.at, self.patience)

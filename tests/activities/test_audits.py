@@ -486,6 +486,17 @@ def test_an_export_that_a_person_asked_for_is_left_alone(house: House) -> None:
     assert audit(house, AuditPart.HANDOVERS).found == {FindingKind.EXPORT_PENDING: 1}
 
 
+def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_one_that_failed(house: House) -> None:
+    house.handover_audit = replace(
+        house.handover_audit, patience=replace(house.handover_audit.patience, failed_export=AN_HOUR)
+    )
+    plan = ended(house, house.begin())
+    for _ in range(3):
+        audit(house, AuditPart.HANDOVERS)
+    (found,) = house.details(plan).findings
+    assert (found.kind, found.acts, found.problem) == (FindingKind.EXPORT_PENDING, 3, None)
+
+
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     """A run that is over and exported, and whose end nobody was told."""
     plan = ended(house, house.begin())
