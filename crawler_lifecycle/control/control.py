@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecor
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
-from crawler_lifecycle.domain.audit import owed
+from crawler_lifecycle.domain.audit import owed, taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
@@ -239,7 +239,10 @@ class Control:
         run_id = await asyncio.to_thread(self.run_id, run)
         record = await asyncio.to_thread(self.parts.supervision.get, run_id)
         _refuse_what_is_over(record, reopen=reopen, left=await asyncio.to_thread(self._is_left, record))
-        if not await self.engine.is_open(record.workflow_id):
+        workflow = await self.engine.describe(record.workflow_id)
+        if problem := taken(record.workflow_id, workflow):
+            raise Conflict(f"run {record.run_id} cannot be resumed: {problem}")
+        if not workflow.is_open:
             await self._go_on(record, reopen=reopen)
             if record.status.is_over and not reopen:
                 return Resumed(run=record, started=True)  # only what is owed is left to do, under the same epoch

@@ -486,6 +486,21 @@ def test_an_export_that_a_person_asked_for_is_left_alone(house: House) -> None:
     assert audit(house, AuditPart.HANDOVERS).found == {FindingKind.EXPORT_PENDING: 1}
 
 
+def test_an_end_whose_workflow_id_is_taken_is_told_and_not_handed_over(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts a workflow under the id of one that is open joins it, of whatever type it is."""
+    pending, untold = ended(house, house.begin()), undelivered(house, monkeypatch)
+    ids = [house.details(plan).run.workflow_id for plan in (pending, untold)]
+    house.supervisors.described = dict.fromkeys(ids, Described(is_open=True, is_ours=False))
+    page = audit(house, AuditPart.HANDOVERS)
+    assert (page.found, page.acted) == ({FindingKind.EXPORT_PENDING: 1, FindingKind.UNDELIVERED: 1}, 0)
+    for plan, workflow_id in zip((pending, untold), ids, strict=True):
+        (found,) = house.details(plan).findings
+        assert found.acts == 0
+        assert f"another type: end {workflow_id} first" in (found.problem or "")
+
+
 def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_one_that_failed(house: House) -> None:
     house.handover_audit = replace(
         house.handover_audit, patience=replace(house.handover_audit.patience, failed_export=AN_HOUR)

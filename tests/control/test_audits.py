@@ -25,7 +25,7 @@ from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedul
 from crawler_lifecycle.control.control import Control, is_handed_over
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.errors import NotFound, NotReady, Over
+from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
@@ -196,6 +196,23 @@ async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_
     assert notices.count(event_id(run.run_uid, "stopped", 1)) == 1
     with pytest.raises(Over, match="nothing to resume"):
         await control.resume(run.run_id)
+
+
+async def test_an_open_workflow_of_another_type_is_not_taken_for_the_runs_own(control: Control) -> None:
+    entry = control.deployer.crawler("sleeper")
+    new = NewRun(RunRequest(crawler="sleeper"), entry, 1, taken := f"crawl-{uuid4()}", str(uuid4()))
+    run = SqlHistories(control.parts.database).create(new)
+    await control.engine.start("AnotherWorkflow", RunRequest(crawler="sleeper"), taken, "not ours")
+    with pytest.raises(Conflict, match=f"another type: end {taken} first"):
+        await control.resume(run.run_id)
+    await _closed(control, run.run_id)
+    report = await control.audits.run(AuditRequest(repair=True))
+    (told,) = [each for each in report.findings if each.run_id == run.run_id]
+    assert (told.kind, told.action) == (FindingKind.EXPORT_PENDING, None)
+    assert f"end {taken} first" in (told.problem or "")
+    await (await control.engine.client()).get_workflow_handle(taken).terminate("it was only there to be in the way")
+    assert (await control.resume(run.run_id)).started
+    await until_handed_over(control, run.run_id)
 
 
 async def _closed(control: Control, run_id: int) -> int:
