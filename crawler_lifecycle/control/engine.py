@@ -167,7 +167,10 @@ class Engine:
         except NotFound:
             return None
         began = answer.history.events[0].workflow_execution_started_event_attributes
-        return run_of(await client.data_converter.decode(began.input.payloads))
+        try:
+            return run_of(await client.data_converter.decode(began.input.payloads))
+        except (RuntimeError, ValueError, KeyError) as error:  # bytes that do not fit, or an encoding that nobody knows
+            raise PermanentError(f"what workflow {workflow_id} was started with cannot be read: {error}") from error
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""

@@ -212,6 +212,30 @@ def test_one_that_can_never_be_described_keeps_no_other_from_being_audited(
     assert audit(house, AuditPart.HANDOVERS).found == {}
 
 
+@pytest.mark.parametrize("error", [PermanentError, TemporaryError])
+def test_one_whose_start_cannot_be_read_keeps_no_other_from_being_audited(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: type[LifecycleError]
+) -> None:
+    """It may have been the later end of the run: nothing is done before somebody has seen to it."""
+    bad, good = house.begin(), house.begin()
+    workflow_id = house.details(bad).run.workflow_id
+    house.supervisors.described = {workflow_id: replace(TERMINATED, end="canceled", first_execution="later")}
+
+    async def asked_for(_: str) -> int:
+        raise error("it cannot be read")
+
+    monkeypatch.setattr(house.supervisors, "asked_for", asked_for)
+    if error is TemporaryError:
+        with pytest.raises(TemporaryError):
+            audit(house, AuditPart.RUNS)
+        house.environment.info = replace(house.environment.info, attempt=3)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
+    (told,) = house.details(bad).findings
+    assert (told.problem, told.acts) == ("it cannot be read", 0)
+    assert [request.run_id for _, request in house.supervisors.started] == [good.run.run_id]
+
+
 def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import ScheduleActionStartWorkflow, ScheduleOverlapPolicy
+from temporalio.common import RawValue
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -25,7 +26,7 @@ from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedul
 from crawler_lifecycle.control.control import Control, is_handed_over
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over
+from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
@@ -213,6 +214,23 @@ async def test_an_open_workflow_of_another_type_is_not_taken_for_the_runs_own(co
     await (await control.engine.client()).get_workflow_handle(taken).terminate("it was only there to be in the way")
     assert (await control.resume(run.run_id)).started
     await until_handed_over(control, run.run_id)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        Payload(metadata={"encoding": b"json/plain"}, data=b"{"),
+        Payload(metadata={"encoding": b"binary/encrypted"}, data=b"sealed"),
+        Payload(metadata={"encoding": b"binary/protobuf", "messageType": b"of.Nobody"}, data=b"\xff"),
+    ],
+    ids=["json", "sealed", "protobuf"],
+)
+async def test_a_start_that_cannot_be_read_is_told_as_that(control: Control, payload: Payload) -> None:
+    client, workflow_id = await control.engine.client(), f"odd-{uuid4()}"
+    await client.start_workflow("Odd", RawValue(payload), id=workflow_id, task_queue="of-nobody")
+    with pytest.raises(PermanentError, match=f"what workflow {workflow_id} was started with cannot be read"):
+        await control.engine.asked_for(workflow_id)
+    await client.get_workflow_handle(workflow_id).terminate("it was only there to be read")
 
 
 async def _closed(control: Control, run_id: int) -> int:
