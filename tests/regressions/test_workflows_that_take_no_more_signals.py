@@ -1,5 +1,5 @@
-"""A workflow that had received as many signals as its server allows (10,000) could be stopped by nobody: only too busy a
-server, or a workflow that was about to end, had the stop fall back to a cancel."""
+"""A workflow that had received as many signals as its server allows (10,000) was told of no stop: that fell back to a
+cancel only where the server was too busy for a signal, or the workflow about to end."""
 
 from uuid import uuid4
 
