@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.domain.pacing import growing_pause, log_pause
-from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.events import BEATS, COMMENT, PAUSE, closing, event
 from crawler_lifecycle.services.api.messages import LogPart
@@ -43,10 +43,19 @@ async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
     """Has read once: of a log that is not there is no stream. An outage is told, and the stream goes on after it."""
     follower = await desk.read(partial(_follower, desk, run, task, place))
     try:
-        follower.read = await desk.read(follower.next)
+        follower.read = await _unless_it_moves(desk, follower)
     except TemporaryError as error:
         logger.info("log of task %s of run %s: %s", task, run, error.message)
     return follower
+
+
+async def _unless_it_moves(desk: Desk, follower: "Follower") -> Read:
+    """Whoever is told that there is none does not ask again; one that leaves the cluster is nowhere for a moment."""
+    try:
+        return await desk.read(follower.next)
+    except NotFound:
+        await closing(desk)
+        return await desk.read(follower.next)
 
 
 def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
