@@ -6,12 +6,13 @@ What only reads the database or the cluster is a plain method; what waits or com
 import asyncio
 import hashlib
 import re
+import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crawler_lifecycle.bootstrap import Parts
 from crawler_lifecycle.contract.audits import FindingKind
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.schedules import Schedules
     from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
+T = TypeVar("T")
 WORKFLOW = "CrawlerLifecycleWorkflow"
 LOOK_PAUSE = 0.3
 WORKER_PATIENCE = 20.0
@@ -73,6 +75,7 @@ class Resumed(Message):
 class Control:
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
+        self._opening = threading.Lock()
 
     @classmethod
     def open(cls, state: Path | None = None) -> "Control":
@@ -111,7 +114,7 @@ class Control:
         """The run whenever something of it changed, until it is over and handed over."""
         run_id, last, patience = await asyncio.to_thread(self.run_id, run), None, EXPORT_PATIENCE
         while True:
-            details = await asyncio.to_thread(self.records.details, run_id)
+            details = await self.asked(lambda parts: parts.records.details(run_id))
             if details != last:
                 yield details
                 last = details
@@ -153,9 +156,9 @@ class Control:
 
     async def start(self, request: RunRequest, key: str | None = None) -> Started:
         """A run that exists in the database, or an error and nothing half-made. The same key is the same run."""
-        installation = await asyncio.to_thread(self.records.installation)
+        installation = await self.asked(lambda parts: parts.records.installation())
         workflow_id = _workflow_id(request.crawler, installation, key)
-        known = await asyncio.to_thread(self.records.latest_of, workflow_id) if key else None
+        known = await self.asked(lambda parts: parts.records.latest_of(workflow_id)) if key else None
         if known is None:
             entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
             summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
@@ -175,7 +178,7 @@ class Control:
         handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_execution_run_id)
 
         async def written() -> RunRecord | None:
-            return await asyncio.to_thread(self.records.find, workflow_id, first_execution_run_id)
+            return await self.asked(lambda parts: parts.records.find(workflow_id, first_execution_run_id))
 
         row = await self._unless_it_fails(handle, written, "made a run of it")
         return Started(
@@ -213,7 +216,7 @@ class Control:
         run_id = await asyncio.to_thread(self.run_id, run)
         now = datetime.now(UTC)
         stop = stop.model_copy(update={"asked_at": now})
-        record = await asyncio.to_thread(self.parts.stops.ask, run_id, stop, now)
+        record = await self.asked(lambda parts: parts.stops.ask(run_id, stop, now))
         try:
             told = await self._tell(record, stop)
         except TemporaryError as error:
@@ -237,7 +240,7 @@ class Control:
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
         run_id = await asyncio.to_thread(self.run_id, run)
-        record = await asyncio.to_thread(self.parts.supervision.get, run_id)
+        record = await self.asked(lambda parts: parts.supervision.get(run_id))
         _refuse_what_is_over(record, reopen=reopen, left=await asyncio.to_thread(self._is_left, record))
         workflow = await self.engine.describe(record.workflow_id)
         if problem := taken(record.workflow_id, workflow):
@@ -267,7 +270,7 @@ class Control:
         handle = (await self.engine.client()).get_workflow_handle(before.workflow_id)
 
         async def taken_over() -> RunRecord | None:
-            run = await asyncio.to_thread(self.parts.supervision.get, before.run_id)
+            run = await self.asked(lambda parts: parts.supervision.get(before.run_id))
             return run if run.epoch > before.epoch else None
 
         return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
@@ -280,7 +283,7 @@ class Control:
         if not record.status.is_over:
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
         ref = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
-        owed = await asyncio.to_thread(self.parts.exports.owed, record.run_id)
+        owed = await self.asked(lambda parts: parts.exports.owed(record.run_id))
         step = ExportAgain(run=ref, end=record.end_number, owed=owed)
         summary = f"export of run {record.run_id}, {record.crawler}"
         handle = await self.engine.start(EXPORT_WORKFLOW, step, export_workflow_id(record.run_uid), summary, join=True)
@@ -300,6 +303,16 @@ class Control:
         return await check_all(self)
 
     # the parts, each opened by the first verb that needs it
+
+    async def asked(self, ask: Callable[[Parts], T]) -> T:
+        """In a thread, and once for all of them: opening the database takes as long as that takes to answer."""
+
+        def asking() -> T:
+            with self._opening:
+                _ = self.parts.database
+            return ask(self.parts)
+
+        return await asyncio.to_thread(asking)
 
     @cached_property
     def parts(self) -> Parts:

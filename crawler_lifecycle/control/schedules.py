@@ -251,7 +251,7 @@ class Schedules:
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
-        run = await asyncio.to_thread(self._control.records.find, workflow_id, first_executions[workflow_id])
+        run = await self._control.asked(lambda parts: parts.records.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence
         return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})
