@@ -43,11 +43,11 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
       crawlctl up
       crawlctl up --state ./state --free-ports --catalogue my-crawlers.toml
     """
+    from crawler_lifecycle.configuration import misspelt
     from crawler_lifecycle.control.installation import state_folder
     from crawler_lifecycle.services.embedded.addresses import Ports
     from crawler_lifecycle.services.embedded.plan import make_plan
     from crawler_lifecycle.services.embedded.stack import Stack, owned
-    from crawler_lifecycle.settings import misspelt
 
     for line in misspelt(os.environ):
         tell_stderr(f"Warning: {line}")

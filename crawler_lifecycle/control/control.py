@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
