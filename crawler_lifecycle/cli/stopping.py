@@ -96,7 +96,8 @@ async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "R
 def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
     """Has RUN's workflow go on with it, for example after somebody terminated that.
 
-    Whatever became of its jobs meanwhile is found out. If the workflow is open, nothing is started.
+    Whatever became of its jobs meanwhile is found out. If the workflow is open, nothing is started. Of a run that is
+    over, its closing notice is sent if that was not delivered yet.
 
     \b
     Examples:

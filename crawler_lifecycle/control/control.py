@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.domain.audit import owed, taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
@@ -236,15 +238,25 @@ class Control:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
         run_id = await asyncio.to_thread(self.run_id, run)
         record = await asyncio.to_thread(self.parts.supervision.get, run_id)
-        _refuse_what_is_over(record, reopen=reopen)
-        if not await self.engine.is_open(record.workflow_id):
+        _refuse_what_is_over(record, reopen=reopen, left=await asyncio.to_thread(self._is_left, record))
+        workflow = await self.engine.describe(record.workflow_id)
+        if problem := taken(record.workflow_id, workflow):
+            raise Conflict(f"run {record.run_id} cannot be resumed: {problem}")
+        if not workflow.is_open:
             await self._go_on(record, reopen=reopen)
             if record.status.is_over and not reopen:
-                return Resumed(run=record, started=True)  # only its export is left to do, under the same epoch
+                return Resumed(run=record, started=True)  # only what is owed is left to do, under the same epoch
             return Resumed(run=await self._resumed(record), started=True)
         if reopen:
             raise Conflict(f"workflow {record.workflow_id} still hands over run {record.run_id}: reopen it after that")
         return Resumed(run=record, started=False)
+
+    def _is_left(self, record: RunRecord) -> bool:
+        """Whether its end is on record, and not yet exported or told."""
+        if not record.status.is_over or record.export_state is ExportState.PENDING:
+            return record.status.is_over
+        left = self.parts.audited_runs.handover(record.run_id)
+        return left is not None and FindingKind.UNDELIVERED in owed(left.run, left.logged, silent=left.silent)
 
     async def _go_on(self, record: RunRecord, *, reopen: bool = False) -> None:
         request = RunRequest(crawler=record.crawler, run_id=record.run_id, reopen=reopen)
@@ -335,11 +347,10 @@ def is_handed_over(details: RunDetails) -> bool:
     return made >= details.run.end_number * len(ExportKind)
 
 
-def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
+def _refuse_what_is_over(run: RunRecord, *, reopen: bool, left: bool) -> None:
     if reopen and run.status is not RunStatus.FAILED:
         raise Conflict(f"run {run.run_id} is {run.status}: only a run that ended FAILED is reopened")
-    handed_over = run.export_state is not ExportState.PENDING
-    if run.status.is_over and not reopen and handed_over:
+    if run.status.is_over and not reopen and not left:
         more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
         raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 

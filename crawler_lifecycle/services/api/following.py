@@ -65,7 +65,8 @@ class Follower:
     attempt: int
     offset: int
     read: Read | None = None
-    failed: int = 0  # reads one after the other
+    outages: int = 0  # reads since the last one that succeeded
+    missing: int = 0  # reads one after the other
 
     def next(self) -> Read:
         return _read(self.desk, self.run_uid, self.task, self.attempt, self.offset)
@@ -89,7 +90,7 @@ class Follower:
             part, fetched = await self.desk.read(self.next) if self.read is None else self.read
         except LifecycleError as error:
             return self._missed(error)
-        was_away, self.failed, self.read = self.failed > 0, 0, None
+        was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None
         self.attempt, self.offset = part.attempt, part.offset
         place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST)
         if part.text or (was_away and not part.ended):
@@ -100,11 +101,12 @@ class Follower:
 
     def _missed(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
         """Told once. What is not there has been lost, but a log that leaves the cluster is nowhere for a moment."""
-        self.failed += 1
         told = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
-            return [event("problem", told)] if self.failed == 1 else [], _pause(self.failed)
-        if self.failed == 1:
+            self.outages, self.missing = self.outages + 1, 0
+            return [event("problem", told)] if self.outages == 1 else [], _pause(self.outages)
+        self.missing += 1
+        if self.missing == 1:
             return [], SHORTEST
         over = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
         return [event("problem", told), event("end", over)], None
