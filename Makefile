@@ -7,6 +7,8 @@ STATE  ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 SEED    ?=
+# every change meets other faults, and the same ones again when it is tried again
+CHANGE   = $(shell git log -1 --format=%ct 2>/dev/null)
 MINUTES ?= 2
 DATABASE ?= mariadb
 IMAGE  := deploy/image
@@ -32,7 +34,7 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) -q
 
-test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page, the image (7 minutes)
+test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in trouble, the image (7 minutes)
 	@$(BIN)/pytest $(SPREAD) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
@@ -86,7 +88,8 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory test || $(AGAIN)
 	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
-	@$(MAKE) --no-print-directory chaos SEED=11
+	@$(MAKE) --no-print-directory chaos SEED=$(CHANGE)
+	@$(MAKE) --no-print-directory test-outages || $(AGAIN) tests/chaos -m outage
 	@$(MAKE) --no-print-directory test-triggers
 	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m cluster
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +25,7 @@ from crawler_lifecycle.contract.records import RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.services.embedded.addresses import free_ports
 
 BOTH = ("sqlite", "mariadb")
 START_SECONDS = 30
@@ -164,7 +164,7 @@ class MariaDB:
 
     def start(self) -> None:
         for _ in range(STARTS):  # somebody may take the free port before the server does
-            self.port = _free_port()
+            (self.port,) = free_ports(1)
             if self.serves():
                 return
         raise AssertionError(f"mariadbd did not start:\n{self._log.read_text()[-3000:]}")
@@ -231,13 +231,6 @@ def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
         else:
             return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _run(port: int, statement: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from datetime import timedelta
 
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.dispatcher import Dispatcher
 

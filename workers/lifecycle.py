@@ -12,7 +12,8 @@ from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
@@ -29,9 +30,9 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     settings = parts.settings.worker
     installation = parts.records.installation()  # refuses a database it does not know before taking any work
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
-    activities = parts.activities(engine, search_attributes=await _knows_search_attributes(engine))
+    steps = activities(parts, engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
-        worker = _worker(await engine.client(), LifecyclePlugin(activities), settings, threads)
+        worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
             health.told(parts.settings.health, _needs(parts, engine)) as door,
             _audited(parts, engine, installation, door),

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from crawler_lifecycle import logs, settings
+from crawler_lifecycle import configuration, logs, settings
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import checked_token
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.scheduler import make_app, openapi_document
@@ -30,7 +30,7 @@ def main() -> int:
         sys.stdout.write(json.dumps(openapi_document(), indent=2) + "\n")
         return 0
     try:
-        serve(settings.load())
+        serve(configuration.load())
     except LifecycleError as error:
         sys.stderr.write(f"scheduler: {error.message}\n")
         return 1
@@ -44,7 +44,7 @@ def serve(chosen: settings.Settings) -> None:
         raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
     catalogue = Catalogue.load(chosen.scheduler.catalogue)
     with listen(chosen.scheduler.url, anywhere=chosen.cluster.kind != "local") as listening:
-        app = make_app(Parts(chosen).cluster_of(chosen.cluster.installation), catalogue, token)
+        app = make_app(cluster_of(chosen, chosen.cluster.installation), catalogue, token)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
         )

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.watcher import Watcher

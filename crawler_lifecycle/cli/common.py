@@ -2,6 +2,8 @@
 
 import gc
 import re
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,6 +113,14 @@ def print_json(value: Any) -> None:
     from pydantic_core import to_json
 
     click.echo(to_json(value).decode())
+
+
+def as_typed() -> str:
+    """How `crawlctl` is called from here: by its name if a shell finds it, else by where it is."""
+    beside, here = Path(sys.executable).with_name("crawlctl"), Path.cwd()
+    if shutil.which("crawlctl") or not beside.exists():
+        return "crawlctl"
+    return str(beside.relative_to(here) if here in beside.parents[1:] else beside)
 
 
 def plain(value: Any) -> Any:

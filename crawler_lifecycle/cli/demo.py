@@ -16,6 +16,7 @@ from crawler_lifecycle.cli.common import (
     INTERRUPTED,
     NOT_COMPLETED,
     OK,
+    as_typed,
     json_option,
     plain,
     print_json,
@@ -172,7 +173,7 @@ def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
         "Next:",
         f"  python -m zipfile -l {kept / (run.run_uid + '.zip')}",
         "  make up          keep the stack, and use it from a second terminal:",
-        "  .venv/bin/crawlctl run sleeper --arg seconds=30",
-        "  .venv/bin/crawlctl --help",
+        f"  {as_typed()} run sleeper --arg seconds=30",
+        f"  {as_typed()} --help",
     ):
         say(line)

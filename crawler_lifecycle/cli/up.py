@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, say, state_option, tell_stderr
+from crawler_lifecycle.cli.common import as_typed, json_option, print_json, say, state_option, tell_stderr
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
@@ -43,11 +43,11 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
       crawlctl up
       crawlctl up --state ./state --free-ports --catalogue my-crawlers.toml
     """
+    from crawler_lifecycle.configuration import misspelt
     from crawler_lifecycle.control.installation import state_folder
     from crawler_lifecycle.services.embedded.addresses import Ports
     from crawler_lifecycle.services.embedded.plan import make_plan
     from crawler_lifecycle.services.embedded.stack import Stack, owned
-    from crawler_lifecycle.settings import misspelt
 
     for line in misspelt(os.environ):
         tell_stderr(f"Warning: {line}")
@@ -114,9 +114,7 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
         f"  catalogue         {plan.environment['CRAWLER_SCHEDULER__CATALOGUE']}",
         "",
         "Try from a second terminal:",
-        f"  crawlctl doctor{here}",
-        f"  crawlctl run sleeper --arg seconds=30{here}",
-        f"  crawlctl list{here}",
+        *(f"  {as_typed()} {command}{here}" for command in ("doctor", "run sleeper --arg seconds=30", "list")),
         "",
         "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs go on.",
     ):

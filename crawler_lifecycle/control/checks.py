@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import psutil
 
-from crawler_lifecycle import settings as configuration
+from crawler_lifecycle import configuration
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crawler_lifecycle import settings as configuration
+from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings import Settings, default_state
 
 OURS = "CRAWLER_"
 TEMPORAL = "TEMPORAL_"
@@ -37,7 +37,7 @@ def locate(state: Path | None = None) -> Installation:
 
 
 def state_folder(state: Path | None = None) -> Path:
-    return (state or Path(os.environ.get("CRAWLER_STATE") or configuration.default_state())).expanduser().absolute()
+    return (state or Path(os.environ.get("CRAWLER_STATE") or default_state())).expanduser().absolute()
 
 
 def _is_said(name: str) -> bool:

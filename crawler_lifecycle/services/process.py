@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
-from crawler_lifecycle import logs, settings
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle import configuration, logs
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
 
 Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]
@@ -20,9 +20,9 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 def run(main: Main) -> NoReturn:
     """Runs `main` until it returns; SIGTERM and SIGINT set its event, and it ends in order."""
     try:
-        configured = settings.load()
+        configured = configuration.load()
         logs.configure(configured.log.format, configured.log.level)
-        for line in settings.misspelt(os.environ):
+        for line in configuration.misspelt(os.environ):
             logger.warning(line)
         asyncio.run(_until_told(main, Parts(configured)))
     except LifecycleError as error:

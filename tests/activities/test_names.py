@@ -1,6 +1,6 @@
 """The names of the activities are a contract on the wire."""
 
-from crawler_lifecycle.bootstrap import steps_of
+from crawler_lifecycle.bootstrap.steps import steps_of
 from tests.house import House
 
 ON_THE_WIRE = [

@@ -25,7 +25,7 @@ from tests.databases import ref_to
 from tests.messages import a_notice
 from tests.process.crawls import Site
 
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
 STUBBORN = {"stubborn": "trap '' TERM\n"}
 
@@ -45,6 +45,27 @@ async def test_the_link_lets_in_and_leaves_no_token_in_the_address(page: Page) -
     await page.type("wrong")
     await page.press("Enter")
     await page.until("document.querySelector('#token')?.value === ''")
+
+
+async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: Page, stack: Site) -> None:
+    await page.press("n")
+    await page.until(DIALOG)
+    await page.type("gated")
+    await fill(page, arguments="site=https://books.example", tasks="2")
+    await page.press("Tab")
+    await fill(page, max_duration_seconds="600")
+    await page.press("Enter")
+    run_id = await until_started(page)
+    stack.asked.append(run_id)
+    await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
+    await page.until_text("Waits for 2 tasks", "site=https://books.example", "600 s in all")
+    await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
+    await finish(stack, run_id, 2)
+    await page.until_text("Completed: all succeeded. 2 succeeded.")
+    await page.click("button.open", "0 (main)")
+    await page.until_text("nothing was printed")
+    request = stack.control.show(run_id).run.request
+    assert (request.trigger, request.tasks, request.max_duration_seconds) == ("manual", 2, 600)
 
 
 async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage(page: Page, stack: Site) -> None:

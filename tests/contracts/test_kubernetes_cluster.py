@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle import settings
+from crawler_lifecycle import configuration, settings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.control import Control
@@ -38,12 +38,12 @@ def chosen(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CRAWLER_KUBERNETES__IMAGE_PULL_SECRETS", "one, two")
     monkeypatch.setenv("CRAWLER_KUBERNETES__SERVICE_ACCOUNT", "crawls")
     monkeypatch.setenv("CRAWLER_KUBERNETES__KEEP_DAYS", "3")
-    return settings.load()
+    return configuration.load()
 
 
 @pytest.fixture
 def cluster(chosen: settings.Settings) -> KubernetesCluster:
-    made = Parts(chosen).cluster_of(INSTALLATION)
+    made = cluster_of(chosen, INSTALLATION)
     assert isinstance(made, KubernetesCluster)
     return made
 
@@ -110,7 +110,7 @@ def test_a_check_is_one_line_and_says_what_is_wrong(cluster: KubernetesCluster, 
 
 def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Settings, server: ApiServer) -> None:
     control = Control(Installation(chosen, {"TEMPORAL_ADDRESS": "127.0.0.1:9"}))
-    control.parts.__dict__["cluster"] = Parts(chosen).cluster_of(INSTALLATION)
+    control.parts.__dict__["cluster"] = cluster_of(chosen, INSTALLATION)
 
     def rights() -> Check:
         return next(check for check in asyncio.run(check_all(control)) if check.part == "cluster rights")
@@ -125,11 +125,12 @@ def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Setti
 
 def test_choosing_kubernetes_imports_it_only_where_the_cluster_is_asked(chosen: settings.Settings) -> None:
     code = (
-        "import sys, crawler_lifecycle.cli, crawler_lifecycle.settings as settings\n"
-        "from crawler_lifecycle.bootstrap import Parts\n"
-        "parts = Parts(settings.load())\n"
+        "import sys, crawler_lifecycle.cli, crawler_lifecycle.configuration as configuration\n"
+        "from crawler_lifecycle.bootstrap.clusters import cluster_of\n"
+        "from crawler_lifecycle.bootstrap.parts import Parts\n"
+        "parts = Parts(configuration.load())\n"
         "assert not {'kubernetes', 'urllib3'} & set(sys.modules)\n"
-        f"parts.cluster_of({INSTALLATION!r})\n"
+        f"cluster_of(parts.settings, {INSTALLATION!r})\n"
         "assert 'kubernetes' in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

@@ -19,6 +19,7 @@ from temporalio.worker import Worker
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
@@ -55,11 +56,11 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
         control = Control(Installation.of(folder, variables))
         migrate.upgrade(control.installation.settings.database_url)
         engine = control.engine
-        activities = control.parts.activities(engine, search_attributes=False)
+        steps = activities(control.parts, engine, search_attributes=False)
         worker = Worker(
             await engine.client(),
             task_queue=engine.task_queue,
-            plugins=[LifecyclePlugin(activities)],
+            plugins=[LifecyclePlugin(steps)],
             activity_executor=threads,
         )
         try:

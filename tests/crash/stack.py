@@ -17,7 +17,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.sql.migrate import upgrade
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest

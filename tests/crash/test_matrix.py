@@ -20,7 +20,8 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.activities.deploying import Deploying
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.ports import Claims, Nudges
 from crawler_lifecycle.settings import Settings
@@ -39,7 +40,7 @@ def _registered() -> list[object]:
     """As the worker has them; nothing is connected to."""
     parts = Parts(Settings(state=Path("nowhere")))
     vars(parts).update(database=Mock(), cluster=Mock(), deployer=Mock())
-    return list(parts.activities(Mock(), search_attributes=False))
+    return list(activities(parts, Mock(), search_attributes=False))
 
 
 REGISTERED = _registered()

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pymysql._auth import sha2_rsa_encrypt
 
-from crawler_lifecycle import settings
+from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.sql.database import parse_url
 from crawler_lifecycle.control.engine import search_attribute_types
 from tests.deploy.dockerfile import CHECKOUT
@@ -88,7 +88,7 @@ def test_commands_and_settings_are_ours(services: dict[str, Any], monkeypatch: p
         with monkeypatch.context() as patched:
             for variable, value in services[name]["environment"].items():
                 patched.setenv(variable, value)
-            loaded = settings.load()
+            loaded = configuration.load()
         known = loaded.model_dump()
         for variable in services[name]["environment"]:
             if variable.startswith("CRAWLER_"):

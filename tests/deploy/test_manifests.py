@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from crawler_lifecycle import settings
+from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.kubernetes.access import RIGHTS
 from crawler_lifecycle.settings import Settings
@@ -246,7 +246,7 @@ def test_settings_are_ours_and_can_be_read(folder: Folder, monkeypatch: pytest.M
     told = {**HOME.literals, **folder.literals}
     for name, value in told.items():
         monkeypatch.setenv(name, value)
-    loaded = settings.load().model_dump(mode="json")
+    loaded = configuration.load().model_dump(mode="json")
     for name, value in told.items():
         if name.startswith("CRAWLER_"):
             group, _, field = name.removeprefix("CRAWLER_").lower().partition("__")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.kubernetes import stages
 from tests.kubernetes.certificates import Certificates
-from tests.kubernetes.program import Program, free_ports
+from tests.kubernetes.program import Program
 
 # who the programs are to the API server; the bed itself is one of the masters, nothing that is tested is
 USERS = {
@@ -31,7 +32,7 @@ class ControlPlane:
     programs: Path
 
     def __post_init__(self) -> None:
-        self.ports = free_ports(SERVERS)
+        self.ports = dict(zip(SERVERS, free_ports(len(SERVERS)), strict=True))
         self.certificates = Certificates(self.folder)
         self.certificates.make()
         self.tokens = {user: uuid4().hex for user in USERS}

@@ -4,16 +4,13 @@ It dies with whoever started it, also when that is killed, and what it printed i
 """
 
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PATIENCE = 30.0
-PORTS = range(15000, 32000)
 # the kernel's promise to kill the child when the thread that started it is gone (Linux only), unless it is already
 BOUND = """
 import ctypes, os, sys
@@ -95,18 +92,3 @@ class Program:
     def _wait(self) -> None:
         assert self.process
         self.process.wait(PATIENCE)
-
-
-def free_ports(names: Iterable[str]) -> dict[str, int]:
-    """A port for each, below those that systems give to clients: one of them might have it at the next start."""
-    free = (port for port in random.sample(PORTS, len(PORTS)) if _is_free(port))
-    return dict(zip(names, free, strict=False))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as found:
-        try:
-            found.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -22,6 +21,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control, Started, is_handed_over
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import CRAWLCTL, eventually
 from tests.kubernetes.bed import Bed
 
@@ -46,7 +46,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        self.url = f"http://127.0.0.1:{_free_port()}"
+        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self.catalogue = self.folder / "catalogue.toml"
         upgrade(self.database_url)
         self.control = Control(Installation.of(self.folder / "state", self.environment("lifecycle")))
@@ -250,9 +250,3 @@ def said(service: Service) -> Iterator[None]:
 
 def _clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("CRAWLER_", "TEMPORAL_"))}
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-    return port

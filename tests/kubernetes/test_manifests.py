@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import NotReady
@@ -98,7 +98,7 @@ def test_the_database_is_upgraded_by_a_job_made_by_hand(kubectl: Kubectl) -> Non
     assert container["command"] == ["crawlctl", "db", "upgrade"]
 
 
-def cluster_of(bed: Bed, account: str, tmp_path: Path) -> KubernetesCluster:
+def cluster_for(bed: Bed, account: str, tmp_path: Path) -> KubernetesCluster:
     """As one of our processes has it."""
     settings = Settings(
         state=tmp_path,
@@ -107,19 +107,19 @@ def cluster_of(bed: Bed, account: str, tmp_path: Path) -> KubernetesCluster:
             namespace=CRAWLS, service_account="crawler", kubeconfig=bed.kubeconfig(account, CRAWLS)
         ),
     )
-    cluster = Parts(settings).cluster_of(None)
+    cluster = cluster_of(settings, None)
     assert isinstance(cluster, KubernetesCluster)
     return cluster
 
 
 @pytest.mark.usefixtures("installed")
 def test_the_actor_has_the_rights_that_doctor_asks_for(bed: Bed, tmp_path: Path) -> None:
-    assert CRAWLS in cluster_of(bed, "actor", tmp_path).check_rights()
+    assert CRAWLS in cluster_for(bed, "actor", tmp_path).check_rights()
 
 
 @pytest.mark.usefixtures("installed")
 def test_the_observer_can_look_and_nothing_else(bed: Bed, tmp_path: Path) -> None:
-    observer = cluster_of(bed, "observer", tmp_path)
+    observer = cluster_for(bed, "observer", tmp_path)
     assert observer.check()
     with pytest.raises(NotReady) as missing:
         observer.check_rights()
@@ -129,7 +129,7 @@ def test_the_observer_can_look_and_nothing_else(bed: Bed, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("installed")
 def test_a_crawl_fits_the_namespace_of_the_crawls(bed: Bed, kubectl: Kubectl, tmp_path: Path) -> None:
-    actor = cluster_of(bed, "actor", tmp_path)
+    actor = cluster_for(bed, "actor", tmp_path)
     request = a_request(crawler=Crawler(name="hello", image=fates.after(fates.SUCCEEDS, "500ms")))
     actor.deploy(request)
 

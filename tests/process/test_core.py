@@ -1,4 +1,4 @@
-"""What `make test` proves with real processes, on one stack: the worker dies, a run is stopped, the page shows one.
+"""What `make test` proves with real processes, on one stack: the worker dies, a run is stopped.
 
 All else that needs a stack is for `make test-system`.
 """
@@ -12,8 +12,6 @@ import pytest_asyncio
 
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Started
-from tests.browser.chromium import Page
-from tests.browser.pages import DIALOG, fill, finish, until_started
 from tests.process.crawls import Site, held
 from tests.process.stops import assert_stopped, command
 
@@ -76,24 +74,3 @@ async def test_a_stop_that_is_waited_for_tells_each_phase(stack: Site, stopped: 
     details = await assert_stopped(stack, stopped)
     assert {task.exit_code for task in details.tasks} == {143}
     assert {job.ends for job in stack.jobs(stopped).values()} == {(143,)}
-
-
-async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: Page, stack: Site) -> None:
-    await page.press("n")
-    await page.until(DIALOG)
-    await page.type("gated")
-    await fill(page, arguments="site=https://books.example", tasks="2")
-    await page.press("Tab")
-    await fill(page, max_duration_seconds="600")
-    await page.press("Enter")
-    run_id = await until_started(page)
-    stack.asked.append(run_id)
-    await page.until("document.querySelectorAll('.tasks .pill[data-status=RUNNING]').length === 2")
-    await page.until_text("Waits for 2 tasks", "site=https://books.example", "600 s in all")
-    await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
-    await finish(stack, run_id, 2)
-    await page.until_text("Completed: all succeeded. 2 succeeded.")
-    await page.click("button.open", "0 (main)")
-    await page.until_text("nothing was printed")
-    request = stack.control.show(run_id).run.request
-    assert (request.trigger, request.tasks, request.max_duration_seconds) == ("manual", 2, 600)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.control import Control

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle import settings
+from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.aws.events import EventBridge
 from crawler_lifecycle.adapters.kubernetes.connection import Access, Connection
@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.pushers.channels import PusherChannels
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import LifecycleError
@@ -165,7 +165,7 @@ def test_settings_that_are_wrong(monkeypatch: pytest.MonkeyPatch, wrong: dict[st
     for name, value in (SECRET_SETTINGS | wrong).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(LifecycleError) as caught:
-        settings.load()
+        configuration.load()
     assert SECRET not in caught.value.message
 
 

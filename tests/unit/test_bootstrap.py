@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle import settings
-from crawler_lifecycle.bootstrap import Parts
+from crawler_lifecycle import configuration
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import NotReady
 
 RUN = "11111111-2222-4333-8444-555555555555"
@@ -15,7 +15,7 @@ PUSHER = {"pusher_app_id": "1", "pusher_key": "key", "pusher_secret": "secret"}
 
 
 def parts(state: Path, **chosen: dict[str, Any]) -> Parts:
-    return Parts(settings.load(state=state, **chosen))
+    return Parts(configuration.load(state=state, **chosen))
 
 
 def told(parts: Parts) -> list[str]:

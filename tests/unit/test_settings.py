@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from crawler_lifecycle import settings
+from crawler_lifecycle import configuration
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
 
@@ -59,7 +59,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_setting_is_set_by_its_variable(place: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     said, expected = BOUNDED.get(place) or _said(PLACES[place])
     monkeypatch.setenv(_variable(place), said)
-    found: Any = settings.load()
+    found: Any = configuration.load()
     for name in place:
         found = getattr(found, name)
     assert found == expected
@@ -72,30 +72,30 @@ def test_a_bad_value_is_one_line_that_names_the_variable(
 ) -> None:
     monkeypatch.setenv(_variable(place), value)
     with pytest.raises(NotReady) as refused:
-        settings.load()
+        configuration.load()
     assert refused.value.message.startswith(f"{_variable(place)}: Input should be ")
     assert "\n" not in refused.value.message
 
 
 def test_what_a_caller_says_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CRAWLER_STATE", "/somewhere/else")
-    assert settings.load(state=tmp_path).database_url == f"sqlite:///{tmp_path}/crawler.db"
+    assert configuration.load(state=tmp_path).database_url == f"sqlite:///{tmp_path}/crawler.db"
 
 
 def test_everything_of_the_embedded_profile_is_in_the_state_folder(tmp_path: Path) -> None:
-    chosen = settings.load(state=tmp_path)
+    chosen = configuration.load(state=tmp_path)
     folders = (chosen.jobs_folder, chosen.files_folder, chosen.exports_folder)
     assert {folder.parent for folder in folders} == {tmp_path}
 
 
 def test_a_database_of_ones_own_goes_before_the_state_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_DATABASE__URL", "mysql://crawler@db/crawler")
-    assert settings.load().database_url == "mysql://crawler@db/crawler"
+    assert configuration.load().database_url == "mysql://crawler@db/crawler"
 
 
 def test_the_token_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", "very-secret")
-    assert "very-secret" not in repr(settings.load())
+    assert "very-secret" not in repr(configuration.load())
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_makes_no_sense_together_is_one_line(variable: str, value: str, mon
     """A group without a field; a request that may outlive the claim it is made for."""
     monkeypatch.setenv(variable, value)
     with pytest.raises(NotReady, match="CRAWLER_") as refused:
-        settings.load()
+        configuration.load()
     assert "\n" not in refused.value.message
 
 
@@ -118,15 +118,15 @@ def test_a_claim_outlasts_a_request_of_the_kubernetes_api(
 ) -> None:
     """Else each deployment is refused as too late, for ever."""
     monkeypatch.setenv(f"CRAWLER_{variable}", value)
-    settings.load()
+    configuration.load()
     monkeypatch.setenv("CRAWLER_CLUSTER__KIND", "kubernetes")
     with pytest.raises(NotReady, match=r"CLAIM_SECONDS: expected more than (21|61) seconds"):
-        settings.load()
+        configuration.load()
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_no_setting_is_taken_for_misspelt(place: tuple[str, ...]) -> None:
-    assert settings.misspelt({_variable(place): "1", _variable(place).lower(): "1"}) == []
+    assert configuration.misspelt({_variable(place): "1", _variable(place).lower(): "1"}) == []
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_no_setting_is_taken_for_misspelt(place: tuple[str, ...]) -> None:
     ],
 )
 def test_a_misspelt_variable_is_a_line_with_the_nearest_name(name: str, told: str) -> None:
-    (line,) = settings.misspelt({name: "8000", "CRAWL_RUN_ID": "1", "PATH": "/bin"})
+    (line,) = configuration.misspelt({name: "8000", "CRAWL_RUN_ID": "1", "PATH": "/bin"})
     assert line.startswith(f"{name} is not a setting")
     assert line.endswith(told)
 
@@ -153,4 +153,4 @@ def test_what_kubernetes_says_of_its_services_is_not_misspelt() -> None:
         "CRAWLER_SCHEDULER_PORT_8310_TCP": "tcp://10.0.0.7:8310",
         "CRAWLER_SCHEDULER_PORT_8310_TCP_ADDR": "10.0.0.7",
     }
-    assert settings.misspelt(service) == []
+    assert configuration.misspelt(service) == []

@@ -55,13 +55,13 @@ class SqlStops:
 def _write(
     connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
 ) -> Intent:
-    """The run's row is locked. What has been wanted once is not taken back."""
+    """The run's row is locked. What has been wanted once is not taken back; what was wanted too late is only told."""
     row = run_row(connection, run_id)
-    if row.status.is_over:
-        return Intent(row.intent)
-    intent = Intent.FORCE if stop.force or row.intent is Intent.FORCE else Intent.STOP
-    values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
-    connection.execute(update(histories).where(histories.c.id == run_id).values(values))
+    intent = Intent(row.intent)
+    if not row.status.is_over:
+        intent = Intent.FORCE if stop.force or intent is Intent.FORCE else Intent.STOP
+        values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
+        connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
     log(connection, run, _key(stop, asked_at), _line(stop, asked_at))
     return intent

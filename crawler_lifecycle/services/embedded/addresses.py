@@ -1,12 +1,15 @@
 """On which ports does the stack answer?"""
 
+import random
 import socket
-from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 
 from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
+# Below those that systems give to clients: one of them might have it by the time that its server starts.
+SERVERS = range(20_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,8 @@ class Ports:
 
 
 def free_ports(count: int) -> list[int]:
-    """Held all at once, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
+    free = (port for port in random.sample(SERVERS, len(SERVERS)) if not _is_taken(port))
+    return list(islice(free, count))
 
 
 def _is_taken(port: int) -> bool:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from crawler_lifecycle import settings as configuration
+from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types
 from crawler_lifecycle.control.installation import OURS, TEMPORAL

@@ -1,0 +1,45 @@
+"""Where do the jobs of this process run?"""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from crawler_lifecycle.settings import Settings
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.ports import Cluster
+
+
+def cluster_of(settings: Settings, installation: str | None) -> "Cluster":
+    if settings.cluster.kind == "kubernetes":
+        return _kubernetes(settings, installation)
+    from crawler_lifecycle.adapters.local.cluster import LocalCluster
+
+    return LocalCluster(settings.jobs_folder, settings.files_folder, installation, settings.cluster.capacity)
+
+
+def _kubernetes(settings: Settings, installation: str | None) -> "Cluster":
+    from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+    from crawler_lifecycle.adapters.kubernetes.connection import Access
+    from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+    from crawler_lifecycle.adapters.kubernetes.looking import Patience
+
+    chosen = settings.kubernetes
+    access = Access(
+        namespace=chosen.namespace,
+        kubeconfig=chosen.kubeconfig,
+        context=chosen.context,
+        connections=settings.worker.activity_slots,
+        connect_seconds=chosen.connect_seconds,
+        read_seconds=chosen.read_seconds,
+    )
+    pods = Pods(
+        service_account=chosen.service_account,
+        image_pull_secrets=tuple(name.strip() for name in chosen.image_pull_secrets.split(",") if name.strip()),
+        files_claim=chosen.files_claim,
+        files_group=chosen.files_group,
+        longest=timedelta(days=chosen.longest_days),
+        keep=timedelta(days=chosen.keep_days),
+    )
+    keeping = Keeping(settings.files_folder, chosen.log_mebibytes << 20)
+    patience = Patience(timedelta(seconds=chosen.give_up_seconds), timedelta(seconds=chosen.overdue_seconds))
+    return KubernetesCluster(access, installation, pods, keeping, patience)

@@ -1,0 +1,72 @@
+"""Who is told of runs, and where do their files go?"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from crawler_lifecycle.settings import ExportSettings, NoticeSettings, Settings
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.adapters.pushers.several import NamedPusher
+    from crawler_lifecycle.ports import Announcer, Archiver, Exporter, Pusher
+
+SLOTS_FOR_EACH_NOTICE = 4  # of a worker
+
+
+def exporter(settings: Settings) -> "Exporter":
+    from crawler_lifecycle.adapters.exporter import ChosenExporter
+    from crawler_lifecycle.adapters.folder import FolderExporter
+
+    folder = FolderExporter(settings.files_folder, settings.exports_folder)
+    return ChosenExporter(_event_bus(settings.export) or folder, _bucket(settings) or folder)
+
+
+def _event_bus(chosen: ExportSettings) -> "Announcer | None":
+    if chosen.event_bus is None:
+        return None
+    from crawler_lifecycle.adapters.aws.events import EventBridge
+
+    return EventBridge(chosen.event_bus, chosen)
+
+
+def _bucket(settings: Settings) -> "Archiver | None":
+    chosen = settings.export
+    if chosen.bucket is None:
+        return None
+    from crawler_lifecycle.adapters.aws.archives import S3Archiver
+
+    return S3Archiver(settings.files_folder, chosen.bucket, chosen)
+
+
+def pusher(settings: Settings) -> "Pusher":
+    from crawler_lifecycle.adapters.pushers.several import Several
+
+    return Several([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
+
+
+def shared(pusher: "Pusher", slots: int) -> "Pusher":
+    """Receivers who do not answer hold up nothing else that a worker does."""
+    from crawler_lifecycle.adapters.pushers.share import Share
+
+    return Share(pusher, max(1, slots // SLOTS_FOR_EACH_NOTICE))
+
+
+def _notice_file(settings: Settings) -> "Iterator[NamedPusher]":
+    if settings.notices.file:
+        from crawler_lifecycle.adapters.notices import FilePusher
+
+        yield FilePusher(settings.exports_folder / "notices.jsonl")
+
+
+def _channels(chosen: NoticeSettings) -> "Iterator[NamedPusher]":
+    if chosen.pusher_app_id is not None:
+        from crawler_lifecycle.adapters.pushers.channels import PusherChannels
+
+        yield PusherChannels(chosen.pusher_app_id, chosen)
+
+
+def _webhooks(chosen: NoticeSettings) -> "Iterator[NamedPusher]":
+    if chosen.webhooks is not None:
+        from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
+
+        for endpoint in endpoints(chosen.webhooks.get_secret_value()):
+            yield Webhook(endpoint, chosen.timeout_seconds)

@@ -1,0 +1,197 @@
+"""Which adapters does this process use?
+
+Every part is imported and made when it is first used: a process connects only to what it needs, and a command
+that only reads the database loads nothing else.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from crawler_lifecycle.settings import Settings
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.activities.deploying import Deploying
+    from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
+    from crawler_lifecycle.adapters.sql.database import Database
+    from crawler_lifecycle.domain.audit import Patience
+    from crawler_lifecycle.domain.plan import RunLimits
+    from crawler_lifecycle.ports import (
+        Additions,
+        AuditedRuns,
+        Changes,
+        Claims,
+        Cluster,
+        Exporter,
+        Exports,
+        Findings,
+        Histories,
+        Notices,
+        Nudges,
+        Pusher,
+        Records,
+        Stops,
+        Supervision,
+        Tasks,
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    settings: Settings
+
+    # the database
+
+    @cached_property
+    def database(self) -> "Database":
+        """NotReady if its schema is missing or of another version."""
+        from crawler_lifecycle.adapters.sql.database import Database
+        from crawler_lifecycle.adapters.sql.migrate import check
+
+        database = Database(self.settings.database_url, pool_size=self.settings.database.pool_size)
+        check(database)
+        return database
+
+    @cached_property
+    def records(self) -> "Records":
+        from crawler_lifecycle.adapters.sql.records import SqlRecords
+
+        return SqlRecords(self.database)
+
+    @cached_property
+    def histories(self) -> "Histories":
+        from crawler_lifecycle.adapters.sql.histories import SqlHistories
+
+        return SqlHistories(self.database)
+
+    @cached_property
+    def tasks(self) -> "Tasks":
+        from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+
+        return SqlTasks(self.database)
+
+    @cached_property
+    def claims(self) -> "Claims":
+        from crawler_lifecycle.adapters.sql.claims import SqlClaims
+
+        return SqlClaims(self.database)
+
+    @cached_property
+    def stops(self) -> "Stops":
+        from crawler_lifecycle.adapters.sql.stops import SqlStops
+
+        return SqlStops(self.database)
+
+    @cached_property
+    def supervision(self) -> "Supervision":
+        from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
+
+        return SqlSupervision(self.database)
+
+    @cached_property
+    def nudges(self) -> "Nudges":
+        from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+
+        return SqlNudges(self.database)
+
+    @cached_property
+    def additions(self) -> "Additions":
+        from crawler_lifecycle.adapters.sql.additions import SqlAdditions
+
+        return SqlAdditions(self.database)
+
+    @cached_property
+    def changes(self) -> "Changes":
+        from crawler_lifecycle.adapters.sql.changes import SqlChanges
+
+        return SqlChanges(self.database)
+
+    @cached_property
+    def notices(self) -> "Notices":
+        from crawler_lifecycle.adapters.sql.notices import SqlNotices
+
+        return SqlNotices(self.database)
+
+    @cached_property
+    def exports(self) -> "Exports":
+        from crawler_lifecycle.adapters.sql.exports import SqlExports
+
+        return SqlExports(self.database)
+
+    @cached_property
+    def audited_runs(self) -> "AuditedRuns":
+        from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
+
+        return SqlAuditedRuns(self.database)
+
+    @cached_property
+    def findings(self) -> "Findings":
+        from crawler_lifecycle.adapters.sql.findings import SqlFindings
+
+        return SqlFindings(self.database)
+
+    # the cluster
+
+    @cached_property
+    def cluster(self) -> "Cluster":
+        from crawler_lifecycle.bootstrap.clusters import cluster_of
+
+        return cluster_of(self.settings, self.records.installation())
+
+    @cached_property
+    def deployer(self) -> "SchedulerClient":
+        from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
+
+        scheduler = self.settings.scheduler
+        return SchedulerClient(scheduler.url, scheduler.token.get_secret_value(), scheduler.timeout_seconds)
+
+    # the outside
+
+    @cached_property
+    def exporter(self) -> "Exporter":
+        from crawler_lifecycle.bootstrap.outside import exporter
+
+        return exporter(self.settings)
+
+    @cached_property
+    def pusher(self) -> "Pusher":
+        from crawler_lifecycle.bootstrap.outside import pusher
+
+        return pusher(self.settings)
+
+    # what is made of them
+
+    @cached_property
+    def limits(self) -> "RunLimits":
+        from crawler_lifecycle.domain.plan import RunLimits
+
+        return RunLimits(**self.settings.limits.model_dump())
+
+    @cached_property
+    def claim_for(self) -> timedelta:
+        return timedelta(seconds=self.settings.dispatcher.claim_seconds)
+
+    @cached_property
+    def deploying(self) -> "Deploying":
+        from crawler_lifecycle.activities.deploying import Deploying
+
+        return Deploying(self.claims, self.cluster, self.deployer)
+
+    @cached_property
+    def patience(self) -> "Patience":
+        from crawler_lifecycle.domain.audit import Patience
+
+        chosen = self.settings.audit
+        return Patience(
+            workflow=timedelta(seconds=chosen.workflow_seconds),
+            job=timedelta(seconds=chosen.job_seconds),
+            handover=timedelta(seconds=chosen.handover_seconds),
+            failed_export=timedelta(seconds=chosen.failed_export_seconds),
+            stuck=timedelta(seconds=chosen.stuck_seconds),
+            replay=timedelta(days=chosen.replay_days),
+        )
+
+    def dispatcher_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.settings.dispatcher.threads, thread_name_prefix="deploy")

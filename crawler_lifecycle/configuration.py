@@ -1,0 +1,51 @@
+"""What has the operator chosen? The only reader of the environment, and what it says to what it does not understand."""
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import SettingsError
+
+from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import Settings
+
+PREFIX = "CRAWLER_"
+# what Kubernetes puts into the environment for a Service whose name begins like our variables
+SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
+
+
+def misspelt(variables: Mapping[str, str]) -> list[str]:
+    """A line for each variable that looks like one of ours and is none: it would be ignored without a word."""
+    known = _variables(Settings, PREFIX)
+    unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
+    ours = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
+    fields = sorted(name.removeprefix(PREFIX) for name in known)
+    nearest = {name: get_close_matches(name.upper().removeprefix(PREFIX), fields, 1) for name in sorted(ours)}
+    return [
+        f"{name} is not a setting and is ignored" + (f": is {PREFIX}{near[0]} meant?" if near else "")
+        for name, near in nearest.items()
+    ]
+
+
+def _variables(group: type[BaseModel], prefix: str) -> set[str]:
+    """Every variable that is read, groups as a whole included."""
+    found = set()
+    for name, field in group.model_fields.items():
+        found.add(f"{prefix}{name.upper()}")
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= _variables(field.annotation, f"{prefix}{name.upper()}__")
+    return found
+
+
+def load(**overrides: object) -> Settings:
+    """The settings, or NotReady with a line that names the variable."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        # a rule about several carries the variable's name as its type
+        variable = "CRAWLER_" + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
+        raise NotReady(f"{variable}: {first['msg']}") from error
+    except SettingsError as error:
+        raise NotReady(f"CRAWLER_...: {error}; a group is set by its fields, as in CRAWLER_DATABASE__URL") from error

@@ -1,0 +1,40 @@
+"""How is a user told to call the program, and which ports does the stack take?"""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.cli.common import as_typed
+from crawler_lifecycle.services.embedded.addresses import LOOPBACK, SERVERS, free_ports
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "crawlctl").touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return folder
+
+
+def test_a_program_that_no_shell_finds_is_called_by_its_path(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(programs.parents[1])
+    assert as_typed() == ".venv/bin/crawlctl"
+    monkeypatch.chdir(programs)
+    assert as_typed() == str(programs / "crawlctl")
+
+
+def test_a_program_on_the_path_is_called_by_its_name(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(programs))
+    assert as_typed() == "crawlctl"
+
+
+def test_free_ports_are_none_that_a_client_may_be_given() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert set(ports) <= set(SERVERS)
+    with socket.create_server((LOOPBACK, ports[0])):
+        assert ports[0] not in free_ports(len(SERVERS))
