@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api, Missing
 from crawler_lifecycle.domain.naming import job_name
 
 NAMESPACE = "crawls"
@@ -107,7 +107,7 @@ def event(uid: str, reason: str, message: str = "", at: str = WHEN) -> Json:
 class Shelf(Api):
     """`fault` may raise in the place of an answer; `calls` tells what was asked."""
 
-    def __init__(self, page: int = 500) -> None:
+    def __init__(self, page: int = PAGE) -> None:
         self.namespace = NAMESPACE
         self.there: dict[str, list[Any]] = {"jobs": [], "pods": [], "events": []}
         self.hidden: list[Any] = []  # Jobs that no list shows, although they are there
@@ -146,9 +146,9 @@ class Shelf(Api):
         kind = path.rpartition("/")[2]
         whole = self.there[kind] if query or kind != "jobs" else [*self.there[kind], *self.hidden]
         selected = [each for each in whole if _is_selected(each, query or {})]
-        for start in range(0, max(len(selected), 1), self.page):
+        for start in range(0, len(selected) + 1, self.page):  # after a full page there may be objects of others
             self._called("names" if "Metadata" in accept else kind)
-            more = "more" if start + self.page < len(selected) else ""
+            more = "more" if start + self.page <= len(selected) else ""
             yield _list("metadata" if "Metadata" in accept else kind, selected[start : start + self.page], more)
 
     def _called(self, what: str) -> None:

@@ -21,7 +21,7 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.settings import BUSY_SECONDS, longest_request
 
 JSON = "application/json"
-PAGE = 500
+PAGE = 1024  # of a list. Not 1000: the last page of 10,000 would be full, and after a full one comes another, if empty
 LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
 LONGEST_ANSWER_SECONDS = 60.0
 LARGEST_ANSWER = 256 << 20
