@@ -4,6 +4,7 @@ The same pages, as large as a real server's, are once looked at by ours, and onc
 `kubernetes` package, which is what its own lists do. Memory is what Python allocates, with the page that is being read.
 """
 
+import math
 import statistics
 import time
 import tracemalloc
@@ -15,7 +16,7 @@ from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.looking import TASKS_IN_A_SELECTOR, Looking
 from crawler_lifecycle.domain.naming import job_name
 
 REPEATS = 3
@@ -35,9 +36,10 @@ class Answers(Api):
     def pages(
         self,
         path: str,
-        query: Mapping[str, str | int] | None = None,  # noqa: ARG002 - as the real one; there are no pods but those asked for
+        query: Mapping[str, str | int] | None = None,  # noqa: ARG002 - there are no pods but those that are asked for
         *,
         accept: str = "application/json",  # noqa: ARG002
+        until: float = math.inf,  # noqa: ARG002
     ) -> Iterator[bytes]:
         for page in self.ready[path]:
             self.lists += 1
@@ -51,7 +53,7 @@ def measure(scale: Scale) -> Table:
 
 
 def _rows(jobs: int) -> Iterator[tuple[object, ...]]:
-    some = min(jobs // 2, PAGE)
+    some = min(jobs // 2, TASKS_IN_A_SELECTOR)  # one list of pods
     answers = _answers(jobs, some)
     yield jobs, some, "ours", *_measured(answers, _ours(answers, jobs), jobs)
     yield jobs, some, "typed models", *_measured(answers, _typed(answers), jobs)
