@@ -4,6 +4,7 @@
 bytes, so that objects may be any nonsense.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -141,7 +142,12 @@ class Shelf(Api):
         return _found(found[0] if found else None)
 
     def pages(
-        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = "application/json"
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = "application/json",
+        until: float = math.inf,
     ) -> Iterator[bytes]:
         kind = path.rpartition("/")[2]
         whole = self.there[kind] if query or kind != "jobs" else [*self.there[kind], *self.hidden]
