@@ -4,6 +4,7 @@ The same pages, as large as a real server's, are once looked at by ours, and onc
 `kubernetes` package, which is what its own lists do. Memory is what Python allocates, with the page that is being read.
 """
 
+import math
 import statistics
 import time
 import tracemalloc
@@ -14,12 +15,11 @@ import msgspec
 from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.looking import TASKS_IN_A_SELECTOR, Looking
 from crawler_lifecycle.domain.naming import job_name
 
 REPEATS = 3
-PAGE = 500
 WHEN = "2026-11-20T08:00:00Z"
 IMAGE = "registry.example.com/crawlers/books@sha256:" + "0" * 64
 OURS, RUN = "6b1f0f5e-0000-4000-8000-000000000001", "6b1f0f5e-0000-4000-8000-0000000000aa"
@@ -36,15 +36,12 @@ class Answers(Api):
     def pages(
         self,
         path: str,
-        query: Mapping[str, str | int] | None = None,
+        query: Mapping[str, str | int] | None = None,  # noqa: ARG002 - there are no pods but those that are asked for
         *,
-        accept: str = "application/json",  # noqa: ARG002 - as the real one
+        accept: str = "application/json",  # noqa: ARG002
+        until: float = math.inf,  # noqa: ARG002
     ) -> Iterator[bytes]:
-        """Of a list by task, the pages that hold these tasks: they are made in that order."""
-        pages = self.ready[path]
-        among = str((query or {}).get("labelSelector", "")).partition(" in (")[2].rstrip(")").split(",")
-        first = int(among[0]) // PAGE if among[0] else 0
-        for page in pages[first : first + 1] if among[0] else pages:
+        for page in self.ready[path]:
             self.lists += 1
             self.size += len(page)
             yield bytes(memoryview(page))  # as if it had just been received
@@ -56,7 +53,7 @@ def measure(scale: Scale) -> Table:
 
 
 def _rows(jobs: int) -> Iterator[tuple[object, ...]]:
-    some = min(jobs // 2, PAGE)
+    some = min(jobs // 2, TASKS_IN_A_SELECTOR)  # one list of pods
     answers = _answers(jobs, some)
     yield jobs, some, "ours", *_measured(answers, _ours(answers, jobs), jobs)
     yield jobs, some, "typed models", *_measured(answers, _typed(answers), jobs)

@@ -4,6 +4,7 @@
 bytes, so that objects may be any nonsense.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api, Missing
 from crawler_lifecycle.domain.naming import job_name
 
 NAMESPACE = "crawls"
@@ -107,7 +108,7 @@ def event(uid: str, reason: str, message: str = "", at: str = WHEN) -> Json:
 class Shelf(Api):
     """`fault` may raise in the place of an answer; `calls` tells what was asked."""
 
-    def __init__(self, page: int = 500) -> None:
+    def __init__(self, page: int = PAGE) -> None:
         self.namespace = NAMESPACE
         self.there: dict[str, list[Any]] = {"jobs": [], "pods": [], "events": []}
         self.hidden: list[Any] = []  # Jobs that no list shows, although they are there
@@ -141,14 +142,19 @@ class Shelf(Api):
         return _found(found[0] if found else None)
 
     def pages(
-        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = "application/json"
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = "application/json",
+        until: float = math.inf,
     ) -> Iterator[bytes]:
         kind = path.rpartition("/")[2]
         whole = self.there[kind] if query or kind != "jobs" else [*self.there[kind], *self.hidden]
         selected = [each for each in whole if _is_selected(each, query or {})]
-        for start in range(0, max(len(selected), 1), self.page):
+        for start in range(0, len(selected) + 1, self.page):  # after a full page there may be objects of others
             self._called("names" if "Metadata" in accept else kind)
-            more = "more" if start + self.page < len(selected) else ""
+            more = "more" if start + self.page <= len(selected) else ""
             yield _list("metadata" if "Metadata" in accept else kind, selected[start : start + self.page], more)
 
     def _called(self, what: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes import evidence
+from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
@@ -644,6 +646,45 @@ def test_evidence_is_bounded(acting: Acting) -> None:
     assert len(found.model_dump_json()) < 12_000
     assert 0 < len(found.log_tail.encode()) <= 4000
     assert len(found.events) == 10
+
+
+@pytest.mark.parametrize("slow", ["/log", "events"])
+def test_whatever_is_slow_evidence_is_there_in_time(acting: Acting, monkeypatch: pytest.MonkeyPatch, slow: str) -> None:
+    """A last line that is long is asked for three times. Each had a time of its own, and the step around theirs."""
+    monkeypatch.setattr(evidence, "SECONDS", 2.0)
+    pod = acting.pod(acting.deploy(), "Failed", **ended_with(9, "Error"))
+    acting.server.logs[pod["metadata"]["name"]] = b"y" * 100_000
+    acting.server.end(acting.name(), "Failed")
+    acting.server.faults = [Fault("GET", slow, after=after) for after in (0.3, 5, 5, 5)]
+    began = time.monotonic()
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert time.monotonic() - began < 2.5
+    assert "exit code 9" in (found.message or "")
+    assert any("not read" in line for line in found.events)
+
+
+def test_a_log_that_goes_on_and_on_is_given_up_in_time(acting: Acting) -> None:
+    """Piece by piece, each within the time of its own."""
+    pod = acting.pod(acting.deploy())
+    name = pod["metadata"]["name"]
+    acting.server.logs[name] = b""
+    over = threading.Event()
+
+    def prints() -> None:
+        while not over.wait(0.1):
+            acting.server.print(name, b".")
+        acting.server.print(name, None)
+
+    printing = threading.Thread(target=prints)
+    printing.start()
+    path, began = acting.api.core("pods", name, "log"), time.monotonic()
+    try:
+        with pytest.raises(ApiFailed):
+            list(acting.api.chunks(path, {"follow": "true"}, until=began + 1))
+    finally:
+        over.set()
+        printing.join(20)
+    assert time.monotonic() - began < 1.5
 
 
 def test_evidence_that_cannot_be_had_is_said_and_in_nobodys_way(acting: Acting) -> None:

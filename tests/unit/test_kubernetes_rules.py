@@ -721,6 +721,24 @@ def test_rule_3_what_is_left_of_its_pod_tells_whether_it_was_told() -> None:
     assert left(told_pod("Succeeded", ended(0), at=afterwards, conditions=evicted_later)).status is TaskStatus.SUCCEEDED
 
 
+@pytest.mark.parametrize("by", ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager", "New"])
+def test_rule_3_a_disruption_that_was_only_announced_told_nobody(by: str) -> None:
+    """The condition is written first, then the pod is deleted. If that fails, the condition of a pod that ends within
+    two minutes stays for ever."""
+    announced = condition("DisruptionTarget", by, at=WHEN)
+    left = [pod("Succeeded", ended(0), conditions=[announced])]
+    assert after(row(), look([job(0, 1, COMPLETE)], left)).status is TaskStatus.SUCCEEDED
+    assert after(row(), look([], left)).status is TaskStatus.SUCCEEDED
+    carried_out = [told_pod("Succeeded", ended(0), at=LATER, grace=0, conditions=[announced])]
+    assert after(row(), look([job(0, 1, COMPLETE)], carried_out)).status is TaskStatus.FAILED
+
+
+def test_rule_3_a_kubelet_tells_its_pods_without_deleting_them() -> None:
+    shut_down = pod("Succeeded", ended(0), conditions=[condition("DisruptionTarget", "TerminationByKubelet")])
+    truth = after(row(), look([job(0, 1, COMPLETE)], [shut_down]))
+    assert (truth.status, truth.reason) == (TaskStatus.FAILED, "evicted")
+
+
 def test_rule_3_the_sentence_says_that_it_was_told() -> None:
     told = verdict(row(), look([job(0, 1, COMPLETE)], [told_pod("Succeeded", ended(0))]), Intent.RUN, NOW)
     assert told

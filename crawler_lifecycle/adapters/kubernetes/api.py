@@ -17,11 +17,12 @@ import msgspec
 import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
+from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
 from crawler_lifecycle.errors import NotFound, TemporaryError
-from crawler_lifecycle.settings import BUSY_SECONDS, longest_request
+from crawler_lifecycle.settings import longest_request
 
 JSON = "application/json"
-PAGE = 500
+PAGE = 1024  # of a list. Not 1000: the last page of 10,000 would be full, and after a full one comes another, if empty
 LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
 LONGEST_ANSWER_SECONDS = 60.0
 LARGEST_ANSWER = 256 << 20
@@ -76,7 +77,6 @@ class Api:
     def __init__(self, access: Access) -> None:
         self.namespace = access.namespace
         self._access = access
-        self._timeout = (access.connect_seconds, access.read_seconds)
         self._connection = Connection(access)
         self._renewing = threading.Lock()
         self._lists = threading.BoundedSemaphore(LISTS_AT_ONCE)
@@ -108,16 +108,23 @@ class Api:
     def delete(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
         return self._whole("DELETE", path, query, JSON, body)
 
-    def pages(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> Iterator[bytes]:
+    def pages(
+        self,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        *,
+        accept: str = JSON,
+        until: float = math.inf,
+    ) -> Iterator[bytes]:
         """Every page of a list, as of now. One that became too old between two pages ends in ApiFailed, 410.
 
         So does a 404: there is always a list, even of nothing, so it says that this is not our API server."""
         asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         while True:
-            if not self._lists.acquire(timeout=LONGEST_ANSWER_SECONDS):
+            if not self._lists.acquire(timeout=max(0.0, min(LONGEST_ANSWER_SECONDS, until - time.monotonic()))):
                 raise ApiFailed("the other lists of this process do not end: try again")
             try:
-                page = self._whole("GET", path, asked, accept)
+                page = self._whole("GET", path, asked, accept, until=until)
             except Missing as error:
                 raise ApiFailed(error.message, 404) from error
             finally:
@@ -146,24 +153,30 @@ class Api:
         *,
         accept: str = JSON,
         silence: float | None = None,
-        within: float | None = None,
+        until: float = math.inf,
     ) -> Iterator[bytes]:
-        """The pieces of an answer that may be long: how long no piece may come, and how long all may take."""
-        timeout = (self._access.connect_seconds, silence or self._access.read_seconds)
-        until = time.monotonic() + within if within else math.inf
-        with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, timeout) as answer:
+        """The pieces of an answer that may be long: how long no piece may come, and when all has to be over."""
+        limits = self._limits(until, silence)
+        with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, limits) as answer:
             while chunk := answer.read1(CHUNK):
                 yield chunk
-                if time.monotonic() > until:
+                if time.monotonic() > limits.last_piece:
                     raise urllib3.exceptions.HTTPError("its answer does not end")
 
     def _whole(
-        self, method: str, path: str, query: Mapping[str, str | int] | None, accept: str, body: object = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None,
+        accept: str,
+        body: object = None,
+        until: float = math.inf,
     ) -> bytes:
         for last in (method != "GET", True):
+            limits = self._limits(until)
             try:
-                with self._answer(method, path, query, accept, body, self._timeout) as answer:
-                    return _read(answer)
+                with self._answer(method, path, query, accept, body, limits) as answer:
+                    return _read(answer, limits.last_piece)
             except STALE_CONNECTION as error:
                 if last:
                     raise self._unreached(method, path, error) from error
@@ -179,12 +192,12 @@ class Api:
         query: Mapping[str, str | int] | None,
         accept: str,
         body: object,
-        timeout: tuple[float, float],
+        limits: Limits,
     ) -> Iterator[urllib3.HTTPResponse]:
-        """An answer that says yes. No try begins later than `BUSY_SECONDS` after the first, however long each took."""
+        """An answer that says yes. No try begins later than the limits say, however long each took."""
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Accept": accept, **({"Content-Type": JSON} if body is not None else {})}
-        last_try, may_renew = time.monotonic() + BUSY_SECONDS, True
+        may_renew, timeout = True, (limits.connect, limits.silence)
         while True:
             connection = self._connection
             try:
@@ -198,7 +211,7 @@ class Api:
                 break
             failed = _failed(method, path, answer)
             pause = 0.0 if answer.status == 401 else max(failed.retry_after or 0.0, SHORTEST_PAUSE)
-            in_time = time.monotonic() + pause <= last_try
+            in_time = time.monotonic() + pause <= limits.last_try
             if answer.status == 401 and may_renew and in_time:
                 may_renew = False
                 self._renew(connection)
@@ -212,6 +225,11 @@ class Api:
             yield answer
         finally:
             answer.close()  # unless it was read to its end, which gave the connection back already
+
+    def _limits(self, until: float, silence: float | None = None) -> Limits:
+        if until <= time.monotonic():
+            raise ApiFailed("there was no time left to ask the Kubernetes API", timed_out=True)
+        return limits_of(self._access.connect_seconds, silence or self._access.read_seconds, until)
 
     @contextmanager
     def _wrapped(self, method: str, path: str) -> Iterator[None]:
@@ -236,9 +254,9 @@ def _path(*names: str) -> str:
     return "".join(f"/{quote(name, safe='')}" for name in names)
 
 
-def _read(answer: urllib3.HTTPResponse) -> bytes:
+def _read(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
     """The time-out below is for each piece; this bounds them all together."""
-    deadline, pieces, received = time.monotonic() + LONGEST_ANSWER_SECONDS, [], 0
+    deadline, pieces, received = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
     while chunk := answer.read1(CHUNK):
         pieces.append(chunk)
         received += len(chunk)

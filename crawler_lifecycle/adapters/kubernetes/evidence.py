@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.errors import TemporaryError
 
-SECONDS = 15.0  # of logs and events of a page; the activity around has 30
+SECONDS = 25.0  # of a page; the step around has 30
 MOST_EVENTS = 10  # of a job, and of its pod
 LONGEST_MESSAGE = 2000
 LONGEST_EVENT = 300
@@ -29,8 +29,8 @@ class Collecting:
     logs: Logs
 
     def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
-        jobs, found = self.jobs.some(run_uid, keys), self.jobs.pods(run_uid, keys)
         until = time.monotonic() + SECONDS
+        jobs, found = self.jobs.some(run_uid, keys), self.jobs.pods(run_uid, keys)
 
         def collect(key: Key) -> TaskEvidence | None:
             # the newest first: it is the one that counts
@@ -59,7 +59,7 @@ class Collecting:
         if time.monotonic() > until:
             return "", "log not read: too many others were slow"
         try:
-            return self.logs.tail(pod), None
+            return self.logs.tail(pod, until), None
         except (Missing, ApiFailed) as error:
             return "", f"log not read: {error.message}"[:LONGEST_EVENT]
 
@@ -74,7 +74,7 @@ class Collecting:
         if time.monotonic() > until:
             return []
         chosen = f"involvedObject.uid={about.uid},type=Warning"
-        page = next(self.jobs.api.pages(self.jobs.api.core("events"), {"fieldSelector": chosen}))
+        page = next(self.jobs.api.pages(self.jobs.api.core("events"), {"fieldSelector": chosen}, until=until))
         return sorted(EVENTS.page(page).whole, key=_time)[-MOST_EVENTS:]
 
 

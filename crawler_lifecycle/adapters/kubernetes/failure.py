@@ -31,12 +31,13 @@ BY_POD_REASON = {
     "TopologyAffinityError": "node_rejected",
     "NodeLost": "node_lost",
 }
+BY_KUBELET = "TerminationByKubelet"  # who ends a pod without deleting it
 BY_DISRUPTION = {
     "PreemptionByScheduler": "preempted",
     "DeletionByTaintManager": "node_tainted",
     "EvictionByEvictionAPI": "drained",
     "DeletionByPodGC": "node_deleted",
-    "TerminationByKubelet": "evicted",
+    BY_KUBELET: "evicted",
 }
 BY_END = {
     "ContainerStatusUnknown": "node_lost",

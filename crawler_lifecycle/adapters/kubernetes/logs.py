@@ -3,8 +3,10 @@
 The cluster keeps a log for as long as the pod, and only its latest part: the node begins a new file every 10 MiB or so.
 """
 
+import math
 import os
 import tempfile
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +24,8 @@ from crawler_lifecycle.ports import LogChunk
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
 FEWER_LINES = (TAIL_LINES, 5, 1)  # or fewer are asked for
 LONGEST_LINE = 1 << 20
-TAIL_SECONDS = 5.0
+TAIL_SECONDS = 15.0
+NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
 NEVER_ANY = (400, 404)  # it never started, or its pod is gone
@@ -40,12 +43,13 @@ class Logs:
         """Where a log is when its job has left the cluster."""
         return self.files / checked(run_uid) / log_name(task, attempt)
 
-    def tail(self, pod: Pod) -> str:
-        found = ""
+    def tail(self, pod: Pod, until: float) -> str:
+        """In that time, however often it is asked for."""
+        found, until = "", min(until, time.monotonic() + TAIL_SECONDS)
         for lines in FEWER_LINES:
             most = LONGEST_LINE if lines == 1 else TAIL_BYTES
             with tempfile.TemporaryFile() as file:
-                file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, TAIL_SECONDS))
+                file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, until))
                 has_its_end, found = file.tell() < most, tail_of(file)
             if has_its_end:
                 break
@@ -54,7 +58,7 @@ class Logs:
     def can_be_asked(self, pod: Pod) -> bool:
         """Whether its node answers, whatever it says."""
         try:
-            for _ in self._pieces(pod, {"tailLines": 1, "limitBytes": 1}, TAIL_SECONDS):
+            for _ in self._pieces(pod, {"tailLines": 1, "limitBytes": 1}, time.monotonic() + NODE_SECONDS):
                 pass
         except Missing:
             return True
@@ -73,7 +77,7 @@ class Logs:
         wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
         with tempfile.TemporaryFile() as file:  # it has no name: what crawls print outlives no process of ours
             try:
-                file.writelines(self._pieces(pod, {"limitBytes": wanted}, WHOLE_SECONDS))
+                file.writelines(self._pieces(pod, {"limitBytes": wanted}, time.monotonic() + WHOLE_SECONDS))
             except (Missing, ApiFailed) as error:
                 if not (is_gone(error) or node_is_silent(error)):
                     raise
@@ -91,7 +95,8 @@ class Logs:
         """All of it, up to a limit, to the run's files; what is there already is left as it is."""
         path = self.kept(run_uid, task, attempt)
         if not path.exists():
-            _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, WHOLE_SECONDS))
+            until = time.monotonic() + WHOLE_SECONDS
+            _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, until))
 
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
@@ -100,12 +105,12 @@ class Logs:
             _write(path, [f"(the log could not be read while its job was in the cluster: {problem})\n".encode()])
 
     def _pieces(
-        self, pod: Pod, query: Mapping[str, str | int], seconds: float | None = None, silence: float | None = None
+        self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
     ) -> Iterator[bytes]:
         name = pods.speaker(pod)
         named = {"container": name} if name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
-        return self.api.chunks(path, {**named, **query}, accept="*/*", within=seconds, silence=silence)
+        return self.api.chunks(path, {**named, **query}, accept="*/*", until=until, silence=silence)
 
 
 def is_gone(error: Missing | ApiFailed) -> bool:

@@ -1,12 +1,12 @@
 """What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
-from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, JOBS, PODS, Broken, Pod, Unreadable
 from crawler_lifecycle.adapters.kubernetes.status import Clock, Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
@@ -122,8 +122,8 @@ class Looking:
 
     def _selectors(self, survey: Survey, keys: Collection[Key]) -> Iterator[str]:
         """Only the pods of these tasks, unless it takes fewer lists to read those of the whole run."""
-        tasks = sorted({task for task, _ in keys})
-        if len(tasks) > max(TASKS_IN_A_SELECTOR, len(survey.jobs)):
+        tasks = {task for task, _ in keys}
+        if _times(tasks, TASKS_IN_A_SELECTOR) > _times(survey.jobs, PAGE):
             yield naming.selector(survey.installation, survey.run_uid)
             return
         yield from _selectors_of(survey, tasks)
@@ -139,6 +139,11 @@ class Looking:
                 survey.jobs[key] = replace(look, message=look.message or f"its events cannot be read: {error.message}")
             else:
                 survey.jobs[key] = status.with_events(look, events)
+
+
+def _times(what: Sized, size: int) -> int:
+    """How many lists it takes if each has so many."""
+    return max(1, -(-len(what) // size))
 
 
 def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:

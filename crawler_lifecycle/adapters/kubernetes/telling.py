@@ -36,9 +36,12 @@ def _signs(pod: Pod, job_deleted: datetime | None) -> Iterator[datetime | None]:
     """When it was told, each by another. None: at a time that nobody knows any more."""
     if job_deleted:
         yield job_deleted
-    if (disruption := pods.condition(pod, failure.DISRUPTION)) and disruption.is_true:
+    deleted = pod.metadata.deletion_timestamp
+    disruption = pods.condition(pod, failure.DISRUPTION)
+    # it only announces a deletion, and stays if that fails: for minutes, or for ever once the pod has ended
+    if disruption and disruption.is_true and (deleted or disruption.reason == failure.BY_KUBELET):
         yield disruption.last_transition_time
-    if (deleted := pod.metadata.deletion_timestamp) is not None:
+    if deleted is not None:
         grace = pod.metadata.deletion_grace_period_seconds or 0
         yield deleted - timedelta(seconds=grace)  # it is dated to the end of the grace
         if (
