@@ -110,7 +110,7 @@ class StopRequest(Message):
     actor: str | None = Field(default=None, max_length=256, description="who asks")
     reason: str | None = Field(default=None, max_length=1024, description="why")
     door: str = Field(default="temporal", max_length=64, description="by which way the stop came")
-    asked_at: Moment | None = Field(default=None, description="with the actor it tells one stop from another")
+    asked_at: Moment | None = Field(default=None, description="tells one stop from another that says the same")
 
 
 def any_stop(payload: bytes) -> StopRequest:

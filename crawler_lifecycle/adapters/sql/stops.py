@@ -63,11 +63,20 @@ def _write(
     values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
     connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
-    log(connection, run, f"stop:{asked_at.isoformat()}:{stop.actor}", _line(stop, asked_at))
+    log(connection, run, _key(stop, asked_at), _line(stop, asked_at))
     return intent
 
 
+def _key(stop: StopRequest, asked_at: datetime) -> str:
+    """Stops that name neither who asks nor when have one time if they waited for a worker: what they want tells them
+    apart."""
+    return ":".join(("stop", asked_at.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
+
+
 def _line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:
-    event = FORCE_STOP if stop.force else STOP
     message = stop.reason or "no reason given"
-    return {"at": asked_at, "event": event, "message": message, "actor": stop.actor, "door": stop.door}
+    return {"at": asked_at, "event": _event(stop), "message": message, "actor": stop.actor, "door": stop.door}
+
+
+def _event(stop: StopRequest) -> str:
+    return FORCE_STOP if stop.force else STOP
