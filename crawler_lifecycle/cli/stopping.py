@@ -27,6 +27,8 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
     """Stops RUN: asks its jobs to end, and after its grace period makes them.
 
     What it has collected so far is still exported. A second stop with --force does not wait for the grace period.
+    With --json, a line of JSON that tells what is on record and how its workflow was told; with --wait a second one,
+    the run once it is proved.
 
     \b
     Examples:
@@ -54,11 +56,11 @@ def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopReq
 
 async def _stop(control: "Control", run: str, asked: "StopRequest", *, wait: bool, as_json: bool) -> int:
     stopping = await control.stop(run, asked)
-    if not as_json:
+    if as_json:
+        print_json(stopping)
+    else:
         click.echo(_told(stopping))
     if not wait:
-        if as_json:
-            print_json(stopping)
         return OK
     details = await _until_proved(control, stopping.run_id, as_json=as_json)
     if as_json:

@@ -32,6 +32,7 @@ DELETED_EXTERNALLY = "deleted_externally"
 DEPLOYMENT_REFUSED = "deployment_refused"
 ADMISSION_DENIED = "admission_denied"
 NEVER_STARTED = "never_started"
+DEADLINE_EXCEEDED = "deadline_exceeded"  # of a task: the cluster ended its job, as it had run for the run's whole time
 MAX_DURATION = "max_duration"
 STOPPED = "stopped"
 STOPPED_FORCED = "stopped_forced"
