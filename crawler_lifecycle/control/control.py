@@ -1,48 +1,35 @@
-"""The verbs: what can be asked of, and done with, the runs of an installation?
-
-What only reads the database or the cluster is a plain method; what waits or commands Temporal is a coroutine.
-"""
+"""The verbs: what can be done with the runs of an installation? What can be asked of them is in `Reading`."""
 
 import asyncio
 import hashlib
 import re
-import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
+from crawler_lifecycle.control.reading import EXPORT_PATIENCE, LOOK_PAUSE, Reading
 from crawler_lifecycle.domain.audit import owed, taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
-from crawler_lifecycle.logs import without_credentials
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
-    from crawler_lifecycle.contract.deployment import Crawler
     from crawler_lifecycle.control.audits import Audits
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
     from crawler_lifecycle.control.schedules import Schedules
-    from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
-T = TypeVar("T")
 WORKFLOW = "CrawlerLifecycleWorkflow"
-LOOK_PAUSE = 0.3
 WORKER_PATIENCE = 20.0
-EXPORT_PATIENCE = 30.0
 NOT_COMPARED = {"requested_by"}
 
 
@@ -72,88 +59,7 @@ class Resumed(Message):
     started: bool
 
 
-class Control:
-    def __init__(self, installation: Installation) -> None:
-        self.installation = installation
-        self._opening = threading.Lock()
-
-    @classmethod
-    def open(cls, state: Path | None = None) -> "Control":
-        return cls(locate(state))
-
-    # reading
-
-    def list(
-        self,
-        *,
-        limit: int = 20,
-        before: int | None = None,
-        status: RunStatus | None = None,
-        crawler: str | None = None,
-    ) -> Sequence[RunSummary]:
-        """Newest first."""
-        return self.records.page(limit=limit, before=before, status=status, crawler=crawler)
-
-    def show(self, run: int | str) -> RunDetails:
-        """By RunID or by run_uid."""
-        return self.records.details(self.run_id(run))
-
-    def overview(self, run: int | str) -> RunOverview:
-        return self.records.overview(self.run_id(run))
-
-    def tasks(
-        self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
-    ) -> Sequence[TaskRecord]:
-        """By number, from `first` on."""
-        run_id = self.run_id(run)
-        if not (found := self.records.tasks(run_id, first=first, limit=limit, status=status)):
-            self.records.overview(run_id)  # NotFound if it is the run that is not there
-        return found
-
-    async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
-        """The run whenever something of it changed, until it is over and handed over."""
-        run_id, last, patience = await asyncio.to_thread(self.run_id, run), None, EXPORT_PATIENCE
-        while True:
-            details = await self.asked(lambda parts: parts.records.details(run_id))
-            if details != last:
-                yield details
-                last = details
-            if details.run.status.is_over:
-                patience -= LOOK_PAUSE
-                if patience <= 0 or is_handed_over(details):
-                    return
-            await asyncio.sleep(LOOK_PAUSE)
-
-    def log(self, details: RunDetails, task: int, offset: int = 0) -> "LogChunk":
-        """What the task's last attempt printed, from this byte on."""
-
-        found = next((row for row in details.tasks if row.task == task), None)
-        if found is None:
-            raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
-        return self.task_log(details.run.run_uid, found, offset)
-
-    def task_log(self, run_uid: str, task: TaskRecord, offset: int = 0) -> "LogChunk":
-        if task.job_name is None:
-            from crawler_lifecycle.ports import LogChunk
-
-            return LogChunk(text="", offset=max(0, offset), ended=task.status.is_over)
-        return self.cluster.log(run_uid, task.task, task.attempt, offset)
-
-    def crawlers(self) -> Sequence["Crawler"]:
-        """What the scheduler service's catalogue offers."""
-        return self.parts.deployer.crawlers()
-
-    def run_id(self, run: int | str) -> int:
-        text = str(run).strip()
-        if re.fullmatch(r"[0-9]{1,18}", text):
-            return int(text)
-        try:
-            return self.records.run_id(str(uuid.UUID(text)))
-        except ValueError as error:
-            raise NotFound(f"{text[:80]!r} is neither a RunID (a number) nor a run_uid (a UUID)") from error
-
-    # commanding
-
+class Control(Reading):
     async def start(self, request: RunRequest, key: str | None = None) -> Started:
         """A run that exists in the database, or an error and nothing half-made. The same key is the same run."""
         installation = await self.asked(lambda parts: parts.records.installation())
@@ -302,38 +208,7 @@ class Control:
 
         return await check_all(self)
 
-    # the parts, each opened by the first verb that needs it
-
-    async def asked(self, ask: Callable[[Parts], T]) -> T:
-        """In a thread, and once for all of them: opening the database takes as long as that takes to answer."""
-
-        def asking() -> T:
-            with self._opening:
-                _ = self.parts.database
-            return ask(self.parts)
-
-        return await asyncio.to_thread(asking)
-
-    @cached_property
-    def parts(self) -> Parts:
-        return Parts(self.installation.settings)
-
-    @property
-    def records(self) -> "Records":
-        return self.parts.records
-
-    @property
-    def cluster(self) -> "Cluster":
-        return self.parts.cluster
-
-    @property
-    def deployer(self) -> "Deployer":
-        return self.parts.deployer
-
-    @property
-    def database_name(self) -> str:
-        """Its address, without who asks there and how."""
-        return without_credentials(self.installation.settings.database_url).partition("?")[0]
+    # the rest, each opened by the first verb that needs it
 
     @cached_property
     def engine(self) -> "Engine":
@@ -352,12 +227,6 @@ class Control:
         from crawler_lifecycle.control.schedules import Schedules
 
         return Schedules(self)
-
-
-def is_handed_over(details: RunDetails) -> bool:
-    """Nothing of the run is still to come: each export of each of its ends has been made, or has failed."""
-    made = sum(export.state is not ExportState.PENDING for export in details.exports)
-    return made >= details.run.end_number * len(ExportKind)
 
 
 def _refuse_what_is_over(run: RunRecord, *, reopen: bool, left: bool) -> None:

@@ -24,8 +24,9 @@ from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKi
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
-from crawler_lifecycle.control.control import Control, is_handed_over
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
 from crawler_lifecycle.ports import NewRun
