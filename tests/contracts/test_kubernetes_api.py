@@ -14,7 +14,8 @@ import urllib3
 from crawler_lifecycle.adapters.kubernetes import api as transport
 from crawler_lifecycle.adapters.kubernetes import time_limits
 from crawler_lifecycle.adapters.kubernetes.access import RIGHTS, missing_rights
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.errors import NotReady
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server

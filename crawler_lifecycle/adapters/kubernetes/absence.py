@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST
 from crawler_lifecycle.adapters.kubernetes.objects import JOBS, METADATA, NAMESPACES, Job, Unreadable
 from crawler_lifecycle.errors import TemporaryError

@@ -11,7 +11,8 @@ from functools import partial
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import NOT_DECODABLE, Named
 from crawler_lifecycle.errors import LifecycleError, TemporaryError

@@ -12,7 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes import naming
-from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.objects import (
     JOBS,
     NO_LABELS,
