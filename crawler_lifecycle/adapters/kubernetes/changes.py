@@ -13,8 +13,9 @@ import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import NOT_DECODABLE
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
-from crawler_lifecycle.adapters.kubernetes.objects import NOT_DECODABLE, Named
+from crawler_lifecycle.adapters.kubernetes.objects import Named
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 LONGEST_SILENCE = 1.0  # of ours: an empty set says that nothing happened
