@@ -256,7 +256,8 @@ def test_four_lists_at_once_and_no_more(api: Api, server: ApiServer) -> None:
 
 def test_lines_come_whole(api: Api, server: ApiServer) -> None:
     server.watching = [[b"x" * 200_000, b"two", b"three"]]
-    assert list(api.lines(api.batch("jobs"), {"watch": 1})) == [b"x" * 200_000, b"two", b"three"]
+    begun, *lines = api.lines(api.batch("jobs"), {"watch": 1})
+    assert (begun, lines) == (b"", [b"x" * 200_000, b"two", b"three"])
 
 
 def test_no_access_is_one_line_that_names_the_setting(tmp_path: Path) -> None:

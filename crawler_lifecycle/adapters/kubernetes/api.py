@@ -103,9 +103,12 @@ class Api:
     def lines(
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60
     ) -> Iterator[bytes]:
-        """The lines of an answer that goes on, as they come. It ends with the answer, or ApiFailed after `silence`."""
+        """The lines of an answer that goes on, as they come; an empty one says that it has begun. It ends with the
+        answer, or ApiFailed after `silence`."""
         rest = b""
         for chunk in self.chunks(path, query, accept=accept, silence=silence):
+            if not chunk:
+                yield b""
             *ended, rest = (rest + chunk).split(b"\n")
             yield from (line for line in ended if line)
         if rest:
@@ -120,9 +123,11 @@ class Api:
         silence: float | None = None,
         until: float = math.inf,
     ) -> Iterator[bytes]:
-        """The pieces of an answer that may be long: how long no piece may come, and when all has to be over."""
+        """The pieces of an answer that may be long; an empty one says that it has begun. `silence`: how long none may
+        come; `until`: when all has to be over."""
         limits = self._limits(until, silence)
         with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, limits) as answer:
+            yield b""
             while chunk := answer.read1(CHUNK):
                 yield chunk
                 if time.monotonic() > limits.last_piece:
