@@ -62,9 +62,9 @@ class ApiServer:
     earlier_logs: dict[str, bytes] = field(default_factory=dict)  # which only who follows them has seen
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    watching: list[list[bytes] | Answered | Callable[[], list[bytes]]] = field(
+    watching: list[list[bytes] | Answered | Callable[[], list[bytes]] | threading.Event] = field(
         default_factory=list
-    )  # what each next stream says, then it ends
+    )  # what each next stream says, then it ends; with an Event it begins, and says nothing until that is set
     version: int = 100
     lists_at_once: int = 0
     slow_lists: threading.Barrier | None = None
@@ -271,6 +271,12 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                 lines = server.watching.pop(0) if server.watching else []
             if isinstance(lines, Answered):
                 raise lines
+            if isinstance(lines, threading.Event):
+                self.send_response(200)
+                self.end_headers()
+                lines.wait(60)
+                self.close_connection = True
+                return
             if callable(lines):
                 lines = lines()
             self.send(200, b"".join(line + b"\n" for line in lines), {})

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
 from crawler_lifecycle.domain.naming import job_name
 
 NAMESPACE = "crawls"

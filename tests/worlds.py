@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow

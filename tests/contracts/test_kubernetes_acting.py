@@ -14,7 +14,8 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes import evidence
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of

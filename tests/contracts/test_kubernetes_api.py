@@ -14,7 +14,8 @@ import urllib3
 from crawler_lifecycle.adapters.kubernetes import api as transport
 from crawler_lifecycle.adapters.kubernetes import time_limits
 from crawler_lifecycle.adapters.kubernetes.access import RIGHTS, missing_rights
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.errors import NotReady
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
@@ -255,7 +256,8 @@ def test_four_lists_at_once_and_no_more(api: Api, server: ApiServer) -> None:
 
 def test_lines_come_whole(api: Api, server: ApiServer) -> None:
     server.watching = [[b"x" * 200_000, b"two", b"three"]]
-    assert list(api.lines(api.batch("jobs"), {"watch": 1})) == [b"x" * 200_000, b"two", b"three"]
+    begun, *lines = api.lines(api.batch("jobs"), {"watch": 1})
+    assert (begun, lines) == (b"", [b"x" * 200_000, b"two", b"three"])
 
 
 def test_no_access_is_one_line_that_names_the_setting(tmp_path: Path) -> None:

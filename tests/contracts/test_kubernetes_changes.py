@@ -130,6 +130,30 @@ def test_a_watch_that_is_refused_is_told_until_it_is_not(
     assert next(stream) == set()
 
 
+def test_trouble_is_over_as_soon_as_a_stream_begins(
+    server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing changes a stream says nothing: the watcher was not ready until it ended."""
+    monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
+    over = threading.Event()
+    server.watching = [Answered(500, "InternalError", "no"), over]
+    stream = watch()
+    try:
+        until(lambda: len(streams(server)) == 2, "a stream that begins")
+        until(lambda: is_well(stream), "the trouble to be over")
+        assert len(streams(server)) == 2, "it was, when the stream ended"
+    finally:
+        over.set()
+
+
+def is_well(stream: Iterator[set[str]]) -> bool:
+    try:
+        next(stream)
+    except TemporaryError:
+        return False
+    return True
+
+
 def test_a_restored_server_is_followed_from_its_new_beginning(
     server: ApiServer, watch: Callable[[], Iterator[set[str]]]
 ) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS, Unreadable
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
-from crawler_lifecycle.adapters.kubernetes.objects import JOBS, PODS, Unreadable
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, RUN, Json, Shelf, condition, event, job, labels, pod, running
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.api import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.mirrors import MOST, Mirrors, Place
 from crawler_lifecycle.ports import LogChunk
 

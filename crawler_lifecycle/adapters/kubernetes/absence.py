@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, METADATA, NAMESPACES, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST
-from crawler_lifecycle.adapters.kubernetes.objects import JOBS, METADATA, NAMESPACES, Job, Unreadable
+from crawler_lifecycle.adapters.kubernetes.objects import Job
 from crawler_lifecycle.errors import TemporaryError
 
 MOST_BY_NAME = 20

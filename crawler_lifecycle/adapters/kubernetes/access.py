@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.objects import NOT_DECODABLE
+from crawler_lifecycle.adapters.kubernetes.decoding import NOT_DECODABLE
 from crawler_lifecycle.errors import TemporaryError
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -13,62 +13,27 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 import urllib3
 
+from crawler_lifecycle.adapters.kubernetes.answers import (
+    CHUNK,
+    LONGEST_ANSWER_SECONDS,
+    ApiFailed,
+    Missing,
+    continuation,
+    refusal,
+    whole,
+)
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
-from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.settings import longest_request
 
 JSON = "application/json"
 PAGE = 1024  # of a list. Not 1000: the last page of 10,000 would be full, and after a full one comes another, if empty
 LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
-LONGEST_ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 256 << 20
-CHUNK = 1 << 16
 SHORTEST_PAUSE = 0.1
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
-
-
-class Missing(NotFound):
-    """There is nothing of that name, says the API server itself."""
-
-
-class ApiFailed(TemporaryError):
-    """Anything else that went wrong; `status` is None if there was no answer, `timed_out` if it was waited for."""
-
-    def __init__(
-        self,
-        message: str,
-        status: int | None = None,
-        reason: str = "",
-        retry_after: float | None = None,
-        *,
-        timed_out: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.timed_out = timed_out
-        self.status = status
-        self.reason = reason
-        self.retry_after = retry_after
-
-
-class Status(msgspec.Struct, frozen=True):
-    """What the API server says when it says no."""
-
-    kind: str | None = None
-    message: str | None = None
-    reason: str | None = None
-
-
-class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
-    next: str | None = None
-
-
-class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
 
 
 class Api:
@@ -130,7 +95,7 @@ class Api:
             finally:
                 self._lists.release()
             yield page
-            following = _continues(page)
+            following = continuation(page)
             if not following:
                 return
             asked["continue"] = following
@@ -138,11 +103,14 @@ class Api:
     def lines(
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60
     ) -> Iterator[bytes]:
-        """The lines of an answer that goes on, as they come. It ends with the answer, or ApiFailed after `silence`."""
+        """The lines of an answer that goes on, as they come; an empty one says that it has begun. It ends with the
+        answer, or ApiFailed after `silence`."""
         rest = b""
         for chunk in self.chunks(path, query, accept=accept, silence=silence):
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line for line in whole if line)
+            if not chunk:
+                yield b""
+            *ended, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in ended if line)
         if rest:
             yield rest
 
@@ -155,9 +123,11 @@ class Api:
         silence: float | None = None,
         until: float = math.inf,
     ) -> Iterator[bytes]:
-        """The pieces of an answer that may be long: how long no piece may come, and when all has to be over."""
+        """The pieces of an answer that may be long; an empty one says that it has begun. `silence`: how long none may
+        come; `until`: when all has to be over."""
         limits = self._limits(until, silence)
         with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, limits) as answer:
+            yield b""
             while chunk := answer.read1(CHUNK):
                 yield chunk
                 if time.monotonic() > limits.last_piece:
@@ -176,7 +146,7 @@ class Api:
             limits = self._limits(until)
             try:
                 with self._answer(method, path, query, accept, body, limits) as answer:
-                    return _read(answer, limits.last_piece)
+                    return whole(answer, limits.last_piece)
             except STALE_CONNECTION as error:
                 if last:
                     raise self._unreached(method, path, error) from error
@@ -209,7 +179,7 @@ class Api:
                 raise self._unreached(method, path, error) from error
             if answer.status < 300:
                 break
-            failed = _failed(method, path, answer)
+            failed = refusal(method, path, answer)
             pause = 0.0 if answer.status == 401 else max(failed.retry_after or 0.0, SHORTEST_PAUSE)
             in_time = time.monotonic() + pause <= limits.last_try
             if answer.status == 401 and may_renew and in_time:
@@ -252,48 +222,3 @@ class Api:
 
 def _path(*names: str) -> str:
     return "".join(f"/{quote(name, safe='')}" for name in names)
-
-
-def _read(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
-    """The time-out below is for each piece; this bounds them all together."""
-    deadline, pieces, received = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
-    while chunk := answer.read1(CHUNK):
-        pieces.append(chunk)
-        received += len(chunk)
-        if received > LARGEST_ANSWER or time.monotonic() > deadline:
-            raise urllib3.exceptions.HTTPError("its answer does not end")
-    return b"".join(pieces)
-
-
-def _failed(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
-    try:
-        body = _read(answer)
-    except NOT_REACHED:
-        body = b""
-    finally:
-        answer.close()
-    try:
-        told = msgspec.json.decode(body, type=Status)
-    except msgspec.MsgspecError:
-        told = Status()
-    message = told.message or body[:200].decode(errors="replace").strip() or answer.reason or ""
-    return ApiFailed(
-        f"the Kubernetes API answers {answer.status} to {method} {path}: {message}",
-        answer.status,
-        (told.reason or "") if told.kind == "Status" else "",
-        _seconds(answer.headers.get("Retry-After")),
-    )
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    try:
-        return max(0.0, float(retry_after)) if retry_after else None
-    except ValueError:
-        return None  # a date: the API server never sends one
-
-
-def _continues(page: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(page, type=_List).metadata.next
-    except msgspec.MsgspecError as error:
-        raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error

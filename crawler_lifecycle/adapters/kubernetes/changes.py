@@ -11,9 +11,11 @@ from functools import partial
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import NOT_DECODABLE
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
-from crawler_lifecycle.adapters.kubernetes.objects import NOT_DECODABLE, Named
+from crawler_lifecycle.adapters.kubernetes.objects import Named
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 LONGEST_SILENCE = 1.0  # of ours: an empty set says that nothing happened
@@ -74,7 +76,7 @@ class _Stream(threading.Thread):
         self._selector = selector(installation)
         self._version: str | None = None  # the last we saw; None: from the beginning
         self._changed: set[str] = set()
-        self._trouble: str | None = None  # until a stream has told something, or come to its end
+        self._trouble: str | None = None  # until a stream has begun
         self._lock = threading.Lock()
         self._told = threading.Event()
         self._stopped = threading.Event()
@@ -99,7 +101,7 @@ class _Stream(threading.Thread):
             before = self._version
             try:
                 self._follow()
-                pause, self._trouble = FIRST_PAUSE, None
+                pause = FIRST_PAUSE
             except LifecycleError as error:
                 if isinstance(error, ApiFailed) and error.status == TOO_OLD:
                     self._version = None
@@ -123,7 +125,8 @@ class _Stream(threading.Thread):
         for line in self._api.lines(self._api.batch("jobs"), query, accept=METADATA, silence=SILENCE_SECONDS):
             if self._stopped.is_set():
                 return
-            self._read(line)
+            if line:
+                self._read(line)
             self._trouble = None
 
     def _now(self) -> str:

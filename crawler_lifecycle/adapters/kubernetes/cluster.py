@@ -8,6 +8,7 @@ from crawler_lifecycle.adapters.kubernetes.access import missing_rights
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.changes import Changes
 from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
 from crawler_lifecycle.adapters.kubernetes.inventory import inventory
@@ -16,7 +17,6 @@ from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
-from crawler_lifecycle.adapters.kubernetes.objects import METADATA
 from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping

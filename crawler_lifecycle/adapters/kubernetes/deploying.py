@@ -7,10 +7,12 @@ Job is there, it is asked for by name, or by the next try.
 from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.job_request import refuse_if_late
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of, labels_of
 from crawler_lifecycle.adapters.kubernetes.naming import SPEC_HASH
-from crawler_lifecycle.adapters.kubernetes.objects import JOBS, NO_LABELS, Job
+from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.domain.reasons import ADMISSION_DENIED, CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, QUOTA

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.kubernetes import pods
-from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, Condition, ContainerStatus, Event, Job, Metadata, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Event, Job, Metadata, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.errors import TemporaryError

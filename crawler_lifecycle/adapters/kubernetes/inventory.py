@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.objects import METADATA, NO_LABELS, Labels, Metadata
+from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
+from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Labels, Metadata
 from crawler_lifecycle.adapters.kubernetes.survey import key_of
 from crawler_lifecycle.domain.audit import Key, ListedJob
 from crawler_lifecycle.errors import BadInput

@@ -12,19 +12,10 @@ from typing import TypeVar
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes import naming
-from crawler_lifecycle.adapters.kubernetes.api import Api, Missing
-from crawler_lifecycle.adapters.kubernetes.objects import (
-    JOBS,
-    NO_LABELS,
-    PODS,
-    Decoder,
-    Job,
-    JobStatus,
-    Labels,
-    Metadata,
-    Object,
-    Pod,
-)
+from crawler_lifecycle.adapters.kubernetes.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS, Decoder
+from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import key_of
 from crawler_lifecycle.domain.naming import job_name

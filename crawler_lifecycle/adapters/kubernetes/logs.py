@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes import pods
-from crawler_lifecycle.adapters.kubernetes.api import Api, ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod

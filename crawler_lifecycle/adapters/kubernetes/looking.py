@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes import leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.objects import EVENTS, JOBS, PODS, Broken, Pod, Unreadable
+from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
+from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Clock, Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
 from crawler_lifecycle.domain.looks import Look

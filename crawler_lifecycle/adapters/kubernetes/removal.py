@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.api import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod

@@ -1,0 +1,98 @@
+"""What has the API server answered: all of it, in time; why not; and does the list go on?"""
+
+import math
+import time
+
+import msgspec
+import urllib3
+
+from crawler_lifecycle.adapters.kubernetes.connection import NOT_REACHED
+from crawler_lifecycle.errors import NotFound, TemporaryError
+
+LONGEST_ANSWER_SECONDS = 60.0
+LARGEST_ANSWER = 256 << 20
+CHUNK = 1 << 16
+
+
+class Missing(NotFound):
+    """There is nothing of that name, says the API server itself."""
+
+
+class ApiFailed(TemporaryError):
+    """Anything else that went wrong; `status` is None if there was no answer, `timed_out` if it was waited for."""
+
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        reason: str = "",
+        retry_after: float | None = None,
+        *,
+        timed_out: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
+        self.status = status
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What the API server says when it says no."""
+
+    kind: str | None = None
+    message: str | None = None
+    reason: str | None = None
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
+    next: str | None = None
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMeta = _ListMeta()
+
+
+def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
+    """The time-out below is for each piece; this bounds them all together."""
+    deadline, pieces, received = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
+    while chunk := answer.read1(CHUNK):
+        pieces.append(chunk)
+        received += len(chunk)
+        if received > LARGEST_ANSWER or time.monotonic() > deadline:
+            raise urllib3.exceptions.HTTPError("its answer does not end")
+    return b"".join(pieces)
+
+
+def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
+    try:
+        body = whole(answer)
+    except NOT_REACHED:
+        body = b""
+    finally:
+        answer.close()
+    try:
+        told = msgspec.json.decode(body, type=Status)
+    except msgspec.MsgspecError:
+        told = Status()
+    message = told.message or body[:200].decode(errors="replace").strip() or answer.reason or ""
+    return ApiFailed(
+        f"the Kubernetes API answers {answer.status} to {method} {path}: {message}",
+        answer.status,
+        (told.reason or "") if told.kind == "Status" else "",
+        _seconds(answer.headers.get("Retry-After")),
+    )
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None  # a date: the API server never sends one
+
+
+def continuation(page: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(page, type=_List).metadata.next
+    except msgspec.MsgspecError as error:
+        raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error

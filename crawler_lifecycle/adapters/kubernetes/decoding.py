@@ -1,0 +1,116 @@
+"""How do bytes become objects? One that is of another shape than it should be is `Broken`: it keeps its identity, if it
+has one, and hides none of the others.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from crawler_lifecycle.adapters.kubernetes.objects import LABELS, Event, Job, Labels, Named, Namespace, Object, Pod
+from crawler_lifecycle.errors import TemporaryError
+
+NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Unreadable(TemporaryError):
+    """The API server, or something in front of it, answered with something else than what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An item that cannot be decoded. Without labels nobody knows whose it is."""
+
+    name: str
+    uid: str
+    labels: Labels
+    problem: str
+
+
+Item = TypeVar("Item", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Generic[Item]):
+    whole: list[Item]
+    broken: list[Broken]
+
+
+class _List(msgspec.Struct, Generic[Item], frozen=True, gc=False):
+    kind: str
+    items: list[Item] | None
+
+
+class _Raw(msgspec.Struct, frozen=True, gc=False):
+    kind: str
+    items: list[msgspec.Raw] | None
+
+
+class Decoder(Generic[Item]):
+    def __init__(self, kind: str, item: type[Item]) -> None:
+        self._kind = kind
+        self._one = msgspec.json.Decoder(item)
+        self._list = msgspec.json.Decoder(_List[item])  # type: ignore[valid-type]
+
+    def one(self, body: bytes) -> Item:
+        try:
+            return self._one.decode(body)
+        except NOT_DECODABLE as error:
+            raise Unreadable(f"the API server's answer is no {self._kind}: {error}") from error
+
+    def page(self, body: bytes) -> Items[Item]:
+        """One page of a list. Slower, but complete, if an item is broken."""
+        try:
+            page = self._list.decode(body)
+            self._check(page.kind)
+            return Items(page.items or [], [])
+        except NOT_DECODABLE:
+            return self._item_by_item(body)
+
+    def _item_by_item(self, body: bytes) -> Items[Item]:
+        try:
+            raw = _RAW.decode(body)
+        except NOT_DECODABLE as error:
+            raise Unreadable(f"the API server's answer is no list of {self._kind}s: {error}") from error
+        self._check(raw.kind)
+        items: Items[Item] = Items([], [])
+        for each in raw.items or []:
+            try:
+                items.whole.append(self._one.decode(each))
+            except NOT_DECODABLE as error:
+                items.broken.append(_broken(each, str(error)))
+        return items
+
+    def _check(self, kind: str) -> None:
+        if kind != f"{self._kind}List":
+            raise Unreadable(f"the API server answered with a {kind} instead of a {self._kind}List")
+
+
+_RAW = msgspec.json.Decoder(_Raw)
+
+
+def _broken(item: msgspec.Raw, problem: str) -> Broken:
+    """Whatever of its identity is of the shape that it should have."""
+    metadata = _mapping(_mapping(_anything(item)).get("metadata"))
+    labels = _mapping(metadata.get("labels"))
+    known = {field: label for field, key in LABELS.items() if isinstance(label := labels.get(key), str)}
+    name, uid = (value if isinstance(value, str) else "" for value in (metadata.get("name"), metadata.get("uid")))
+    return Broken(name, uid, Labels(**known), problem)
+
+
+def _anything(item: msgspec.Raw) -> object:
+    try:
+        return msgspec.json.decode(item)
+    except NOT_DECODABLE:
+        return None
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+JOBS = Decoder("Job", Job)
+PODS = Decoder("Pod", Pod)
+EVENTS = Decoder("Event", Event)
+METADATA = Decoder("PartialObjectMetadata", Named)
+NAMESPACES = Decoder("Namespace", Namespace)
