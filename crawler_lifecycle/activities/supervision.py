@@ -55,6 +55,7 @@ class SupervisionActivities:
             owed=self.exports.owed(run.run_id) if run.status.is_over else None,
             gave_up=None if run.status.is_over else run.reason,
             stopped_at=None if run.intent is Intent.RUN else self.supervision.stop_asked_at(run.run_id),
+            jobs_asked_at=None if run.intent is Intent.RUN else self.supervision.jobs_asked_at(run.run_id),
         )
 
     @activity.defn

@@ -26,6 +26,7 @@ class Asked(Message):
     at: datetime
     ends_as: str | None = None
     since: datetime | None = Field(default=None, description="if an earlier supervisor was asked first: when")
+    told_at: datetime | None = Field(default=None, description="if it asked the jobs to end: when")
 
     @property
     def first_at(self) -> datetime:

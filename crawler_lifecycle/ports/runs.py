@@ -99,6 +99,9 @@ class Supervision(Protocol):
     def stop_asked_at(self, run_id: int) -> datetime | None:
         """When the end that the run is going to was first asked for; None: nobody has."""
 
+    def jobs_asked_at(self, run_id: int) -> datetime | None:
+        """When, on the way to that end, its jobs were first asked to end; None: they were not."""
+
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         """The epoch goes up by one: what an earlier supervisor still writes is refused. A run that is over is left as
         it is."""

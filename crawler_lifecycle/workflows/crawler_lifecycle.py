@@ -31,6 +31,7 @@ from crawler_lifecycle.workflows.stopping import ourselves, record_what_came_too
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
 
+STOPPED_ELSEWHERE = "a-stop-of-another-workflows-run-fails"
 CANCELLED_AT_A_LIMIT = "a-cancel-counts-in-a-stop-at-a-limit"
 
 
@@ -60,6 +61,7 @@ class CrawlerLifecycleWorkflow:
         """None: the workflow that the run belongs to goes on with it."""
         beginning = await begin(self._watch, request)
         if beginning.carried is None:
+            self._refuse_stops_of(beginning.elsewhere)
             return None
         if beginning.over:
             return await self._over_already(beginning.carried.plan, beginning)
@@ -69,6 +71,12 @@ class CrawlerLifecycleWorkflow:
             gave_up = await self._course(beginning.carried)
         stopped = await self._stopped(beginning.carried.plan, gave_up)
         return await self._complete(beginning.carried.plan, gave_up, stopped=stopped)
+
+    def _refuse_stops_of(self, workflow_id: str | None) -> None:
+        """What was asked of this one is not passed on: whoever did so has to know."""
+        if self._watch.asked and workflow.patched(STOPPED_ELSEWHERE):
+            message = f"the run belongs to workflow {workflow_id}, which goes on with it: stop that one"
+            raise ApplicationError(message, type="Conflict", non_retryable=True)
 
     async def _course(self, carried: Carried) -> str | None:
         """Deployment and reconciliation, until they are over, somebody stops the run, or its time is up."""
@@ -108,6 +116,7 @@ class CrawlerLifecycleWorkflow:
     async def _over_already(self, plan: RunPlan, found: Beginning) -> RunOutcome:
         """Its supervisor may have died before everybody was told."""
         outcome = await self._close(plan, None)
+        await record_what_came_too_late(self._watch, plan)
         await self._hand_over(plan, outcome, exported=found.exported, owed=found.owed)
         return outcome
 

@@ -77,7 +77,7 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
         return Beginning(elsewhere=taken.supervised_by)
     list_under(taken.plan, taken.status)
-    watch.know_intent(taken.intent, taken.stopped_at)
+    watch.know_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
     where = _where_it_stands(watch, taken, taken.plan)
     return Beginning(where, over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
 

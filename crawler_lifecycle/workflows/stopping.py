@@ -33,6 +33,7 @@ from crawler_lifecycle.workflows.watch import Watch
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=5)
 FORCED_ANEW = "looks-begin-anew-after-a-force"
+FORCE_ON_RECORD = "a-force-is-on-record-before-it-is-used"
 ASKED_LATE = "jobs-that-are-asked-later-are-noted"
 TOO_LATE = "stops-that-come-too-late-are-on-record"
 RESUMED_GRACE = "the-grace-period-outlives-its-supervisor"
@@ -70,16 +71,16 @@ class Rounds:
         self._watch = watch
         self._plan = plan
         self._made = 0
-        self._quiet = 0  # since the stop was forced, if it was
-        self._has_asked = False
+        self._quiet = 0  # of them, since the stop was forced if it was
         self._forced = watch.forced
+        self._has_asked = False
 
     async def next(self) -> Looked:
         watch, plan, run = self._watch, self._plan, self._plan.run
         watch.tell(Stage.STOPPING, "the jobs to end", plan, force_at(watch, plan))
         await self._ask()
         if watch.forced:
-            await _force(run)
+            await self._force()
         looked = await look(run, watch.state.looks, stopped_at=watch.stopping.first_at if watch.stopping else None)
         watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_intent(looked.intent)  # a force of which only the database knows
@@ -88,6 +89,13 @@ class Rounds:
         self._quiet += 1
         return looked
 
+    async def pause(self) -> None:
+        """None where a force has become known in the look."""
+        if not self._is_newly_forced():
+            due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, LONGEST_PAUSE)
+            await self._watch.asked_or(_soonest(due, force_at(self._watch, self._plan)))
+        await _record(self._watch, self._plan)
+
     async def _ask(self) -> None:
         asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
         if asked is None or self._has_asked or (self._made > 0 and not workflow.patched(ASKED_LATE)):
@@ -95,25 +103,18 @@ class Rounds:
         self._has_asked = True
         await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
 
-    async def pause(self) -> None:
-        if not self._is_newly_forced():
-            due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, LONGEST_PAUSE)
-            await self._watch.asked_or(_soonest(due, force_at(self._watch, self._plan)))
+    async def _force(self) -> None:
+        """What is killed ends within moments: the pauses begin anew. Whoever wants it is on record before."""
+        if self._is_newly_forced():
+            self._forced, self._quiet = True, 0
+        if self._watch.asked and workflow.patched(FORCE_ON_RECORD):
             await _record(self._watch, self._plan)
-            self._is_newly_forced()
+        forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
+        if forced:
+            await _note(self._plan.run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
 
     def _is_newly_forced(self) -> bool:
-        """The jobs end within moments then: what is looked at begins anew."""
-        if self._watch.forced is self._forced or not workflow.patched(FORCED_ANEW):
-            return False
-        self._forced, self._quiet = True, 0
-        return True
-
-
-async def _force(run: RunRef) -> None:
-    forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=run))
-    if forced:
-        await _note(run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
+        return self._watch.forced and not self._forced and workflow.patched(FORCED_ANEW)
 
 
 async def record_what_came_too_late(watch: Watch, plan: RunPlan) -> None:
@@ -139,11 +140,12 @@ def ourselves(reason: str, door: str, *, force: bool = False) -> StopRequest:
 
 
 def force_at(watch: Watch, plan: RunPlan) -> datetime | None:
-    """None: it is forced already."""
+    """None: it is forced already. Jobs that an earlier supervisor asked have had a part of their grace."""
     if watch.forced or watch.stopping is None:
         return None
-    was_asked_before = watch.stopping.since is not None and workflow.patched(RESUMED_GRACE)
-    return (watch.stopping.first_at if was_asked_before else watch.stopping.at) + timedelta(seconds=plan.grace_seconds)
+    told_at = watch.stopping.told_at
+    begun = told_at if told_at is not None and workflow.patched(RESUMED_GRACE) else watch.stopping.at
+    return begun + timedelta(seconds=plan.grace_seconds)
 
 
 def _soonest(due: datetime, force_at: datetime | None) -> datetime:

@@ -44,12 +44,12 @@ class Watch:
         self.forced = self.forced or stop.force
         return StopAnswer(run_id=self.state.run_id, forced=self.forced, again=again)
 
-    def know_intent(self, intent: Intent, since: datetime | None = None) -> bool:
+    def know_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> bool:
         """What a door wrote into the database counts, even if its signal never came. True if the run is to end."""
         if intent is not Intent.RUN and self.stopping is None:
             self.stopping = Asked(stop=StopRequest(door="database"), at=workflow.now())
         if self.stopping is not None and since is not None:
-            self.stopping = self.stopping.model_copy(update={"since": since})
+            self.stopping = self.stopping.model_copy(update={"since": since, "told_at": told_at})
         self.forced = self.forced or intent is Intent.FORCE
         return self.stopping is not None
 

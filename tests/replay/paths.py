@@ -87,7 +87,7 @@ def _asked_long_ago() -> Script:
     """The stop's first supervisor did not live until its force."""
     script, before = _stubborn(), _resumed(RunStatus.STOPPING, Intent.STOP).taken
     asked_at = datetime.now(UTC) - timedelta(hours=2)
-    script.taken = lambda step: before(step).model_copy(update={"stopped_at": asked_at})
+    script.taken = lambda step: before(step).model_copy(update={"stopped_at": asked_at, "jobs_asked_at": asked_at})
     return script
 
 

@@ -1,5 +1,6 @@
 """Going on with a run that exists, from wherever it stands."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script, moments
 from tests.workflows.test_stages import END, LOOK
-from tests.workflows.test_stopping import CLOSING, assert_in_order, until_asked
+from tests.workflows.test_stopping import CLOSING, Held, assert_in_order, on_record, until_asked
 
 RESUME = RunRequest(crawler="books", run_id=7)
 
@@ -51,13 +52,51 @@ async def test_the_grace_period_goes_on_over_a_resume(play: Play) -> None:
         found = before(step)
         assert found.plan
         plan = found.plan.model_copy(update={"grace_seconds": 600})
-        return found.model_copy(update={"stopped_at": asked_at, "plan": plan})
+        return found.model_copy(update={"stopped_at": asked_at, "jobs_asked_at": asked_at, "plan": plan})
 
     script.taken, script.alive = taken, lambda look: 0 if "k8_stop_pod" in script.names else 1
     script.before["k8_stop_pod"] = moments(killed)
     async with play(script) as stage:
         await (await stage.start(RESUME)).result()
     assert timedelta(seconds=600) <= killed[0] - asked_at < timedelta(seconds=660)
+
+
+async def test_jobs_that_nobody_asked_before_a_resume_have_all_their_grace(play: Play) -> None:
+    """The wish was on record, and nobody was there to act on it."""
+    script = resumed(RunStatus.STOPPING, Intent.STOP)
+    taken, asked, killed = script.taken, list[datetime](), list[datetime]()
+    script.taken = lambda step: taken(step).model_copy(update={"stopped_at": datetime.now(UTC) - timedelta(hours=1)})
+    script.alive = lambda look: 0 if "k8_stop_pod" in script.names else 1
+    script.before |= {"k8_stop_task": moments(asked), "k8_stop_pod": moments(killed)}
+    async with play(script) as stage:
+        await (await stage.start(RESUME)).result()
+    assert killed[0] - asked[0] >= timedelta(seconds=29)
+
+
+async def test_a_stop_while_an_end_is_handed_over_is_on_record(play: Play) -> None:
+    script = resumed(RunStatus.COMPLETED)
+    held = Held(script, "update_run_status")
+    async with play(script) as stage, asyncio.timeout(40):
+        handle = await stage.start(RESUME)
+        await held.reached.wait()
+        await handle.execute_update("stop", {"actor": "ann"})
+        held.go_on.set()
+        await handle.result()
+    assert on_record(script) == ["ann"]
+
+
+async def test_a_stop_of_a_run_that_belongs_to_another_workflow_is_not_lost_silently(play: Play) -> None:
+    script = Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-1"))
+    held = Held(script, "take_over_run")
+    async with play(script) as stage, asyncio.timeout(40):
+        handle = await stage.start(RESUME)
+        await held.reached.wait()
+        await handle.signal("stop", {"actor": "ann"})
+        held.go_on.set()
+        with pytest.raises(WorkflowFailureError) as failure:
+            await handle.result()
+    assert "belongs to workflow crawl-1" in str(failure.value.cause)
+    assert "hand_over_run" in script.names
 
 
 async def test_what_was_never_started_is_deployed(play: Play) -> None:

@@ -175,6 +175,22 @@ async def test_after_a_force_the_looks_begin_anew(play: Play) -> None:
     assert looks[-1] - killed[0] < timedelta(seconds=10)
 
 
+@pytest.mark.parametrize("activity", ["cancel_queued_tasks", "k8_stop_task", "get_history_statuses_to_sync"])
+async def test_a_force_is_on_record_before_it_is_used(play: Play, activity: str) -> None:
+    script = Script()
+    script.alive = until_forced(script)
+    held = Held(script, activity)
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"actor": "ann"}])
+        await held.reached.wait()
+        await handle.signal("stop", {"actor": "bob", "force": True})
+        held.go_on.set()
+        await handle.result()
+    assert on_record(script) == ["ann", "bob"]
+    second = [number for number, name in enumerate(script.names) if name == "add_cancellation_log_to_db"][1]
+    assert second < script.names.index("k8_stop_pod")
+
+
 async def test_a_force_that_only_the_database_knows_of_waits_for_no_pause(play: Play) -> None:
     script, looks, killed = Script(), list[datetime](), list[datetime]()
     script.intent = lambda look: Intent.FORCE if look == 5 else Intent.STOP

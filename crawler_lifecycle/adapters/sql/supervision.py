@@ -1,6 +1,6 @@
 """Which workflow supervises a run, and how does a run that failed get another chance?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.reading import own_row, run_record
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.stops import STOPS
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
+from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
@@ -39,15 +39,13 @@ class SqlSupervision:
             own_row(connection, run_id)
             return run_record(connection, run_id)
 
-    def stop_asked_at(self, run_id: int) -> datetime | None:
-        line = history_logs.c
-        reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
-        stops = select(line.at).where(line.history_id == run_id, line.event.in_(STOPS))
+    def jobs_asked_at(self, run_id: int) -> datetime | None:
         with self._db.read() as connection:
-            asked: datetime | None = connection.scalar(
-                stops.where(line.id > func.coalesce(reopened, 0)).order_by(line.id).limit(1)
-            )
-            if asked is None:
+            return _first_at(connection, run_id, [StopPhase.JOBS_ASKED])
+
+    def stop_asked_at(self, run_id: int) -> datetime | None:
+        with self._db.read() as connection:
+            if (asked := _first_at(connection, run_id, STOPS)) is None:
                 return None
             # the time that a stop names is of somebody else's clock
             begun: datetime = own_row(connection, run_id).created_at
@@ -84,6 +82,17 @@ class SqlSupervision:
             return run_record(connection, run_id)
 
         return self._db.transact(transaction)
+
+
+def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
+    """When the timeline of the run's present end first tells one of these."""
+    line = history_logs.c
+    reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
+    told = select(line.at).where(line.history_id == run_id, line.event.in_(events))
+    first: datetime | None = connection.scalar(
+        told.where(line.id > func.coalesce(reopened, 0)).order_by(line.id).limit(1)
+    )
+    return first
 
 
 def _refuse_the_late(row: Row[Any], execution: Execution) -> None:
