@@ -50,7 +50,7 @@ from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 
 CHILDREN, AT_ONCE, MOST_RUNS = 96, 2, 400
 RACES = {"sqlite": 2000, "mysql": 500}  # of deployments with the stop of their run
-CLAIM_FOR = timedelta(seconds=0.04)
+CLAIM_FOR = timedelta(seconds=0.12)
 THREADS = 8
 MINUTE = timedelta(minutes=1)
 Job = tuple[str, int]
@@ -140,7 +140,7 @@ class SlowDeployer:
         return Crawler(name=name)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
-        time.sleep(random.choice((0, 0, 0.01, 0.06)))
+        time.sleep(random.choice((0, 0, 0.03, 0.15)))
         try:
             deployment = self.cluster.deploy(request)
         finally:
