@@ -65,8 +65,8 @@ class Counted(Api):
         super().__init__(Access(run.namespace, run.kubeconfig))
         self._run = run
 
-    def _whole(self, *words: Any) -> bytes:
-        body = super()._whole(*words)
+    def _whole(self, *words: Any, **more: Any) -> bytes:
+        body = super()._whole(*words, **more)
         self._run.count(len(body))
         return body
 

@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from crawler_lifecycle.ports import Cluster, LogChunk
@@ -69,7 +69,12 @@ class SmallCluster:
     def look(
         self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
     ) -> Look:
-        return Look(complete=False)
+        if self.trouble:
+            return Look(complete=False, problem=str(self.trouble))
+        with self._lock:
+            ours = [(request, made) for request, made in self.jobs.values() if request.run_uid == run_uid]
+        jobs = [JobLook(of.task, of.attempt, made.job_uid, made.job_name, JobPhase.RUNNING) for of, made in ours]
+        return Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         yield []

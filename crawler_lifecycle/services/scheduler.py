@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, checked_token
 from crawler_lifecycle.contract.requests import Name
+from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
@@ -73,8 +74,12 @@ class Service:
         try:
             self.catalogue.entry(request.crawler.name)
         except NotFound as error:
-            if (request.task, request.attempt) not in self.cluster.look(request.run_uid).jobs:
-                raise BadInput("crawler", error.message) from error
+            look = self.cluster.look(request.run_uid)
+            if (request.task, request.attempt) in look.jobs:
+                return
+            if not look.complete:  # it may be there, and whoever is refused never asks again
+                raise TemporaryError(look.problem or "no jobs can be seen", cause=CLUSTER_UNAVAILABLE) from error
+            raise BadInput("crawler", error.message) from error
 
 
 class Names(Message):

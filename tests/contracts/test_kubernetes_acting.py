@@ -1,6 +1,7 @@
 """Jobs are made, ended and removed exactly once, whatever becomes of the answers; only ours are touched."""
 
 import json
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -662,6 +663,20 @@ def test_whatever_is_slow_evidence_is_there_in_time(acting: Acting, monkeypatch:
     assert time.monotonic() - began < 2.5
     assert "exit code 9" in (found.message or "")
     assert any("not read" in line for line in found.events)
+
+
+def test_a_worker_without_room_for_a_log_has_the_other_evidence(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    acting.pod(acting.deploy(), "Failed", **ended_with(9, "Error"))
+    acting.server.end(acting.name(), "Failed")
+    [found] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert "exit code 9" in (found.message or "")
+    assert any("No space left" in line for line in found.events)
 
 
 def test_a_log_that_goes_on_and_on_is_given_up_in_time(acting: Acting) -> None:

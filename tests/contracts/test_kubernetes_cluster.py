@@ -3,7 +3,9 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +13,7 @@ import pytest
 
 from crawler_lifecycle import configuration, settings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.jobs import THREADS
 from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.control.checks import Check, check_all
@@ -19,6 +22,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
+from tests.clusters import until
 
 INSTALLATION = str(uuid4())
 
@@ -70,11 +74,7 @@ def test_a_job_goes_through_its_life(cluster: KubernetesCluster, server: ApiServ
     waiting = cluster.look(run_uid, [key]).jobs[key]
     assert (waiting.phase, waiting.uid) == (JobPhase.WAITING, deployment.job_uid)
     assert (cluster.log(run_uid, 0, 1, 0).text, cluster.evidence(run_uid, [key])) == ("", [])
-    job = server.objects["jobs"][deployment.job_name]
-    metadata = {"name": "pod", "labels": job["metadata"]["labels"]}
-    server.put(
-        "pods", {"metadata": metadata, "spec": {"containers": [{"name": "crawl"}]}, "status": {"phase": "Succeeded"}}
-    )
+    put_pod(server, deployment.job_name, "pod")
     server.logs["pod"] = b"done\n"
     server.end(deployment.job_name)
     look = cluster.look(run_uid, [key])
@@ -88,6 +88,36 @@ def test_a_job_goes_through_its_life(cluster: KubernetesCluster, server: ApiServ
     assert (cluster.look(run_uid).complete, cluster.look(run_uid).jobs) == (True, {})
     kept = cluster.log(run_uid, 0, 1, 2)
     assert (kept.text, kept.ended) == ("ne\n", True)
+
+
+def test_a_stop_does_not_wait_for_logs_that_do_not_come(cluster: KubernetesCluster, server: ApiServer) -> None:
+    """Nodes that were slow with the logs of jobs to be removed had all threads, and stops and evidence none."""
+    over = a_request()
+    tasks = range(THREADS + 4)
+    for task in tasks:
+        name = cluster.deploy(over.model_copy(update={"task": task, "tasks": len(tasks)})).job_name
+        put_pod(server, name, f"pod-{task}")
+        server.logs[f"pod-{task}"] = b"done\n"
+        server.end(name)
+    deployed = cluster.deploy(stopped := a_request())
+    come = threading.Event()
+    server.faults = [Fault("GET", "/log", hang=come) for _ in tasks]
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            removing = pool.submit(cluster.remove, over.run_uid, [(task, 1) for task in tasks])
+            until(lambda: len(server.asked("GET", "/log")) == THREADS, "all threads to wait for logs")
+            pool.submit(cluster.stop, stopped.run_uid, [(0, 1)]).result(timeout=5)
+            assert not removing.done()
+        finally:
+            come.set()
+    assert "deletionTimestamp" in server.objects["jobs"][deployed.job_name]["metadata"]
+    assert removing.result() == 0
+
+
+def put_pod(server: ApiServer, job_name: str, name: str) -> None:
+    metadata = {"name": name, "labels": server.objects["jobs"][job_name]["metadata"]["labels"]}
+    spec = {"containers": [{"name": "crawl"}]}
+    server.put("pods", {"metadata": metadata, "spec": spec, "status": {"phase": "Succeeded"}})
 
 
 def test_what_is_not_ours_is_refused_or_not_found(cluster: KubernetesCluster) -> None:

@@ -110,6 +110,20 @@ def test_an_unknown_crawler_is_named(http: httpx.Client, cluster: SmallCluster) 
     assert not cluster.jobs
 
 
+def test_a_crawler_that_was_taken_out_is_refused_only_where_its_job_is_known_not_to_be_there(
+    http: httpx.Client, cluster: SmallCluster, tmp_path: Path
+) -> None:
+    """While the cluster was away the answer was 422, which ends the run, although its job had been made."""
+    request = a_request()
+    post(http, request)
+    a_catalogue(tmp_path, "[crawlers.another]\ncommand = ['true']")
+    cluster.trouble = TemporaryError("no cluster today")
+    assert problem(post(http, request), 503).detail == "no cluster today"
+    cluster.trouble = None
+    assert post(http, request).status_code == 200
+    assert problem(post(http, a_request()), 422).field == "crawler"
+
+
 def test_a_conflict_is_409(http: httpx.Client) -> None:
     request = a_request()
     post(http, request)

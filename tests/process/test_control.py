@@ -178,6 +178,33 @@ async def test_a_stop_while_temporal_is_down_is_read_at_the_next_look(stack: Sit
     assert [task.status for task in details.tasks] == [TaskStatus.STOPPED, TaskStatus.SUCCEEDED]
 
 
+# Limits
+
+
+async def test_the_time_of_a_run_is_up(stack: Site) -> None:
+    """In its deployment, and when it is watched."""
+    words = ("run", "polite", "--tasks", "2", "--max-duration", "12s", "--detach", "--json")
+    short, (status, told) = await asyncio.gather(stack.start("polite", max_duration_seconds=3), command(stack, *words))
+    assert status == 0, told
+    watched = Started.model_validate_json(told)
+    stack.asked.append(watched.run_id)
+    await stack.until_running(watched, 2)
+    for run in (short, watched):
+        details = await assert_stopped(stack, run, "max_duration")
+        by_the_cluster = {"deadline_exceeded"}  # which on a busy machine is the first
+        assert {task.reason for task in details.tasks if task.status is not TaskStatus.STOPPED} <= by_the_cluster
+
+
+async def test_the_time_of_a_run_is_up_while_nobody_supervises_it(stack: Site) -> None:
+    """Its job has a deadline of its own, and has ended by it when the worker is back."""
+    run = await stack.start("polite", max_duration_seconds=10)
+    await stack.until_running(run, 1)
+    async with missing(stack, "lifecycle"):
+        await eventually(lambda: not stack.processes(run), PATIENCE)
+    details = await assert_stopped(stack, run, "max_duration")
+    assert [(task.status, task.reason) for task in details.tasks] == [(TaskStatus.FAILED, "deadline_exceeded")]
+
+
 async def test_a_cancel_is_a_stop(stack: Site, runs: Runs) -> None:
     run = runs["cancelled"]
     await temporal(stack, "cancel", "--workflow-id", run.workflow_id)

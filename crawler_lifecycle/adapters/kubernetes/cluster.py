@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes.access import missing_rights
@@ -45,14 +46,16 @@ class KubernetesCluster:
     ) -> None:
         self._api = Api(access)
         self._installation = installation
-        self._jobs = Jobs(self._api, installation)
+        # each with threads of its own: nodes that are slow with their logs keep no stop waiting
+        jobs = partial(Jobs, self._api, installation)
+        self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
         self._looking = Looking(self._api, installation, patience)
-        self._stopping = Stopping(self._jobs)
-        self._reaching = Reaching(self._jobs, self._logs)
-        self._removing = Removing(self._jobs, self._logs)
-        self._collecting = Collecting(self._jobs, self._logs)
+        self._stopping = Stopping(jobs())
+        self._reaching = Reaching(jobs(), self._logs)
+        self._removing = Removing(jobs(), self._logs)
+        self._collecting = Collecting(jobs(), self._logs)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):

@@ -61,8 +61,8 @@ class Collecting:
             return "", "log not read: too many others were slow"
         try:
             return self.logs.tail(pod, until), None
-        except (Missing, ApiFailed) as error:
-            return "", f"log not read: {error.message}"[:LONGEST_EVENT]
+        except (Missing, ApiFailed, OSError) as error:  # the last: there is no room here to put it
+            return "", f"log not read: {error}"[:LONGEST_EVENT]
 
     def _events(self, job: Job | None, pod: Pod | None, until: float) -> list[str]:
         try:
