@@ -73,6 +73,7 @@ def _once(handle: WorkflowHandle[Any, Any], asks: list[Ask]) -> Callable[[], Awa
                     await handle.signal("stop", each.stop)
                 case "update":
                     await handle.execute_update("stop", each.stop)
+            await handle.query("state")  # it has been heard, before this activity answers
 
     return ask
 
