@@ -665,6 +665,19 @@ def test_whatever_is_slow_evidence_is_there_in_time(acting: Acting, monkeypatch:
     assert any("not read" in line for line in found.events)
 
 
+@pytest.mark.parametrize("slow", ["jobs", "pods"])
+def test_a_list_that_is_slow_is_given_up_before_its_step_is(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    monkeypatch.setattr(evidence, "SECONDS", 1.0)
+    acting.pod(acting.deploy(), "Failed", **ended_with(9, "Error"))
+    acting.server.faults = [Fault("GET", slow, after=5)]
+    began = time.monotonic()
+    with pytest.raises(TemporaryError):
+        acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert time.monotonic() - began < 2
+
+
 def test_a_worker_without_room_for_a_log_has_the_other_evidence(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ class Collecting:
 
     def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
         until = time.monotonic() + SECONDS
-        jobs, found = self.jobs.some(run_uid, keys), self.jobs.pods(run_uid, keys)
+        jobs, found = self.jobs.some(run_uid, keys, until), self.jobs.pods(run_uid, keys, until)
 
         def collect(key: Key) -> TaskEvidence | None:
             # the newest first: it is the one that counts

@@ -4,6 +4,7 @@ The work on a page of jobs is spread over a few threads: each job by itself, so 
 none of the others.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -62,10 +63,10 @@ class Jobs:
             return None
         return job if self._is(job.metadata.labels, run_uid, key) else None
 
-    def some(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, Job]:
+    def some(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, Job]:
         """Of these, by one list."""
         wanted = set(keys)
-        pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted))
+        pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted), until)
         jobs = (job for page in pages for job in JOBS.page(page).whole)
         return {key: job for job in jobs if (key := key_of(job.metadata.labels)) and key in wanted}
 
@@ -75,11 +76,11 @@ class Jobs:
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
         return {key: job for job in jobs if (key := key_of(job.metadata.labels))}
 
-    def pods(self, run_uid: str, keys: Iterable[Key]) -> dict[Key, list[Pod]]:
+    def pods(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, list[Pod]]:
         """The pods of these, newest first."""
         wanted = set(keys)
         found: dict[Key, list[Pod]] = {}
-        for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted)):
+        for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted), until):
             for pod in PODS.page(page).whole:
                 if (key := key_of(pod.metadata.labels)) and key in wanted:
                     found.setdefault(key, []).append(pod)
@@ -110,12 +111,12 @@ class Jobs:
             raise TemporaryError(f"{what}: {failed[0].message}{others}") from failed[0]
         return done
 
-    def _pages(self, path: str, run_uid: str, of_tasks: Iterable[int]) -> Iterator[bytes]:
+    def _pages(self, path: str, run_uid: str, of_tasks: Iterable[int], until: float = math.inf) -> Iterator[bytes]:
         tasks = sorted(set(of_tasks))
         naming.checked(run_uid)
         for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
             selector = naming.selector(self.installation, run_uid, tasks[start : start + TASKS_IN_A_SELECTOR])
-            yield from self.api.pages(path, {"labelSelector": selector})
+            yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 
     def _is(self, labels: Labels | None, run_uid: str, key: Key) -> bool:
         labels = labels or NO_LABELS
