@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
+from temporalio.worker import Interceptor, Worker
 
 from tests.workflows.script import Script
 
@@ -33,9 +33,9 @@ Play = Callable[[Script], AbstractAsyncContextManager[Stage]]
 
 
 @asynccontextmanager
-async def played(environment: WorkflowEnvironment, script: Script) -> AsyncIterator[Stage]:
+async def played(environment: WorkflowEnvironment, script: Script, *between: Interceptor) -> AsyncIterator[Stage]:
     queue = f"queue-{uuid4()}"
-    async with Worker(environment.client, task_queue=queue, activities=script.activities()):
+    async with Worker(environment.client, task_queue=queue, activities=script.activities(), interceptors=between):
         yield Stage(environment.client, queue)
 
 

@@ -13,6 +13,7 @@ from tests.embedded import environment, processes_of
 from tests.process.crawls import end_all_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "control.sh"
+RECORDED = EXAMPLE.parents[1] / "docs" / "howto" / "control-example.md"
 PATIENCE = 150.0
 EXPECTED = [  # in this order
     r"run 1: STOP is on record, its workflow is told",
@@ -44,6 +45,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     end_all_of(tmp_path)
 
 
+def assert_told(told: str) -> None:
+    position = 0
+    for pattern in EXPECTED:
+        found = re.compile(pattern).search(told, position)
+        assert found, f"{pattern!r} is not among what follows:\n{told[position:]}"
+        position = found.end()
+
+
+def test_what_is_recorded_of_it_is_what_it_says() -> None:
+    assert_told(RECORDED.read_text())
+
+
 async def test_three_runs_are_controlled(folder: Path) -> None:
     ours = environment(folder)
     process = await asyncio.create_subprocess_exec(
@@ -63,10 +76,6 @@ async def test_three_runs_are_controlled(folder: Path) -> None:
             await process.wait()
     told = output.decode()
     assert process.returncode == 0, told
-    position = 0
-    for pattern in EXPECTED:
-        found = re.compile(pattern).search(told, position)
-        assert found, f"{pattern!r} is not among what follows:\n{told[position:]}"
-        position = found.end()
+    assert_told(told)
     assert processes_of(folder) == []
     assert not list(folder.glob("tmp*")), "its folder is gone"

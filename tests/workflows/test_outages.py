@@ -1,18 +1,34 @@
 """No outage of any length ends a run: it waits, and goes on where it was."""
 
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from temporalio import workflow
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import (
+    Interceptor,
+    StartActivityInput,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowOutboundInterceptor,
+)
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
-from tests.plays import Play
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps import TakenOver, TaskChange
+from tests.plays import Play, Stage, played
 from tests.workflows.script import Script
 from tests.workflows.test_stopping import until_asked
 
 BOOKS = RunRequest(crawler="books")
 LONG = 50  # tries up to 15 seconds apart: ten minutes and more, longer than any time-out of a step
+HASTE, SILENT = timedelta(seconds=0.25), 2
 WITHOUT = {"signal_pusher_started", "signal_pusher_progress",
            "get_bulk_task_history_data", "reconcile_tasks", "remove_jobs"}  # fmt: skip
 STEPS = [
@@ -43,6 +59,71 @@ async def test_ten_minutes_without_an_answer_in_every_step(play: Play, step: str
         assert took > timedelta(minutes=10)
     assert script.names.count("create_history_id") == (1 if step != "create_history_id" else LONG + 1)
     assert len(history.events) < 140 + LONG, "waiting costs no history but the marks of skipped time"
+
+
+class Hasty(Interceptor):
+    """No server skips time while an activity is under way: so their time-outs are as short as a test may last."""
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002 (the SDK's name)
+    ) -> type[WorkflowInboundInterceptor]:
+        return HastyWorkflows
+
+
+class HastyWorkflows(WorkflowInboundInterceptor):
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        super().init(HastySteps(outbound))
+
+
+class HastySteps(WorkflowOutboundInterceptor):
+    def start_activity(self, input: StartActivityInput) -> "workflow.ActivityHandle[Any]":  # noqa: A002 (the SDK's name)
+        return super().start_activity(replace(input, start_to_close_timeout=HASTE))
+
+
+@asynccontextmanager
+async def hanging(environment: WorkflowEnvironment, script: Script, step: str) -> AsyncIterator[Stage]:
+    """The first tries of this step never answer."""
+    silent, never = itertools.chain([True] * SILENT, itertools.repeat(False)), asyncio.Event()
+
+    async def hang() -> None:
+        if next(silent):
+            await never.wait()
+
+    script.before[step] = hang
+    async with played(environment, script, Hasty()) as stage, asyncio.timeout(60):
+        yield stage
+    assert script.names.count(step) > SILENT or step in WITHOUT
+
+
+@pytest.mark.parametrize("step", [*STEPS, "initiate_export_signal", "export_supporting_files"])
+async def test_a_step_that_never_answers_is_given_up_and_tried_again(skipping: WorkflowEnvironment, step: str) -> None:
+    """Whoever is asked hangs, instead of saying that something is wrong."""
+    script = Script(changes=over)
+    async with hanging(skipping, script, step) as stage:
+        assert (await (await stage.start(BOOKS)).result())["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("step", STOP_STEPS)
+async def test_a_step_of_a_stop_that_never_answers_is_given_up_and_tried_again(
+    skipping: WorkflowEnvironment, step: str
+) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    async with hanging(skipping, script, step) as stage:
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"force": True}])
+        assert (await handle.result())["reason"] == "stopped"
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+async def test_a_take_over_that_never_answers_is_given_up_and_tried_again(
+    skipping: WorkflowEnvironment, reopen: bool
+) -> None:
+    script = Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="another"))
+    async with hanging(skipping, script, "hand_over_run" if reopen else "take_over_run") as stage:
+        request = RunRequest(crawler="books", run_id=7, reopen=reopen)
+        assert await (await stage.start(request)).result() is None
+    assert script.names[-1] == "hand_over_run"
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
