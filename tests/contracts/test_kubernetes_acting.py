@@ -1,10 +1,11 @@
 """Jobs are made, ended and removed exactly once, whatever becomes of the answers; only ours are touched."""
 
 import json
+import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -521,17 +522,90 @@ def test_a_job_that_never_started_has_no_log_and_leaves(acting: Acting) -> None:
     assert not acting.logs.kept(acting.run_uid, 0, 1).exists()
 
 
-def test_a_log_follows_no_link_that_a_crawl_has_put_there(acting: Acting, tmp_path: Path) -> None:
+def a_folder_made_a_link(logs: Path, elsewhere: Path) -> None:
+    logs.symlink_to(elsewhere)
+
+
+def a_folder_made_a_file(logs: Path, _: Path) -> None:
+    logs.write_text("of the crawl")
+
+
+def a_folder_in_the_place_of_each_log(logs: Path, _: Path) -> None:
+    for task in range(2):
+        (logs / f"{task}-1.log").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    "put", [a_folder_made_a_link, a_folder_made_a_file, a_folder_in_the_place_of_each_log], ids=lambda put: put.__name__
+)
+def test_a_job_whose_log_has_no_place_leaves_and_the_runs_files_say_so_once(
+    acting: Acting, tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    """It stayed until its time to live was over, after every try to keep its log had failed."""
+    for task in range(2):
+        pod = acting.pod(acting.deploy(task), "Succeeded")
+        acting.server.end(acting.name(task))
+        acting.server.logs[pod["metadata"]["name"]] = b"text"
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "files" / acting.run_uid
+    elsewhere.mkdir()
+    run.mkdir(parents=True)
+    put(run / "logs", elsewhere)
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    said = (run / "logs-not-kept.txt").read_text()
+    assert "logs/0-1.log cannot be written" in said
+    assert acting.removing.remove(acting.run_uid, [(1, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    assert (run / "logs-not-kept.txt").read_text() == said
+    assert list(elsewhere.iterdir()) == []
+    assert {path.name for path in run.iterdir()} == {"logs", "logs-not-kept.txt"}
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+
+
+def test_a_log_that_is_not_kept_for_want_of_room_keeps_the_job(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
     pod = acting.pod(acting.deploy(), "Succeeded")
     acting.server.end(acting.name())
     acting.server.logs[pod["metadata"]["name"]] = b"text"
-    (tmp_path / "elsewhere").mkdir()
-    run = tmp_path / "files" / acting.run_uid
-    run.mkdir(parents=True)
-    (run / "logs").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TemporaryError):
+    with pytest.raises(TemporaryError, match="No space left"):
         acting.removing.remove(acting.run_uid, [(0, 1)])
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert acting.name() in acting.server.objects["jobs"]
+    assert list(acting.logs.kept(acting.run_uid, 0, 1).parent.iterdir()) == []
+
+
+def test_the_log_of_another_run_is_not_read_by_a_link_in_the_place_of_the_folder(acting: Acting) -> None:
+    other = acting.logs.kept(str(uuid4()), 0, 1)
+    other.parent.mkdir(parents=True)
+    other.write_text("of another run")
+    mine = acting.logs.kept(acting.run_uid, 0, 1)
+    mine.parent.parent.mkdir()
+    mine.parent.symlink_to(other.parent)
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+    mine.parent.unlink()
+    mine.parent.mkdir()
+    mine.symlink_to(other)
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+    mine.unlink()
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+    mine.write_text("of this run")
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 3) == LogChunk("this run", 11, ended=True)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_a_crawl_puts_in_the_place_of_its_log_is_not_its_log(
+    acting: Acting, tmp_path: Path, is_link: bool
+) -> None:
+    pod = acting.pod(acting.deploy(), "Failed")
+    acting.server.end(acting.name(), "Failed")
+    acting.server.logs[pod["metadata"]["name"]] = b"it failed"
+    kept, precious = acting.logs.kept(acting.run_uid, 0, 1), tmp_path / "precious"
+    precious.write_text("of somebody")
+    kept.parent.mkdir(parents=True)
+    kept.symlink_to(precious) if is_link else kept.write_text("all went well")
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert (kept.is_symlink(), kept.read_text(), precious.read_text()) == (False, "it failed", "of somebody")
 
 
 # evidence and logs
