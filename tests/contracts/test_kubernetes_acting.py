@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import evidence
+from crawler_lifecycle.adapters.kubernetes import evidence, logs, removal
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
@@ -512,6 +512,56 @@ def test_a_log_of_a_node_that_is_silent_for_good_is_given_up_and_its_place_says_
     assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
     assert acting.server.objects["jobs"] == {}
     assert "dial tcp: the node is gone" in acting.logs.kept(acting.run_uid, 0, 1).read_text()
+
+
+@pytest.fixture
+def slow_log(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Of a job that has ended, byte by byte."""
+    monkeypatch.setattr(logs, "WHOLE_SECONDS", 1.0)
+    acting.deploy()
+    pod = acting.pod(acting.job(), "Succeeded")
+    acting.server.logs[pod["metadata"]["name"]] = b"a line\n" * 100
+    over = threading.Event()
+    acting.server.faults = [Fault("GET", "/log", drips=over)]
+    yield
+    over.set()
+
+
+@pytest.mark.usefixtures("slow_log")
+def test_a_log_that_is_slow_for_a_moment_is_kept_whole_by_the_next_removal(acting: Acting) -> None:
+    acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.name() in acting.server.objects["jobs"]
+    assert list(acting.logs.kept(acting.run_uid, 0, 1).parent.iterdir()) == []
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "a line\n" * 100
+
+
+@pytest.mark.usefixtures("slow_log")
+def test_of_a_log_that_stays_slow_as_much_is_kept_as_came_and_its_last_line_says_so(acting: Acting) -> None:
+    """Each try began anew, until the Job's time to live was over; then all was lost, without a word."""
+    acting.server.end(acting.name(), lastTransitionTime=(datetime.now(UTC) - timedelta(minutes=11)).isoformat())
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    *lines, last = acting.logs.kept(acting.run_uid, 0, 1).read_text().splitlines()
+    assert lines[0] == "a line"
+    assert len(lines) < 50
+    assert last.startswith("(the rest of the log could not be read: ")
+    assert "its answer does not end" in last
+
+
+def test_no_log_is_begun_that_the_step_of_a_removal_has_no_time_for(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of slow ones took longer than its step, which began again beside it."""
+    pod = acting.pod(acting.deploy(), "Succeeded")
+    acting.server.logs[pod["metadata"]["name"]] = b"done\n"
+    acting.server.end(acting.name())
+    with monkeypatch.context() as late:
+        late.setattr(removal, "BEGIN_SECONDS", 0.0)
+        assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.server.asked("GET", "/log") == []
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
 
 
 def test_a_job_that_never_started_has_no_log_and_leaves(acting: Acting) -> None:

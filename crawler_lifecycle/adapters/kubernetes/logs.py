@@ -95,10 +95,9 @@ class Logs:
     def _stream(self, pod: Pod) -> Generator[bytes]:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
-    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
+    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
         """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
-        until = time.monotonic() + WHOLE_SECONDS
-        kept_logs.write(self.kept(run_uid, task, attempt), self._pieces(pod, {"limitBytes": self.most_bytes}, until))
+        kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
@@ -109,6 +108,20 @@ class Logs:
         """Once for all logs of the run, among its files."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
         kept_logs.write_once(self.files / checked(run_uid) / NO_PLACE, text)
+
+    def _all_of(self, pod: Pod, *, or_a_part: bool) -> Iterator[bytes]:
+        """One that breaks off is that of a silent node, unless a part will do: then its last line says so."""
+        came, until = 0, time.monotonic() + WHOLE_SECONDS
+        try:
+            for piece in self._pieces(pod, {"limitBytes": self.most_bytes}, until):
+                yield piece
+                came += len(piece)
+        except ApiFailed as error:
+            if not came:
+                raise
+            if not or_a_part:
+                raise ApiFailed(error.message, timed_out=True) from error
+            yield f"\n(the rest of the log could not be read: {error.message})\n".encode()
 
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None

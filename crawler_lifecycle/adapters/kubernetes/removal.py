@@ -6,6 +6,7 @@ copy from starting it again.
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from crawler_lifecycle.errors import TemporaryError
 
 logger = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=10)  # from the end of a job, with a log that does not come, or not to its end
+BEGIN_SECONDS = 40.0  # then no log is begun any more: each may take 60, and the step around has 120
 ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time may take to arrive
 
 
@@ -37,8 +39,10 @@ class Removing:
         }
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
+        latest = time.monotonic() + BEGIN_SECONDS
+
         def remove(key: Key) -> bool:
-            return self._remove(run_uid, key, jobs[key], pods.get(key, []))
+            return time.monotonic() > latest or self._remove(run_uid, key, jobs[key], pods.get(key, []))
 
         return sum(self.jobs.each(remove, list(jobs), "not all jobs could be removed"))
 
@@ -74,7 +78,7 @@ class Removing:
 
     def _keep_log(self, run_uid: str, key: Key, pod: Pod, *, has_waited: bool) -> bool:
         try:
-            self.logs.keep(pod, run_uid, *key)
+            self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
         except (Missing, ApiFailed) as error:
             if is_gone(error):
                 return True
