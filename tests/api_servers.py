@@ -50,6 +50,7 @@ class Fault:
     answer: Answered | None = None
     drop: str = ""  # "before" or "after" the request was carried out
     hang: threading.Event | None = None
+    drips: threading.Event | None = None  # the answer comes byte by byte, until this is set
     after: float = 0.0  # seconds, as a server that is busy lets wait
 
 
@@ -262,6 +263,9 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             if fault and fault.drop == "after":
                 self.close_connection = True
                 return
+            if fault and fault.drips:
+                self.drip(answer, fault.drips)
+                return
             self.send(status, answer, {})
 
         do_GET = do_POST = do_DELETE = answer  # noqa: N815 (the base class calls them)
@@ -280,6 +284,17 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             if callable(lines):
                 lines = lines()
             self.send(200, b"".join(line + b"\n" for line in lines), {})
+
+        def drip(self, answer: bytes, over: threading.Event) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            with suppress(ConnectionError):  # whoever asked may have given up
+                for byte in answer:
+                    self.wfile.write(bytes([byte]))
+                    if over.wait(0.02):
+                        break
+            self.close_connection = True
 
         def follow(self, path: str) -> None:
             """A log as it grows, until there is none of it any more."""

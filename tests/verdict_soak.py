@@ -69,10 +69,6 @@ def _soak_until(most: int, first: int) -> int:
     return 0
 
 
-def _told(ends: Counter[str]) -> str:
-    return ", ".join(f"{status} {count:,}" for status, count in ends.most_common())
-
-
 def _bounded(numbers: Iterable[int], most: int) -> Iterable[int]:
     """More batches than are needed, but not without end: the pool takes them all in advance."""
     return (number for number, _ in zip(numbers, range(most // LIVES_IN_A_BATCH + 1), strict=False))

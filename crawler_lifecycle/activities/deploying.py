@@ -21,7 +21,9 @@ class Deploying:
             deployment = self.deployer.deploy(claim.request)
         except TemporaryError as error:
             return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
-        except (Refused, BadInput, Conflict) as error:
+        except Conflict as error:  # what has this key is another request's, and not ours to take
+            return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=True)
+        except (Refused, BadInput) as error:
             return self._refused(claim, error)
         return self._deployed(claim, deployment)
 

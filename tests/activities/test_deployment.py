@@ -2,12 +2,13 @@
 
 import pytest
 
+from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
 from tests.clusters import until
-from tests.house import House
+from tests.house import DirectDeployer, House
 
 
 def _jobs(house: House, plan: RunPlan) -> int:
@@ -77,6 +78,25 @@ def test_a_job_that_is_there_is_taken_as_it_is_whatever_is_refused_now(house: Ho
         TaskStatus.PENDING,
         house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].uid,
     )
+
+
+def test_a_job_of_another_request_is_not_taken(house: House) -> None:
+    """The service had compared the requests and said that they differ; the worker took the job all the same."""
+    plan = house.begin("sleepy")
+    with pytest.MonkeyPatch.context() as other:
+        other.setattr(DirectDeployer, "deploy", _of_another_command)
+        house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    assert (outcome.refused, outcome.job_id) == (True, None)
+    main = house.details(plan).tasks[0]
+    assert (main.status, main.reason, main.job_uid) == (TaskStatus.FAILED, "deployment_refused", None)
+    assert "for another request" in (main.message or "")
+
+
+def _of_another_command(deployer: DirectDeployer, request: DeploymentRequest) -> Deployment:
+    crawler = request.crawler.model_copy(update={"command": ["sleep", "50"]})
+    deployer.bench.cluster.deploy(request.model_copy(update={"crawler": crawler}))
+    raise TemporaryError("the answer was lost")
 
 
 def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:

@@ -1,10 +1,11 @@
 """Jobs are made, ended and removed exactly once, whatever becomes of the answers; only ours are touched."""
 
 import json
+import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import evidence
+from crawler_lifecycle.adapters.kubernetes import evidence, logs, removal
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
@@ -513,6 +514,56 @@ def test_a_log_of_a_node_that_is_silent_for_good_is_given_up_and_its_place_says_
     assert "dial tcp: the node is gone" in acting.logs.kept(acting.run_uid, 0, 1).read_text()
 
 
+@pytest.fixture
+def slow_log(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Of a job that has ended, byte by byte."""
+    monkeypatch.setattr(logs, "WHOLE_SECONDS", 1.0)
+    acting.deploy()
+    pod = acting.pod(acting.job(), "Succeeded")
+    acting.server.logs[pod["metadata"]["name"]] = b"a line\n" * 100
+    over = threading.Event()
+    acting.server.faults = [Fault("GET", "/log", drips=over)]
+    yield
+    over.set()
+
+
+@pytest.mark.usefixtures("slow_log")
+def test_a_log_that_is_slow_for_a_moment_is_kept_whole_by_the_next_removal(acting: Acting) -> None:
+    acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.name() in acting.server.objects["jobs"]
+    assert list(acting.logs.kept(acting.run_uid, 0, 1).parent.iterdir()) == []
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "a line\n" * 100
+
+
+@pytest.mark.usefixtures("slow_log")
+def test_of_a_log_that_stays_slow_as_much_is_kept_as_came_and_its_last_line_says_so(acting: Acting) -> None:
+    """Each try began anew, until the Job's time to live was over; then all was lost, without a word."""
+    acting.server.end(acting.name(), lastTransitionTime=(datetime.now(UTC) - timedelta(minutes=11)).isoformat())
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    *lines, last = acting.logs.kept(acting.run_uid, 0, 1).read_text().splitlines()
+    assert lines[0] == "a line"
+    assert len(lines) < 50
+    assert last.startswith("(the rest of the log could not be read: ")
+    assert "its answer does not end" in last
+
+
+def test_no_log_is_begun_that_the_step_of_a_removal_has_no_time_for(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of slow ones took longer than its step, which began again beside it."""
+    pod = acting.pod(acting.deploy(), "Succeeded")
+    acting.server.logs[pod["metadata"]["name"]] = b"done\n"
+    acting.server.end(acting.name())
+    with monkeypatch.context() as late:
+        late.setattr(removal, "BEGIN_SECONDS", 0.0)
+        assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.server.asked("GET", "/log") == []
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+
+
 def test_a_job_that_never_started_has_no_log_and_leaves(acting: Acting) -> None:
     acting.deploy()
     acting.server.end(acting.name(), lastTransitionTime=datetime.now(UTC).isoformat())
@@ -521,17 +572,90 @@ def test_a_job_that_never_started_has_no_log_and_leaves(acting: Acting) -> None:
     assert not acting.logs.kept(acting.run_uid, 0, 1).exists()
 
 
-def test_a_log_follows_no_link_that_a_crawl_has_put_there(acting: Acting, tmp_path: Path) -> None:
+def a_folder_made_a_link(logs: Path, elsewhere: Path) -> None:
+    logs.symlink_to(elsewhere)
+
+
+def a_folder_made_a_file(logs: Path, _: Path) -> None:
+    logs.write_text("of the crawl")
+
+
+def a_folder_in_the_place_of_each_log(logs: Path, _: Path) -> None:
+    for task in range(2):
+        (logs / f"{task}-1.log").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    "put", [a_folder_made_a_link, a_folder_made_a_file, a_folder_in_the_place_of_each_log], ids=lambda put: put.__name__
+)
+def test_a_job_whose_log_has_no_place_leaves_and_the_runs_files_say_so_once(
+    acting: Acting, tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    """It stayed until its time to live was over, after every try to keep its log had failed."""
+    for task in range(2):
+        pod = acting.pod(acting.deploy(task), "Succeeded")
+        acting.server.end(acting.name(task))
+        acting.server.logs[pod["metadata"]["name"]] = b"text"
+    elsewhere, run = tmp_path / "elsewhere", tmp_path / "files" / acting.run_uid
+    elsewhere.mkdir()
+    run.mkdir(parents=True)
+    put(run / "logs", elsewhere)
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    said = (run / "logs-not-kept.txt").read_text()
+    assert "logs/0-1.log cannot be written" in said
+    assert acting.removing.remove(acting.run_uid, [(1, 1)]) == 0
+    assert acting.server.objects["jobs"] == {}
+    assert (run / "logs-not-kept.txt").read_text() == said
+    assert list(elsewhere.iterdir()) == []
+    assert {path.name for path in run.iterdir()} == {"logs", "logs-not-kept.txt"}
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+
+
+def test_a_log_that_is_not_kept_for_want_of_room_keeps_the_job(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
     pod = acting.pod(acting.deploy(), "Succeeded")
     acting.server.end(acting.name())
     acting.server.logs[pod["metadata"]["name"]] = b"text"
-    (tmp_path / "elsewhere").mkdir()
-    run = tmp_path / "files" / acting.run_uid
-    run.mkdir(parents=True)
-    (run / "logs").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(TemporaryError):
+    with pytest.raises(TemporaryError, match="No space left"):
         acting.removing.remove(acting.run_uid, [(0, 1)])
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert acting.name() in acting.server.objects["jobs"]
+    assert list(acting.logs.kept(acting.run_uid, 0, 1).parent.iterdir()) == []
+
+
+def test_the_log_of_another_run_is_not_read_by_a_link_in_the_place_of_the_folder(acting: Acting) -> None:
+    other = acting.logs.kept(str(uuid4()), 0, 1)
+    other.parent.mkdir(parents=True)
+    other.write_text("of another run")
+    mine = acting.logs.kept(acting.run_uid, 0, 1)
+    mine.parent.parent.mkdir()
+    mine.parent.symlink_to(other.parent)
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+    mine.parent.unlink()
+    mine.parent.mkdir()
+    mine.symlink_to(other)
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+    mine.unlink()
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 0) is None
+    mine.write_text("of this run")
+    assert acting.logs.read_kept(acting.run_uid, 0, 1, 3) == LogChunk("this run", 11, ended=True)
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_a_crawl_puts_in_the_place_of_its_log_is_not_its_log(
+    acting: Acting, tmp_path: Path, is_link: bool
+) -> None:
+    pod = acting.pod(acting.deploy(), "Failed")
+    acting.server.end(acting.name(), "Failed")
+    acting.server.logs[pod["metadata"]["name"]] = b"it failed"
+    kept, precious = acting.logs.kept(acting.run_uid, 0, 1), tmp_path / "precious"
+    precious.write_text("of somebody")
+    kept.parent.mkdir(parents=True)
+    kept.symlink_to(precious) if is_link else kept.write_text("all went well")
+    assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
+    assert (kept.is_symlink(), kept.read_text(), precious.read_text()) == (False, "it failed", "of somebody")
 
 
 # evidence and logs

@@ -90,6 +90,19 @@ def test_a_job_goes_through_its_life(cluster: KubernetesCluster, server: ApiServ
     assert (kept.text, kept.ended) == ("ne\n", True)
 
 
+def test_a_link_that_a_crawl_puts_in_the_place_of_its_logs_shows_no_other_runs(
+    cluster: KubernetesCluster, chosen: settings.Settings
+) -> None:
+    mine, other = (chosen.files_folder / str(uuid4()) for _ in range(2))
+    (other / "logs").mkdir(parents=True)
+    (other / "logs" / "0-1.log").write_text("of another run")
+    mine.mkdir()
+    (mine / "logs").symlink_to(other / "logs")
+    with pytest.raises(NotFound):
+        cluster.log(mine.name, 0, 1, 0)
+    assert cluster.log(other.name, 0, 1, 0).text == "of another run"
+
+
 def test_a_stop_does_not_wait_for_logs_that_do_not_come(cluster: KubernetesCluster, server: ApiServer) -> None:
     """Nodes that were slow with the logs of jobs to be removed had all threads, and stops and evidence none."""
     over = a_request()

@@ -21,7 +21,6 @@ from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
-from crawler_lifecycle.adapters.local.logs import read_from
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
@@ -87,9 +86,8 @@ class KubernetesCluster:
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         key = (task, attempt)
-        kept = self._logs.kept(run_uid, task, attempt)
-        if kept.exists():
-            return read_from(kept, offset, ended=True)
+        if kept := self._logs.read_kept(run_uid, task, attempt, offset):
+            return kept
         # before the log: what is printed in between is only read once more
         job, pods = self._jobs.one(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
         if job is None and not pods:

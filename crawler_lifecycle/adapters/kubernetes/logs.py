@@ -7,12 +7,11 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from crawler_lifecycle.adapters.kubernetes import pods
+from crawler_lifecycle.adapters.kubernetes import kept_logs, pods
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
@@ -29,6 +28,7 @@ TAIL_SECONDS = 15.0
 NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
+NO_PLACE = "logs-not-kept.txt"
 NEVER_ANY = (400, 404)  # it never started, or its pod is gone
 NODE_SILENT = (500, 502, 504)  # for now, or for ever
 
@@ -43,6 +43,9 @@ class Logs:
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
         """Where a log is when its job has left the cluster."""
         return self.files / checked(run_uid) / log_name(task, attempt)
+
+    def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
+        return kept_logs.read(self.kept(run_uid, task, attempt), offset)
 
     def tail(self, pod: Pod, until: float) -> str:
         """In that time, however often it is asked for."""
@@ -92,18 +95,33 @@ class Logs:
     def _stream(self, pod: Pod) -> Generator[bytes]:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
-    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
-        """All of it, up to a limit, to the run's files; what is there already is left as it is."""
-        path = self.kept(run_uid, task, attempt)
-        if not path.exists():
-            until = time.monotonic() + WHOLE_SECONDS
-            _write(path, self._pieces(pod, {"limitBytes": self.most_bytes}, until))
+    def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
+        """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
+        kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
-        path = self.kept(run_uid, task, attempt)
-        if not path.exists():
-            _write(path, [f"(the log could not be read while its job was in the cluster: {problem})\n".encode()])
+        line = f"(the log could not be read while its job was in the cluster: {problem})\n"
+        kept_logs.write(self.kept(run_uid, task, attempt), [line.encode()], over=False)
+
+    def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
+        """Once for all logs of the run, among its files."""
+        text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
+        kept_logs.write_once(self.files / checked(run_uid) / NO_PLACE, text)
+
+    def _all_of(self, pod: Pod, *, or_a_part: bool) -> Iterator[bytes]:
+        """One that breaks off is that of a silent node, unless a part will do: then its last line says so."""
+        came, until = 0, time.monotonic() + WHOLE_SECONDS
+        try:
+            for piece in self._pieces(pod, {"limitBytes": self.most_bytes}, until):
+                yield piece
+                came += len(piece)
+        except ApiFailed as error:
+            if not came:
+                raise
+            if not or_a_part:
+                raise ApiFailed(error.message, timed_out=True) from error
+            yield f"\n(the rest of the log could not be read: {error.message})\n".encode()
 
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
@@ -122,35 +140,3 @@ def is_gone(error: Missing | ApiFailed) -> bool:
 def node_is_silent(error: Missing | ApiFailed) -> bool:
     """It restarts, or nobody reaches it, or it is gone with its logs."""
     return isinstance(error, ApiFailed) and (error.timed_out or error.status in NODE_SILENT)
-
-
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """All at once. No step follows a link: crawls can write into these folders too."""
-    with _opened(path.parent.parent) as run, _opened(path.parent, within=run) as folder:
-        draft = f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}"
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(pieces)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(draft, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            os.unlink(draft, dir_fd=folder)
-            raise
-
-
-@contextmanager
-def _opened(folder: Path, within: int | None = None) -> Iterator[int]:
-    """A folder, made if it is not there."""
-    name = folder if within is None else Path(folder.name)
-    if within is None:
-        name.mkdir(parents=True, exist_ok=True)
-    else:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=within)
-    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=within)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

@@ -1,16 +1,19 @@
 """How do jobs leave the cluster whose end and evidence are on record? Otherwise a week of them would be in every list.
 
-Their logs are kept first, among the run's files; with a node that is silent we are patient for a while. A Job whose
-request may still be on its way somewhere has to stay: its name is what keeps a late copy from starting it again.
+Their logs are kept first, among the run's files; with a node that is silent or slow we are patient for a while, then
+what has come is all. A Job whose request may still be on its way somewhere has to stay: its name is what keeps a late
+copy from starting it again.
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
+from crawler_lifecycle.adapters.kubernetes.kept_logs import InTheWay
 from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
@@ -18,7 +21,8 @@ from crawler_lifecycle.adapters.kubernetes.stopping import OVER
 from crawler_lifecycle.errors import TemporaryError
 
 logger = logging.getLogger(__name__)
-PATIENCE = timedelta(minutes=10)  # from the end of a job, with a node that does not tell its log
+PATIENCE = timedelta(minutes=10)  # from the end of a job, with a log that does not come, or not to its end
+BEGIN_SECONDS = 40.0  # then no log is begun any more: each may take 60, and the step around has 120
 ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time may take to arrive
 
 
@@ -35,8 +39,10 @@ class Removing:
         }
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
+        latest = time.monotonic() + BEGIN_SECONDS
+
         def remove(key: Key) -> bool:
-            return self._remove(run_uid, key, jobs[key], pods.get(key, []))
+            return time.monotonic() > latest or self._remove(run_uid, key, jobs[key], pods.get(key, []))
 
         return sum(self.jobs.each(remove, list(jobs), "not all jobs could be removed"))
 
@@ -44,12 +50,13 @@ class Removing:
         """Whether it has to stay."""
         if any(not (pod.status and pod.status.phase in OVER) for pod in pods):
             return False
+        if _may_come_again(job):
+            return True
         try:
-            has_its_log = not pods or self._has_kept_log(run_uid, key, job, pods[0])
+            if pods and not self._has_kept_log(run_uid, key, job, pods[0]):
+                return True
         except OSError as error:
             raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
-        if not has_its_log or _may_come_again(job):
-            return True
         try:
             self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Background")
         except Missing:
@@ -61,23 +68,33 @@ class Removing:
         return False
 
     def _has_kept_log(self, run_uid: str, key: Key, job: DatedJob, pod: Pod) -> bool:
-        """Or there is none, or no hope for one."""
+        """Or there is none, or no hope for one, or no place."""
         try:
-            self.logs.keep(pod, run_uid, *key)
+            return self._keep_log(run_uid, key, pod, has_waited=_has_waited(job))
+        except InTheWay as error:
+            logger.warning("run %s, task %s, attempt %s: its log is not kept: %s", run_uid, *key, error)
+            self.logs.say_that_there_is_no_place(run_uid, str(error))
+            return True
+
+    def _keep_log(self, run_uid: str, key: Key, pod: Pod, *, has_waited: bool) -> bool:
+        try:
+            self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
         except (Missing, ApiFailed) as error:
-            if node_is_silent(error):
-                return self._has_given_up(run_uid, key, job, error.message)
-            if not is_gone(error):
+            if is_gone(error):
+                return True
+            if not node_is_silent(error):
                 raise
+            if has_waited:
+                logger.warning("run %s, task %s, attempt %s: its log is lost: %s", run_uid, *key, error.message)
+                self.logs.keep_why_not(run_uid, *key, error.message)
+            return has_waited
         return True
 
-    def _has_given_up(self, run_uid: str, key: Key, job: DatedJob, problem: str) -> bool:
-        ended = [each.last_transition_time for each in _ends(job) if each.last_transition_time]
-        if ended and datetime.now(UTC) - max(ended) < PATIENCE:
-            return False
-        logger.warning("run %s, task %s, attempt %s: its log is lost: %s", run_uid, *key, problem)
-        self.logs.keep_why_not(run_uid, *key, problem)
-        return True
+
+def _has_waited(job: DatedJob) -> bool:
+    """Long enough for a log that does not come."""
+    ended = [each.last_transition_time for each in _ends(job) if each.last_transition_time]
+    return not ended or datetime.now(UTC) - max(ended) >= PATIENCE
 
 
 def _ends(job: DatedJob) -> list[Condition]:
