@@ -35,29 +35,33 @@ class Cost:
 def measure(scale: Scale) -> Table:
     columns = ("what", "where", "files", "MB", "s", "MB/s", "MiB before", "MiB at most")
     with TemporaryDirectory(prefix="bench-archives-") as folder, rclone_on(Path(folder) / "server") as url:
-        stores: dict[str, Store] = {"folder": FolderStore(Path(folder) / "exports"), "S3": S3Store(url, "bench/")}
-        return Table(columns, list(_rows(Path(folder) / "files", stores, scale)))
+        return Table(columns, list(_rows(Path(folder) / "files", _stores(Path(folder), url), scale)))
 
 
 def measure_huge(scale: Scale) -> Table:
-    """A file with holes: they are read as zeros like any others, and need no disk. One megabyte in twenty is noise, so
-    that there is an archive of some size to send."""
+    """A file with holes: they are read as zeros like any others, and need no disk; one megabyte in twenty is noise.
+    And one that is nothing but noise, so that its archive is as big as itself."""
     columns = ("where", "GB", "GB of archive", "s", "MB/s", "MiB before", "MiB at most")
     with TemporaryDirectory(prefix="bench-huge-") as folder, rclone_on(Path(folder) / "server") as url:
-        files, run = Path(folder) / "files", str(uuid4())
-        noise = _with_holes(files / run, scale.huge_gb * 1000)
+        files, stores = Path(folder) / "files", _stores(Path(folder), url)
         rows = []
-        for where, store in (("folder", FolderStore(Path(folder) / "exports")), ("S3", S3Store(url, "bench/"))):
-            cost = _apart(store, files, run)
+        for where, every in (("folder", HOLE_BLOCKS), ("S3", HOLE_BLOCKS), ("S3", 1)):
+            run = str(uuid4())
+            noise = _noise(files / run, scale.huge_gb * 1000, every)
+            cost = _apart(stores[where], files, run)
             speed = scale.huge_gb * 1000 / cost.seconds
             rows.append((where, scale.huge_gb, noise / 1000, cost.seconds, speed, cost.before_mib, cost.peak_mib))
         return Table(columns, rows)
 
 
-def _with_holes(folder: Path, megabytes: int) -> int:
-    """How many of them are not."""
+def _stores(folder: Path, url: str) -> dict[str, Store]:
+    return {"folder": FolderStore(folder / "exports"), "S3": S3Store(url, "bench/")}
+
+
+def _noise(folder: Path, megabytes: int, every: int) -> int:
+    """Into every so-manieth megabyte of a file; how many these are."""
     folder.mkdir(parents=True)
-    noisy = range(0, megabytes, HOLE_BLOCKS)
+    noisy = range(0, megabytes, every)
     with (folder / "items").open("wb") as file:
         file.truncate(megabytes * BLOCK)
         for number in noisy:

@@ -100,7 +100,12 @@ class KubernetesSettings(BaseModel):
 
 
 class DispatcherSettings(BaseModel):
-    most_in_cluster: int = Field(default=1000, ge=1, description="tasks in the cluster at once, of all runs")
+    most_in_cluster: int = Field(
+        default=1000,
+        ge=1,
+        description="tasks in the cluster, of all runs and main jobs included, from which on no child task is "
+        "deployed; main jobs themselves are held back by the cluster alone",
+    )
     interval_seconds: float = Field(default=0.5, gt=0, description="pause between two passes")
     claim_seconds: float = Field(
         default=60,

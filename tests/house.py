@@ -1,10 +1,11 @@
 """All activities over a real database, the local cluster and folders; `do` runs one as Temporal would."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 from uuid import uuid4
 
 import pytest
@@ -150,8 +151,15 @@ class House:
         self.job_audit = JobAudit(runs, self.findings, cluster, patience)
         self.handover_audit = HandoverAudit(runs, self.findings, self.supervisors, patience)
 
-    def do(self, activity: Callable[[A], R], step: A) -> R:
-        return self.environment.run(activity, step)
+    @overload
+    def do(self, activity: Callable[[A], Coroutine[Any, Any, R]], step: A) -> R: ...
+
+    @overload
+    def do(self, activity: Callable[[A], R], step: A) -> R: ...
+
+    def do(self, activity: Callable[[A], Any], step: A) -> Any:
+        done = self.environment.run(activity, step)
+        return asyncio.run(done) if isinstance(done, Coroutine) else done
 
     def begin(self, crawler: str = "books", **request: object) -> RunPlan:
         asked = RunRequest.model_validate({"crawler": crawler, **request})

@@ -19,6 +19,7 @@ from crawler_lifecycle.domain.audit import (
     is_too_old,
     next_replay,
     owed,
+    taken,
     undelivered,
 )
 from crawler_lifecycle.domain.naming import export_workflow_id
@@ -26,7 +27,7 @@ from crawler_lifecycle.ports import Acted, AuditedRuns, Findings, Handover, Supe
 
 RUNS_IN_A_PAGE = 500
 IN_VAIN = f"sent again {MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
-TOO_OLD = "it is too old to be done again by itself: `crawlctl export` does it"
+TOO_OLD = "it is too old to be done again by itself: `crawlctl {}` does it"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class HandoverAudit:
         async def act(finding: Finding) -> Finding:
             run = by_id[finding.run_id or 0]
             done = known.get((finding.kind, finding.subject))
-            problem = self._in_the_way(run, finding, done)
+            problem = finding.problem or self._in_the_way(run, finding, done)
             return await go_on(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
         ledger = Ledger(step.audit, self.findings)
@@ -61,22 +62,30 @@ class HandoverAudit:
         now = datetime.now(UTC)
         old = {each.run.run_id for each in page if is_too_old(each.run, now, self.patience)}
         idle = await self._idle([each.run for each in page if each.run.run_id not in old])
-        left = [each for each in page if each.run.run_id in old | idle]
+        left = [each for each in page if each.run.run_id in old | idle.keys()]
         again = await asyncio.to_thread(self.runs.by_id, [each.run.run_id for each in left]) if left else {}
-        return [finding for each in left for finding in self._of(each, again.get(each.run.run_id), now) if finding]
+        return [
+            finding.model_copy(update={"problem": idle.get(each.run.run_id)})
+            for each in left
+            for finding in self._of(each, again.get(each.run.run_id), now)
+            if finding
+        ]
 
-    async def _idle(self, runs: Sequence[AuditedRun]) -> set[int]:
-        """Those that no workflow is at: neither their own, nor one that a person started to export them again."""
+    async def _idle(self, runs: Sequence[AuditedRun]) -> dict[int, str | None]:
+        """Those that no workflow is at: neither their own, nor one that a person started to export them again. With
+        what is in the way of their own."""
         exporting = await self.supervisors.open_among([export_workflow_id(run.run_uid) for run in runs])
         closed = await not_open(
             self.supervisors, [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
         )
-        now = datetime.now(UTC)
-        return {run_id for run_id, workflow in closed.items() if self._is_left(workflow, now)}
+        now, ids = datetime.now(UTC), {run.run_id: run.workflow_id for run in runs}
+        return {
+            run_id: taken(ids[run_id], workflow) for run_id, workflow in closed.items() if self._is_left(workflow, now)
+        }
 
     def _is_left(self, workflow: Described, now: datetime) -> bool:
         """An open workflow is still at it, and one that has just ended may have done it since we looked."""
-        if workflow.is_open or workflow.problem:
+        if (workflow.is_open and workflow.is_ours) or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
 
@@ -88,9 +97,9 @@ class HandoverAudit:
     def _in_the_way(self, run: AuditedRun, finding: Finding, done: Acted | None) -> str | None:
         now = datetime.now(UTC)
         if is_too_old(run, now, self.patience):
-            return TOO_OLD
-        if done is None or done.at is None:
-            return None
+            return TOO_OLD.format("resume" if finding.kind is FindingKind.UNDELIVERED else "export")
+        if done is None or done.at is None or finding.kind is FindingKind.EXPORT_PENDING:
+            return None  # nobody has failed at an export that is pending: its workflow was ended in its midst
         if finding.kind is FindingKind.UNDELIVERED:
             return IN_VAIN if done.acts >= MOST_NOTICES else None
         due = next_replay(done.acts, done.at, self.patience)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import Ledger, each_of, go_on, not_open
+from crawler_lifecycle.activities.auditing import Ledger, each_of, go_on, not_open, of_this_one
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
     ENDED_WELL,
@@ -20,6 +20,7 @@ from crawler_lifecycle.domain.audit import (
     overdue,
     unsupervised,
 )
+from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Supervisors, Tasks
 
 RUNS_IN_A_PAGE = 1000
@@ -76,7 +77,10 @@ class RunAudit:
             seen, (workflow_id, execution) = described[run_id], supervisors[run_id]
             if seen.end not in ENDED_WELL or not seen.is_ours or seen.first_execution == execution:
                 return seen
-            return replace(seen, of_run=await self.supervisors.asked_for(workflow_id))
+            try:
+                return replace(seen, of_run=await self.supervisors.asked_for(workflow_id))
+            except LifecycleError as error:
+                return replace(seen, problem=of_this_one(error))
 
         return dict(zip(described, await each_of(known, described), strict=True))
 

@@ -93,10 +93,10 @@ async def _described(supervisors: Supervisors, run: AuditedRun) -> Described:
     try:
         return await supervisors.describe(run.workflow_id)
     except LifecycleError as error:
-        return Described(is_open=False, problem=_of_this_one(error))
+        return Described(is_open=False, problem=of_this_one(error))
 
 
-def _of_this_one(error: LifecycleError) -> str:
+def of_this_one(error: LifecycleError) -> str:
     """What is in the way of one run keeps no other from being audited. An outage is raised: the page is tried again."""
     if not isinstance(error, PermanentError) and activity.info().attempt < TRIES:
         raise error
@@ -110,7 +110,7 @@ async def go_on(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> 
     try:
         await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
     except LifecycleError as error:
-        return finding.model_copy(update={"problem": _of_this_one(error)})
+        return finding.model_copy(update={"problem": of_this_one(error)})
     return finding.model_copy(update={"action": RESUMED})
 
 

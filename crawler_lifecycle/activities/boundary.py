@@ -38,7 +38,8 @@ class _Boundary(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 (the SDK's name)
         info = activity.info()
-        run = getattr(input.args[0], "run", None) if input.args else None
+        step = input.args[0] if input.args else None
+        run = getattr(step, "run", step)  # what takes a run over names it by itself
         with logs.about(
             activity=info.activity_type,
             workflow_id=info.workflow_id,

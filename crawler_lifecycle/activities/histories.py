@@ -7,6 +7,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
+from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import (
     Counted,
     CreateHistory,
@@ -20,6 +21,7 @@ from crawler_lifecycle.contract.steps import (
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
 from crawler_lifecycle.domain.plan import RunLimits, plan_of, planned
+from crawler_lifecycle.domain.reasons import DEADLINE_EXCEEDED, MAX_DURATION
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.ports import Deployer, Histories, NewRun, Tasks
 
@@ -65,7 +67,10 @@ class HistoryActivities:
         """The last status of the run, with its one reason. The first end stands."""
         run = self.histories.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
-        status, reason = outcome(run.tasks, run.intent, run.request.allowed_failures, main, step.reason or run.reason)
+        gave_up = step.reason or run.reason
+        out_of_time = gave_up == MAX_DURATION and self._ended_by_the_clock(run)
+        allowed = run.request.allowed_failures
+        status, reason = outcome(run.tasks, run.intent, allowed, main, gave_up, out_of_time=out_of_time)
         closed = self.histories.close(step.run, status, reason)
         return RunOutcome(
             run_id=closed.run_id,
@@ -74,6 +79,11 @@ class HistoryActivities:
             reason=closed.reason or reason,
             tasks=closed.tasks,
         )
+
+    def _ended_by_the_clock(self, run: RunRecord) -> bool:
+        """A job's deadline is as long as its run may take, so where nobody supervised it the cluster kept the limit."""
+        failed = self.tasks.by_status(run.run_id).get(TaskStatus.FAILED, [])
+        return any(row.reason == DEADLINE_EXCEEDED for row in self.tasks.rows(run.run_id, failed))
 
 
 def _new_run(request: AcceptedRequest, entry: Crawler, step: CreateHistory) -> NewRun:

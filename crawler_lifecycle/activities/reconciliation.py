@@ -1,5 +1,6 @@
 """A look: what the database believes, what the cluster shows, and making them agree."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +41,9 @@ Key = tuple[int, int]  # task and attempt
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
 STOPPING_WITH_EVIDENCE = 100  # a stop of thousands must not wait for what each of them printed
 JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
+TRIES_OF_A_PAGE = 3
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class ReconciliationActivities:
         run = self.histories.current(step.run)
         numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
-        left = self.cluster.remove(run.run_uid, [(row.task, _last_over(row)) for row in rows])
+        left = self._removed(run.run_uid, [(row.task, _last_over(row)) for row in rows])
         return Removal(left=left, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -126,6 +130,15 @@ class ReconciliationActivities:
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
             stopped=counts.get(TaskStatus.STOPPED, 0),
         )
+
+    def _removed(self, run_uid: str, keys: Sequence[Key]) -> int:
+        """How many stay for now: all of a page that has failed again and again, in whatever way. Those behind it have
+        their turn, unless it is the cluster that does not answer."""
+        if activity.info().attempt <= TRIES_OF_A_PAGE:
+            return self.cluster.remove(run_uid, keys)
+        self.cluster.check()
+        logger.warning("run %s: %s jobs stay in the cluster for now, they could not be removed", run_uid, len(keys))
+        return len(keys)
 
     def _over(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)

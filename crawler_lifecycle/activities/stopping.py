@@ -1,6 +1,7 @@
 """Ending a run's jobs: what was never deployed, what runs, and what does not listen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from temporalio import activity
@@ -46,14 +47,16 @@ class StoppingActivities:
     def k8_stop_task(self, step: StopTasks) -> StopReport:
         """Asks the tasks' present jobs to end, a page at a time. A job that is gone has ended."""
         jobs, rest = self._page(step)
-        self.cluster.stop(step.run.run_uid, jobs)
+        with self._trouble_told(step.run):
+            self.cluster.stop(step.run.run_uid, jobs)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
         """Ends them without asking, a page at a time."""
         jobs, rest = self._page(step)
-        self._kill(step.run, jobs)
+        with self._trouble_told(step.run):
+            self._kill(step.run, jobs)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -79,6 +82,15 @@ class StoppingActivities:
         finally:  # what is in the way of one keeps no other alive
             self.cluster.stop(run.run_uid, asked)
         return StopReport(asked=len(forced) + len(asked), rest=rest)
+
+    @contextmanager
+    def _trouble_told(self, run: RunRef) -> Iterator[None]:
+        """At once: the look that would tell it too comes minutes later, when asking has been given up."""
+        try:
+            yield
+        except TemporaryError as error:
+            self.histories.mark_look(run, 0, known=False, problem=error.message, next_look_at=None)
+            raise
 
     def _kill(self, run: RunRef, jobs: Sequence[Key]) -> None:
         if jobs:

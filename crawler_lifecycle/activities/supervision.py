@@ -7,7 +7,7 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, TaskStatus
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
@@ -24,15 +24,20 @@ class SupervisionActivities:
     limits: RunLimits
     search_attributes: bool = False
 
-    @activity.defn(no_thread_cancel_exception=True)
-    def take_over_run(self, step: TakeOver) -> TakenOver:
+    @activity.defn
+    async def take_over_run(self, step: TakeOver) -> TakenOver:
         """Makes this workflow the run's supervisor, if the run is its own."""
-        run = self.supervision.get(step.run_id)
+        run = await asyncio.to_thread(self.supervision.get, step.run_id)
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
-        if run.workflow_id != step.workflow_id:
-            _refuse_what_is_done(run, step)
-            return TakenOver(status=run.status, supervised_by=run.workflow_id)
+        if run.workflow_id == step.workflow_id:
+            return await asyncio.to_thread(self._taken_over, run, step)
+        _refuse_what_is_done(run, step)
+        if step.reopen:
+            await self._refuse_to_reopen_what_is_open(run)
+        return TakenOver(status=run.status, supervised_by=run.workflow_id)
+
+    def _taken_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
         execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
         if step.reopen:
             if run.status.is_over:  # else it is reopened already, and its new jobs may live
@@ -65,6 +70,16 @@ class SupervisionActivities:
         """Temporal lets an execution close as cancelled only if it was itself asked to."""
         await self.supervisors.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
+
+    async def _refuse_to_reopen_what_is_open(self, run: RunRecord) -> None:
+        """An open workflow is left to itself when the run is handed over to it, and would never hear of a wish to
+        reopen."""
+        belongs = f"run {run.run_id} belongs to workflow {run.workflow_id}"
+        if run.status is not RunStatus.FAILED:
+            raise Conflict(f"{belongs} and is {run.status}: only a run that ended FAILED is reopened")
+        _refuse_before_hand_over(run)
+        if (await self.supervisors.describe(run.workflow_id)).is_open:
+            raise Conflict(f"{belongs}, which still hands it over: reopen it after that")
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:
         """A next attempt is only for tasks whose last one provably has no job."""

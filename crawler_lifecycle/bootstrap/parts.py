@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
         Supervision,
         Tasks,
     )
+
+NO_SERVICE = (
+    "no scheduler service is known and no stack runs on this state folder: start one with `crawlctl up`, "
+    "or set CRAWLER_SCHEDULER__URL and CRAWLER_SCHEDULER__TOKEN to those of a service"
+)
 
 
 @dataclass(frozen=True)
@@ -145,6 +151,8 @@ class Parts:
         from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 
         scheduler = self.settings.scheduler
+        if not scheduler.token.get_secret_value():
+            raise NotReady(NO_SERVICE)
         return SchedulerClient(scheduler.url, scheduler.token.get_secret_value(), scheduler.timeout_seconds)
 
     # the outside

@@ -28,19 +28,24 @@ Exit status:
 """
 F = TypeVar("F", bound=Callable[..., Any])
 RARELY = 100_000  # new objects
+LONGEST_REFUSAL = 300  # what was typed is part of it
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Commands(click.Group):
-    """An error of ours is one line on stderr and an exit status, never a traceback."""
+    """An error is one line on stderr and an exit status, never a traceback or a lesson."""
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with _refusals_in_a_line():
+            return super().make_context(*given, **named)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _rare_collections():
+            with _rare_collections(), _refusals_in_a_line():
                 return super().invoke(ctx)
         except LifecycleError as error:
-            click.echo(click.style("Error: ", fg="red") + plain(error.message), err=True)
+            _tell_error(error.message)
             raise click.exceptions.Exit(_exit_code(error)) from error
         except KeyboardInterrupt as interrupt:
             click.echo(err=True)
@@ -56,6 +61,26 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@contextmanager
+def _refusals_in_a_line() -> Iterator[None]:
+    """What click refuses by itself, which has four lines for it."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        message = " ".join(error.format_message().split()).rstrip(".")
+        if len(message) > LONGEST_REFUSAL:
+            message = f"{message[: LONGEST_REFUSAL // 2]} ... {message[-LONGEST_REFUSAL // 2 :]}"
+        more = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
+        _tell_error(message + more)
+        raise click.exceptions.Exit(error.exit_code) from error
+
+
+def _tell_error(message: str) -> None:
+    click.echo(click.style("Error: ", fg="red") + plain(message), err=True)
 
 
 def _exit_code(error: LifecycleError) -> int:

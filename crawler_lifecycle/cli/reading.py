@@ -15,7 +15,9 @@ FOLLOW_PAUSE = 0.3
 @click.option("--status", help="Only runs that stand here, e.g. PROCESSING.")
 @click.option("--crawler", help="Only runs of this crawler.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="So many at most.")
-@click.option("--before", type=int, metavar="RUN", help="Only runs older than this RunID: the next page.")
+@click.option(
+    "--before", type=click.IntRange(min=1), metavar="RUN", help="Only runs older than this RunID: the next page."
+)
 @state_option
 @json_option
 def list_runs(

@@ -107,7 +107,9 @@ def stop_lines(details: RunDetails) -> Iterator[str]:
     """Who asked for the stop that is the latest, by which door, and how long each phase of it took."""
     asked: LogRecord | None = None
     before: datetime | None = None
-    for line in _latest_stop(details.log):
+    lines = _latest_stop(details.log)
+    proved = any(line.event == StopPhase.PROVED for line in lines)
+    for line in lines:
         if line.event in ASKED:
             who = ", ".join(part for part in (line.actor, line.door) if part)
             yield f"{line.event} asked {rfc3339(line.at)} by {who or 'nobody named'}: {line.message}"
@@ -118,7 +120,7 @@ def stop_lines(details: RunDetails) -> Iterator[str]:
             before = line.at
         elif line.event == StopPhase.UNCONFIRMED:
             yield f"not confirmed: {line.message}"
-    if asked and not details.run.status.is_over:
+    if asked and not proved and not details.run.status.is_over:
         yield "not proved yet: something of the run may still be running"
 
 

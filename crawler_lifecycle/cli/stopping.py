@@ -27,6 +27,8 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
     """Stops RUN: asks its jobs to end, and after its grace period makes them.
 
     What it has collected so far is still exported. A second stop with --force does not wait for the grace period.
+    With --json, a line of JSON that tells what is on record and how its workflow was told; with --wait a second one,
+    the run once it is proved.
 
     \b
     Examples:
@@ -54,11 +56,11 @@ def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopReq
 
 async def _stop(control: "Control", run: str, asked: "StopRequest", *, wait: bool, as_json: bool) -> int:
     stopping = await control.stop(run, asked)
-    if not as_json:
+    if as_json:
+        print_json(stopping)
+    else:
         click.echo(_told(stopping))
     if not wait:
-        if as_json:
-            print_json(stopping)
         return OK
     details = await _until_proved(control, stopping.run_id, as_json=as_json)
     if as_json:
@@ -96,7 +98,8 @@ async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "R
 def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
     """Has RUN's workflow go on with it, for example after somebody terminated that.
 
-    Whatever became of its jobs meanwhile is found out. If the workflow is open, nothing is started.
+    Whatever became of its jobs meanwhile is found out. If the workflow is open, nothing is started. Of a run that is
+    over, its closing notice is sent if that was not delivered yet.
 
     \b
     Examples:

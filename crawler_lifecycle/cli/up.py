@@ -129,10 +129,12 @@ def _tell_jobs(control: "Control", tell: "Say", *, stop_jobs: bool) -> None:
         left = end_jobs(control) if stop_jobs else open_jobs(control)
     except LifecycleError as error:
         return tell(f"which jobs go on is not known: {error.message}")
-    if left:
-        tell(f"{counted(len(left), 'job')} left running; the next `crawlctl up` takes them over:")
-        for job in left:
+    if left.seen:
+        tell(f"{counted(len(left.seen), 'job')} left running; the next `crawlctl up` takes them over:")
+        for job in left.seen:
             tell(f"  {job.line}")
-    else:
+    for line in left.unseen:
+        tell(f"which jobs go on is not known of {line}")
+    if not left:
         tell("The stack has ended; no job is left running.")
     return None

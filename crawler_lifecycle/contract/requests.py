@@ -63,7 +63,9 @@ class RunParameters(Message):
     start_limit_seconds: Seconds | None = Field(default=None, description="how long the main job may wait to start")
     max_duration_seconds: Seconds | None = Field(default=None, description="how long the run may take in all")
     grace_seconds: Seconds | None = Field(default=None, description="from a stop until it is forced")
-    cluster: ClusterName = Field(default="default", description="which of the installation's clusters")
+    cluster: ClusterName = Field(
+        default="default", description="the installation's cluster; so far each has one, and its name is `default`"
+    )
     requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="who asked")
 
 
@@ -110,7 +112,7 @@ class StopRequest(Message):
     actor: str | None = Field(default=None, max_length=256, description="who asks")
     reason: str | None = Field(default=None, max_length=1024, description="why")
     door: str = Field(default="temporal", max_length=64, description="by which way the stop came")
-    asked_at: Moment | None = Field(default=None, description="with the actor it tells one stop from another")
+    asked_at: Moment | None = Field(default=None, description="tells one stop from another that says the same")
 
 
 def any_stop(payload: bytes) -> StopRequest:

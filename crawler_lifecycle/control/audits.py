@@ -34,14 +34,14 @@ class Audits:
         return self._control.parts.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
-        installation = await asyncio.to_thread(self._control.records.installation)
+        installation = await self._control.asked(lambda parts: parts.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
         await self._engine.start(WORKFLOW, request, workflow_id, "audit, asked for")
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:
         """None while it is under way; NotFound if it is not one of this installation's."""
-        installation = await asyncio.to_thread(self._control.records.installation)
+        installation = await self._control.asked(lambda parts: parts.records.installation())
         missing = NotFound(f"there is no audit {audit[:100]!r}")
         if not audit.startswith(schedule_id(installation)):
             raise missing
@@ -83,7 +83,7 @@ class Audits:
 
     async def _schedule(self, every: int) -> datetime:
         """When it was made."""
-        installation = await asyncio.to_thread(self._control.records.installation)
+        installation = await self._control.asked(lambda parts: parts.records.installation())
         try:
             seen = await AuditSchedule(self._engine, installation, every).describe()
         except NotFound as error:

@@ -1,44 +1,35 @@
-"""The verbs: what can be asked of, and done with, the runs of an installation?
-
-What only reads the database or the cluster is a plain method; what waits or commands Temporal is a coroutine.
-"""
+"""The verbs: what can be done with the runs of an installation? What can be asked of them is in `Reading`."""
 
 import asyncio
 import hashlib
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.notices import ExportKind
-from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
+from crawler_lifecycle.control.reading import EXPORT_PATIENCE, LOOK_PAUSE, Reading
+from crawler_lifecycle.domain.audit import owed, taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
-from crawler_lifecycle.logs import without_credentials
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowHandle
 
-    from crawler_lifecycle.contract.deployment import Crawler
     from crawler_lifecycle.control.audits import Audits
     from crawler_lifecycle.control.checks import Check
     from crawler_lifecycle.control.engine import Engine
     from crawler_lifecycle.control.schedules import Schedules
-    from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 WORKFLOW = "CrawlerLifecycleWorkflow"
-LOOK_PAUSE = 0.3
 WORKER_PATIENCE = 20.0
-EXPORT_PATIENCE = 30.0
 NOT_COMPARED = {"requested_by"}
 
 
@@ -68,92 +59,12 @@ class Resumed(Message):
     started: bool
 
 
-class Control:
-    def __init__(self, installation: Installation) -> None:
-        self.installation = installation
-
-    @classmethod
-    def open(cls, state: Path | None = None) -> "Control":
-        return cls(locate(state))
-
-    # reading
-
-    def list(
-        self,
-        *,
-        limit: int = 20,
-        before: int | None = None,
-        status: RunStatus | None = None,
-        crawler: str | None = None,
-    ) -> Sequence[RunSummary]:
-        """Newest first."""
-        return self.records.page(limit=limit, before=before, status=status, crawler=crawler)
-
-    def show(self, run: int | str) -> RunDetails:
-        """By RunID or by run_uid."""
-        return self.records.details(self.run_id(run))
-
-    def overview(self, run: int | str) -> RunOverview:
-        return self.records.overview(self.run_id(run))
-
-    def tasks(
-        self, run: int | str, *, first: int = 0, limit: int = 100, status: TaskStatus | None = None
-    ) -> Sequence[TaskRecord]:
-        """By number, from `first` on."""
-        run_id = self.run_id(run)
-        if not (found := self.records.tasks(run_id, first=first, limit=limit, status=status)):
-            self.records.overview(run_id)  # NotFound if it is the run that is not there
-        return found
-
-    async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
-        """The run whenever something of it changed, until it is over and handed over."""
-        run_id, last, patience = await asyncio.to_thread(self.run_id, run), None, EXPORT_PATIENCE
-        while True:
-            details = await asyncio.to_thread(self.records.details, run_id)
-            if details != last:
-                yield details
-                last = details
-            if details.run.status.is_over:
-                patience -= LOOK_PAUSE
-                if patience <= 0 or is_handed_over(details):
-                    return
-            await asyncio.sleep(LOOK_PAUSE)
-
-    def log(self, details: RunDetails, task: int, offset: int = 0) -> "LogChunk":
-        """What the task's last attempt printed, from this byte on."""
-
-        found = next((row for row in details.tasks if row.task == task), None)
-        if found is None:
-            raise NotFound(f"run {details.run.run_id} has no task {task}: its tasks are 0 to {len(details.tasks) - 1}")
-        return self.task_log(details.run.run_uid, found, offset)
-
-    def task_log(self, run_uid: str, task: TaskRecord, offset: int = 0) -> "LogChunk":
-        if task.job_name is None:
-            from crawler_lifecycle.ports import LogChunk
-
-            return LogChunk(text="", offset=max(0, offset), ended=task.status.is_over)
-        return self.cluster.log(run_uid, task.task, task.attempt, offset)
-
-    def crawlers(self) -> Sequence["Crawler"]:
-        """What the scheduler service's catalogue offers."""
-        return self.parts.deployer.crawlers()
-
-    def run_id(self, run: int | str) -> int:
-        text = str(run).strip()
-        if re.fullmatch(r"[0-9]{1,18}", text):
-            return int(text)
-        try:
-            return self.records.run_id(str(uuid.UUID(text)))
-        except ValueError as error:
-            raise NotFound(f"{text[:80]!r} is neither a RunID (a number) nor a run_uid (a UUID)") from error
-
-    # commanding
-
+class Control(Reading):
     async def start(self, request: RunRequest, key: str | None = None) -> Started:
         """A run that exists in the database, or an error and nothing half-made. The same key is the same run."""
-        installation = await asyncio.to_thread(self.records.installation)
+        installation = await self.asked(lambda parts: parts.records.installation())
         workflow_id = _workflow_id(request.crawler, installation, key)
-        known = await asyncio.to_thread(self.records.latest_of, workflow_id) if key else None
+        known = await self.asked(lambda parts: parts.records.latest_of(workflow_id)) if key else None
         if known is None:
             entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
             summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
@@ -173,7 +84,7 @@ class Control:
         handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_execution_run_id)
 
         async def written() -> RunRecord | None:
-            return await asyncio.to_thread(self.records.find, workflow_id, first_execution_run_id)
+            return await self.asked(lambda parts: parts.records.find(workflow_id, first_execution_run_id))
 
         row = await self._unless_it_fails(handle, written, "made a run of it")
         return Started(
@@ -211,7 +122,7 @@ class Control:
         run_id = await asyncio.to_thread(self.run_id, run)
         now = datetime.now(UTC)
         stop = stop.model_copy(update={"asked_at": now})
-        record = await asyncio.to_thread(self.parts.stops.ask, run_id, stop, now)
+        record = await self.asked(lambda parts: parts.stops.ask(run_id, stop, now))
         try:
             told = await self._tell(record, stop)
         except TemporaryError as error:
@@ -235,16 +146,26 @@ class Control:
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
         run_id = await asyncio.to_thread(self.run_id, run)
-        record = await asyncio.to_thread(self.parts.supervision.get, run_id)
-        _refuse_what_is_over(record, reopen=reopen)
-        if not await self.engine.is_open(record.workflow_id):
+        record = await self.asked(lambda parts: parts.supervision.get(run_id))
+        _refuse_what_is_over(record, reopen=reopen, left=await asyncio.to_thread(self._is_left, record))
+        workflow = await self.engine.describe(record.workflow_id)
+        if problem := taken(record.workflow_id, workflow):
+            raise Conflict(f"run {record.run_id} cannot be resumed: {problem}")
+        if not workflow.is_open:
             await self._go_on(record, reopen=reopen)
             if record.status.is_over and not reopen:
-                return Resumed(run=record, started=True)  # only its export is left to do, under the same epoch
+                return Resumed(run=record, started=True)  # only what is owed is left to do, under the same epoch
             return Resumed(run=await self._resumed(record), started=True)
         if reopen:
             raise Conflict(f"workflow {record.workflow_id} still hands over run {record.run_id}: reopen it after that")
         return Resumed(run=record, started=False)
+
+    def _is_left(self, record: RunRecord) -> bool:
+        """Whether its end is on record, and not yet exported or told."""
+        if not record.status.is_over or record.export_state is ExportState.PENDING:
+            return record.status.is_over
+        left = self.parts.audited_runs.handover(record.run_id)
+        return left is not None and FindingKind.UNDELIVERED in owed(left.run, left.logged, silent=left.silent)
 
     async def _go_on(self, record: RunRecord, *, reopen: bool = False) -> None:
         request = RunRequest(crawler=record.crawler, run_id=record.run_id, reopen=reopen)
@@ -255,7 +176,7 @@ class Control:
         handle = (await self.engine.client()).get_workflow_handle(before.workflow_id)
 
         async def taken_over() -> RunRecord | None:
-            run = await asyncio.to_thread(self.parts.supervision.get, before.run_id)
+            run = await self.asked(lambda parts: parts.supervision.get(before.run_id))
             return run if run.epoch > before.epoch else None
 
         return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
@@ -268,7 +189,7 @@ class Control:
         if not record.status.is_over:
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
         ref = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
-        owed = await asyncio.to_thread(self.parts.exports.owed, record.run_id)
+        owed = await self.asked(lambda parts: parts.exports.owed(record.run_id))
         step = ExportAgain(run=ref, end=record.end_number, owed=owed)
         summary = f"export of run {record.run_id}, {record.crawler}"
         handle = await self.engine.start(EXPORT_WORKFLOW, step, export_workflow_id(record.run_uid), summary, join=True)
@@ -287,28 +208,7 @@ class Control:
 
         return await check_all(self)
 
-    # the parts, each opened by the first verb that needs it
-
-    @cached_property
-    def parts(self) -> Parts:
-        return Parts(self.installation.settings)
-
-    @property
-    def records(self) -> "Records":
-        return self.parts.records
-
-    @property
-    def cluster(self) -> "Cluster":
-        return self.parts.cluster
-
-    @property
-    def deployer(self) -> "Deployer":
-        return self.parts.deployer
-
-    @property
-    def database_name(self) -> str:
-        """Its address, without who asks there and how."""
-        return without_credentials(self.installation.settings.database_url).partition("?")[0]
+    # the rest, each opened by the first verb that needs it
 
     @cached_property
     def engine(self) -> "Engine":
@@ -329,17 +229,10 @@ class Control:
         return Schedules(self)
 
 
-def is_handed_over(details: RunDetails) -> bool:
-    """Nothing of the run is still to come: each export of each of its ends has been made, or has failed."""
-    made = sum(export.state is not ExportState.PENDING for export in details.exports)
-    return made >= details.run.end_number * len(ExportKind)
-
-
-def _refuse_what_is_over(run: RunRecord, *, reopen: bool) -> None:
+def _refuse_what_is_over(run: RunRecord, *, reopen: bool, left: bool) -> None:
     if reopen and run.status is not RunStatus.FAILED:
         raise Conflict(f"run {run.run_id} is {run.status}: only a run that ended FAILED is reopened")
-    handed_over = run.export_state is not ExportState.PENDING
-    if run.status.is_over and not reopen and handed_over:
+    if run.status.is_over and not reopen and not left:
         more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
         raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 

@@ -47,7 +47,6 @@ from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
 ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-REFUSED = RPCStatusCode.FAILED_PRECONDITION
 RPC_TIMEOUT = timedelta(seconds=10)
 CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless nothing at all comes back
 IDS_IN_A_QUERY = 100
@@ -55,6 +54,8 @@ TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # one of another type that too
 QUOTES = set("'\"\\`")
 # said of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
+# a signal: too many wait, it is about to close, it has had all that its server allows
+REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
@@ -117,7 +118,7 @@ class Engine:
         try:
             await handle.signal("stop", stop, rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:
-            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED and error.status is not REFUSED:
+            if error.status not in REFUSED:
                 async with _translated(self.address):
                     raise
             async with _translated(self.address):
@@ -167,7 +168,10 @@ class Engine:
         except NotFound:
             return None
         began = answer.history.events[0].workflow_execution_started_event_attributes
-        return run_of(await client.data_converter.decode(began.input.payloads))
+        try:
+            return run_of(await client.data_converter.decode(began.input.payloads))
+        except (RuntimeError, ValueError, KeyError) as error:  # bytes that do not fit, or an encoding that nobody knows
+            raise PermanentError(f"what workflow {workflow_id} was started with cannot be read: {error}") from error
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""

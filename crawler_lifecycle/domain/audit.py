@@ -111,9 +111,16 @@ def _seen(workflow: Described) -> str:
     return "is not there" if workflow.ended_at is None else f"has {workflow.end} at {_time(workflow.ended_at)}"
 
 
+def taken(workflow_id: str, workflow: Described) -> str | None:
+    """Temporal would join it, as if it were the run's own."""
+    if not workflow.is_open or workflow.is_ours:
+        return None
+    return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
+
+
 def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
-    if workflow.is_open:
-        return f"end {run.workflow_id} first"
+    if problem := taken(run.workflow_id, workflow):
+        return problem
     return OLD_COPY if _has_ended(run, workflow) else workflow.problem
 
 

@@ -7,16 +7,23 @@ from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, STOPPED, STOPPE
 
 
 def outcome(
-    tasks: Mapping[TaskStatus, int], intent: Intent, allowed_failures: float, main_job: TaskStatus, reason: str | None
+    tasks: Mapping[TaskStatus, int],
+    intent: Intent,
+    allowed_failures: float,
+    main_job: TaskStatus,
+    reason: str | None,
+    *,
+    out_of_time: bool = False,
 ) -> tuple[RunStatus, str]:
-    """The run's last status and its one reason. `reason` is set where the run itself gave up.
+    """The run's last status and its one reason. `reason` is set where the run itself gave up; `out_of_time` where it
+    did so because its time was up, and the cluster had ended jobs for that before the stop came to it.
 
     A stop or a limit that reached no task, as all had ended by themselves, did not end the run: that is the truth."""
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     if succeeded == total:
         return RunStatus.COMPLETED, "all_succeeded"
-    if reason and (reason == DEPLOYMENT_REFUSED or tasks.get(TaskStatus.STOPPED)):
+    if reason and (reason == DEPLOYMENT_REFUSED or tasks.get(TaskStatus.STOPPED) or out_of_time):
         return RunStatus.FAILED, reason
     if intent is not Intent.RUN and tasks.get(TaskStatus.STOPPED):
         return RunStatus.FAILED, STOPPED_FORCED if intent is Intent.FORCE else STOPPED

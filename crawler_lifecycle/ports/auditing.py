@@ -46,6 +46,9 @@ class AuditedRuns(Protocol):
         """Runs that are over and have an export that is not done, or since then a notice that was not delivered, or an
         end that nobody tried to tell; and where the next page begins."""
 
+    def handover(self, run_id: int) -> Handover | None:
+        """The same of one run, however long it is over; None if it is not over."""
+
 
 @dataclass(frozen=True, slots=True)
 class Acted:

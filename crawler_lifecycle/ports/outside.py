@@ -25,7 +25,8 @@ class Supervisors(Protocol):
         """As it is now."""
 
     async def asked_for(self, workflow_id: str) -> int | None:
-        """The RunID that its last execution goes on with; 0: it made a run of its own; None: nobody can tell."""
+        """The RunID that its last execution goes on with; 0: it made a run of its own; None: nobody can tell.
+        PermanentError if what it was started with cannot be read."""
 
 
 class Pusher(Protocol):

@@ -68,8 +68,8 @@ class Stops(Protocol):
 
     def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         """From a door, in one transaction: intent STOP or FORCE (never back), status STOPPING, and who asked, when,
-        why, by which door. The same stop (same `asked_at` and actor) is logged once. Over if the run is over,
-        Conflict if it is another installation's."""
+        why, by which door. The same stop (all of that, and the same `asked_at`) is logged once. Over if the run is
+        over, Conflict if it is another installation's."""
 
     def log(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
         """The same from the supervisor; `ends_as` is kept as the run's reason. A run that is over stays as it is."""

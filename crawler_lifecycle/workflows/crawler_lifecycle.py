@@ -18,7 +18,7 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
 from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
-from crawler_lifecycle.domain.reasons import BY_A_STOP, MAX_DURATION, NEVER_STARTED
+from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.workflows.deployment import deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
@@ -27,9 +27,11 @@ from crawler_lifecycle.workflows.inputs import NOTHING
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import remove, remove_what_stayed
-from crawler_lifecycle.workflows.stopping import ourselves, stop
+from crawler_lifecycle.workflows.stopping import ourselves, record_what_came_too_late, stop
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
+
+CANCELLED_AT_A_LIMIT = "a-cancel-counts-in-a-stop-at-a-limit"
 
 
 @workflow.defn(name="CrawlerLifecycleWorkflow")
@@ -50,7 +52,7 @@ class CrawlerLifecycleWorkflow:
                 self._watch.cancelled = True
                 self._watch.ask(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
         outcome = supervision.result()
-        if self._watch.cancelled and outcome and outcome.reason in BY_A_STOP and await _may_close_as_cancelled():
+        if self._watch.cancelled and outcome and _ended_by_a_stop(outcome) and await _may_close_as_cancelled():
             raise asyncio.CancelledError(outcome.reason)
         return outcome
 
@@ -89,7 +91,7 @@ class CrawlerLifecycleWorkflow:
 
     async def _stopped(self, plan: RunPlan, gave_up: str | None) -> bool:
         """Whether a stop ended any of the tasks, once it is proved that none is left."""
-        if gave_up in (NEVER_STARTED, MAX_DURATION) and self._watch.stopping is None:
+        if gave_up in LIMITS and self._watch.stopping is None:
             self._watch.ask(ourselves(gave_up, "limit"), ends_as=gave_up)
         if self._watch.stopping is None:
             return False
@@ -99,6 +101,7 @@ class CrawlerLifecycleWorkflow:
         self._watch.tell(Stage.COMPLETION, "the end to be written down", plan)
         told = stopped and await self._watch.notify(NoticeActivities.signal_pusher_stopped, plan)
         outcome = await self._close(plan, gave_up)
+        await record_what_came_too_late(self._watch, plan)
         await self._hand_over(plan, outcome, told=told)
         return outcome
 
@@ -180,6 +183,11 @@ async def _cut_short(stages: "asyncio.Task[str | None]", reason: str | None) -> 
     if not stages.cancelled() and (error := stages.exception()) and not is_cancelled_exception(error):
         raise error
     return reason
+
+
+def _ended_by_a_stop(outcome: RunOutcome) -> bool:
+    """A stop that a limit began is one, whoever cancels it."""
+    return outcome.reason in BY_A_STOP or (outcome.reason in LIMITS and workflow.patched(CANCELLED_AT_A_LIMIT))
 
 
 async def _may_close_as_cancelled() -> bool:

@@ -8,7 +8,7 @@ from temporalio import workflow
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.contract.steps import DeploymentOutcome, RunPlan, ToRun
+from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, ToRun
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
@@ -19,6 +19,8 @@ BEFORE_FIRST_STATUS = timedelta(seconds=6)
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
 LOOKS_THAT_MISS_THE_MAIN_JOB = 2
+LAST_LOOK = "a-last-look-at-the-start-limit"
+UNSEEN = "what-cannot-be-seen-may-have-started"
 
 
 async def deploy(watch: Watch, plan: RunPlan) -> str | None:
@@ -27,7 +29,7 @@ async def deploy(watch: Watch, plan: RunPlan) -> str | None:
     if watch.stopping is not None or (deployed and watch.know_intent(deployed.intent)):
         return None
     if deployed is None:
-        return None if await _runs_all_the_same(plan) else NEVER_STARTED
+        return await _started_unnoticed(watch, plan)
     if deployed.refused:
         await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
         return DEPLOYMENT_REFUSED
@@ -50,12 +52,22 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
     return None
 
 
-async def _runs_all_the_same(plan: RunPlan) -> bool:
-    """The service may have made the job, and only its answers were lost."""
-    status = await workflow.execute_activity_method(
-        DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
-    )
-    return status.started
+async def _started_unnoticed(watch: Watch, plan: RunPlan) -> str | None:
+    """The service may have made the job, and only its answers were lost: only a look can say that it did not."""
+    for attempt in count(1):
+        status = await _main_job(plan)
+        if status.started:
+            return None
+        if status.known or not workflow.patched(UNSEEN):
+            break
+        watch.tell(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
+        if watch.know_intent(status.intent) or not await _pause(watch, plan, attempt, limited=False):
+            return None
+    return NEVER_STARTED
+
+
+async def _main_job(plan: RunPlan) -> MainJobStatus:
+    return await workflow.execute_activity_method(DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ)
 
 
 async def _started(watch: Watch, plan: RunPlan) -> str | None:
@@ -63,17 +75,18 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
     await workflow.sleep(BEFORE_FIRST_STATUS)
     missed = 0
     for attempt in count(1):
-        status = await workflow.execute_activity_method(
-            DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
-        )
+        status = await _main_job(plan)
         watch.know_saturation(plan, status.saturated)
         missed = missed + 1 if status.vanished else 0
         # what became of a job that vanished is for the looks to judge
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
             return None
-        watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
         # a job that cannot be seen may have started: only a look that succeeded can say that it did not
-        if not await _pause(watch, plan, attempt, limited=status.known):
+        if status.known and _is_late(plan):
+            break
+        watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
+        in_time = await _pause(watch, plan, attempt, limited=status.known)
+        if watch.stopping is not None or (not in_time and not workflow.patched(LAST_LOOK)):
             break
     return NEVER_STARTED if watch.stopping is None else None
 
@@ -84,7 +97,12 @@ async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = T
     limit = _start_limit(plan) if limited else None
     until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
     goes_on = await watch.nudged_or(min(until, limit) if limit else until)
-    return goes_on and (limit is None or workflow.now() < limit)
+    return goes_on and (limit is None or not _is_late(plan))
+
+
+def _is_late(plan: RunPlan) -> bool:
+    limit = _start_limit(plan)
+    return limit is not None and workflow.now() >= limit
 
 
 def _start_limit(plan: RunPlan) -> datetime | None:

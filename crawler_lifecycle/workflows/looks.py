@@ -81,7 +81,7 @@ async def look(
         **WRITE,
     )
     if differences.removable:
-        await remove(run, differences.removable)
+        await remove(run, differences.removable, number)
     return Looked(
         alive=alive.total,
         stopped=alive.stopped,

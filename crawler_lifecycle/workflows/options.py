@@ -37,6 +37,7 @@ WRITE = _step(60)
 DEPLOY = _step(90)
 STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look says what is wrong
 REMOVE = _step(120, _tries(20))
+REMOVE_IN_A_LOOK = ActivityConfig(**_step(40, _tries(4)), schedule_to_close_timeout=timedelta(minutes=3))
 OPTIONAL = _step(30, _tries(10))  # two minutes
 BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for it
 ONCE = ActivityConfig(**_step(10, _tries(1)), schedule_to_close_timeout=timedelta(seconds=10))

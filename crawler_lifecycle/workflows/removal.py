@@ -7,21 +7,27 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.steps import RemoveJobs, RunRef
-from crawler_lifecycle.workflows.options import REMOVE
+from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
+IN_TIME = "removal-in-time"
+IN_A_LOOK = timedelta(minutes=2)  # what is left then, the next look finds
+AT_THE_END = timedelta(minutes=30)  # the export waits for it
 PAUSE = timedelta(seconds=30)
 TRIES = 4  # longer than any claim; what is left after that is for the cluster's own clean-up
 
 
-async def remove(run: RunRef, tasks: str = "") -> int:
-    """Of these tasks (none: of all that are over); how many have to stay for now."""
-    left, step = 0, RemoveJobs(run=run, tasks=tasks)
+async def remove(run: RunRef, tasks: str = "", look: int | None = None) -> int:
+    """Of these tasks (none: of all that are over); how many have to stay for now. `look`: that waits for it."""
+    within, options, where = (AT_THE_END, REMOVE, "end") if look is None else (IN_A_LOOK, REMOVE_IN_A_LOOK, str(look))
+    left, step, until = 0, RemoveJobs(run=run, tasks=tasks), workflow.now() + within
     try:
         while True:
-            removal = await workflow.execute_activity_method(ReconciliationActivities.remove_jobs, step, **REMOVE)
+            removal = await workflow.execute_activity_method(ReconciliationActivities.remove_jobs, step, **options)
             left += removal.left
             if not removal.rest:
                 return left
+            if workflow.now() >= until and workflow.patched(f"{IN_TIME}-{where}"):
+                return left + 1
             step = RemoveJobs(run=run, tasks=removal.rest)
     except ActivityError as error:
         if is_cancelled_exception(error):

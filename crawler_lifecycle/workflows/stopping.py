@@ -32,6 +32,10 @@ from crawler_lifecycle.workflows.watch import Watch
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=5)
+FORCED_ANEW = "looks-begin-anew-after-a-force"
+ASKED_LATE = "jobs-that-are-asked-later-are-noted"
+TOO_LATE = "stops-that-come-too-late-are-on-record"
+RESUMED_GRACE = "the-grace-period-outlives-its-supervisor"
 OURSELVES = "crawler-lifecycle"
 Ending = Callable[[StoppingActivities, StopTasks], StopReport]
 
@@ -51,31 +55,59 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     await _record(watch, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
     await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
-    rounds = 0
-    while not (looked := await _round(watch, plan, rounds)).is_proof:
-        rounds += 1
+    rounds = Rounds(watch, plan)
+    while not (looked := await rounds.next()).is_proof:
         watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
-        pause = growing_pause(rounds, FIRST_PAUSE, LONGEST_PAUSE)
-        await watch.asked_or(_soonest(workflow.now() + pause, _force_at(watch, plan)))
-        await _record(watch, plan)
+        await rounds.pause()
     await _note(plan.run, StopPhase.PROVED, "nothing of the run is left in the cluster")
     return looked.stopped > 0
 
 
-async def _round(watch: Watch, plan: RunPlan, rounds: int) -> Looked:
-    """Ask, insist if it is time, look."""
-    run = plan.run
-    watch.tell(Stage.STOPPING, "the jobs to end", plan, _force_at(watch, plan))
-    asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=run))
-    if rounds == 0 and asked is not None:
-        await _note(run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
-    if watch.forced:
-        await _force(run)
-    looked = await look(run, watch.state.looks, stopped_at=watch.stopping.first_at if watch.stopping else None)
-    watch.looked(looked.took, looked.alive, more=looked.more)
-    watch.know_intent(looked.intent)  # a force of which only the database knows
-    await end_lingering(run, looked, StoppingActivities.k8_stop_pod)
-    return looked
+class Rounds:
+    """Ask, insist if it is time, look; then a pause that grows, and begins anew when the stop is forced."""
+
+    def __init__(self, watch: Watch, plan: RunPlan) -> None:
+        self._watch = watch
+        self._plan = plan
+        self._made = 0
+        self._quiet = 0  # since the stop was forced, if it was
+        self._has_asked = False
+        self._forced = watch.forced
+
+    async def next(self) -> Looked:
+        watch, plan, run = self._watch, self._plan, self._plan.run
+        watch.tell(Stage.STOPPING, "the jobs to end", plan, force_at(watch, plan))
+        await self._ask()
+        if watch.forced:
+            await _force(run)
+        looked = await look(run, watch.state.looks, stopped_at=watch.stopping.first_at if watch.stopping else None)
+        watch.looked(looked.took, looked.alive, more=looked.more)
+        watch.know_intent(looked.intent)  # a force of which only the database knows
+        await end_lingering(run, looked, StoppingActivities.k8_stop_pod)
+        self._made += 1
+        self._quiet += 1
+        return looked
+
+    async def _ask(self) -> None:
+        asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
+        if asked is None or self._has_asked or (self._made > 0 and not workflow.patched(ASKED_LATE)):
+            return
+        self._has_asked = True
+        await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
+
+    async def pause(self) -> None:
+        if not self._is_newly_forced():
+            due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, LONGEST_PAUSE)
+            await self._watch.asked_or(_soonest(due, force_at(self._watch, self._plan)))
+            await _record(self._watch, self._plan)
+            self._is_newly_forced()
+
+    def _is_newly_forced(self) -> bool:
+        """The jobs end within moments then: what is looked at begins anew."""
+        if self._watch.forced is self._forced or not workflow.patched(FORCED_ANEW):
+            return False
+        self._forced, self._quiet = True, 0
+        return True
 
 
 async def _force(run: RunRef) -> None:
@@ -84,12 +116,19 @@ async def _force(run: RunRef) -> None:
         await _note(run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
 
 
+async def record_what_came_too_late(watch: Watch, plan: RunPlan) -> None:
+    """Stops that were accepted after the last look and before the end was written: they change nothing."""
+    if watch.asked and workflow.patched(TOO_LATE):
+        for asked in watch.take_asked():
+            await _log(plan.run, asked)
+
+
 async def _record(watch: Watch, plan: RunPlan) -> None:
     """Who asked, when, why and how; and the grace period that is over, which asks in our own name."""
     for asked in watch.take_asked():
         await _log(plan.run, asked)
-    force_at = _force_at(watch, plan)
-    if force_at is not None and workflow.now() >= force_at:
+    due = force_at(watch, plan)
+    if due is not None and workflow.now() >= due:
         reason = f"the grace period of {plan.grace_seconds} s is over"
         watch.forced = True
         await _log(plan.run, Asked(stop=ourselves(reason, "grace_period", force=True), at=workflow.now()))
@@ -99,11 +138,12 @@ def ourselves(reason: str, door: str, *, force: bool = False) -> StopRequest:
     return StopRequest(actor=OURSELVES, reason=reason, door=door, force=force)
 
 
-def _force_at(watch: Watch, plan: RunPlan) -> datetime | None:
+def force_at(watch: Watch, plan: RunPlan) -> datetime | None:
     """None: it is forced already."""
     if watch.forced or watch.stopping is None:
         return None
-    return watch.stopping.at + timedelta(seconds=plan.grace_seconds)
+    was_asked_before = watch.stopping.since is not None and workflow.patched(RESUMED_GRACE)
+    return (watch.stopping.first_at if was_asked_before else watch.stopping.at) + timedelta(seconds=plan.grace_seconds)
 
 
 def _soonest(due: datetime, force_at: datetime | None) -> datetime:

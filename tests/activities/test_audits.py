@@ -212,6 +212,30 @@ def test_one_that_can_never_be_described_keeps_no_other_from_being_audited(
     assert audit(house, AuditPart.HANDOVERS).found == {}
 
 
+@pytest.mark.parametrize("error", [PermanentError, TemporaryError])
+def test_one_whose_start_cannot_be_read_keeps_no_other_from_being_audited(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: type[LifecycleError]
+) -> None:
+    """It may have been the later end of the run: nothing is done before somebody has seen to it."""
+    bad, good = house.begin(), house.begin()
+    workflow_id = house.details(bad).run.workflow_id
+    house.supervisors.described = {workflow_id: replace(TERMINATED, end="canceled", first_execution="later")}
+
+    async def asked_for(_: str) -> int:
+        raise error("it cannot be read")
+
+    monkeypatch.setattr(house.supervisors, "asked_for", asked_for)
+    if error is TemporaryError:
+        with pytest.raises(TemporaryError):
+            audit(house, AuditPart.RUNS)
+        house.environment.info = replace(house.environment.info, attempt=3)
+    page = audit(house, AuditPart.RUNS)
+    assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 2}, 1)
+    (told,) = house.details(bad).findings
+    assert (told.problem, told.acts) == ("it cannot be read", 0)
+    assert [request.run_id for _, request in house.supervisors.started] == [good.run.run_id]
+
+
 def test_what_cannot_be_resumed_is_told_and_keeps_no_other_from_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,6 +510,32 @@ def test_an_export_that_a_person_asked_for_is_left_alone(house: House) -> None:
     assert audit(house, AuditPart.HANDOVERS).found == {FindingKind.EXPORT_PENDING: 1}
 
 
+def test_an_end_whose_workflow_id_is_taken_is_told_and_not_handed_over(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts a workflow under the id of one that is open joins it, of whatever type it is."""
+    pending, untold = ended(house, house.begin()), undelivered(house, monkeypatch)
+    ids = [house.details(plan).run.workflow_id for plan in (pending, untold)]
+    house.supervisors.described = dict.fromkeys(ids, Described(is_open=True, is_ours=False))
+    page = audit(house, AuditPart.HANDOVERS)
+    assert (page.found, page.acted) == ({FindingKind.EXPORT_PENDING: 1, FindingKind.UNDELIVERED: 1}, 0)
+    for plan, workflow_id in zip((pending, untold), ids, strict=True):
+        (found,) = house.details(plan).findings
+        assert found.acts == 0
+        assert f"another type: end {workflow_id} first" in (found.problem or "")
+
+
+def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_one_that_failed(house: House) -> None:
+    house.handover_audit = replace(
+        house.handover_audit, patience=replace(house.handover_audit.patience, failed_export=AN_HOUR)
+    )
+    plan = ended(house, house.begin())
+    for _ in range(3):
+        audit(house, AuditPart.HANDOVERS)
+    (found,) = house.details(plan).findings
+    assert (found.kind, found.acts, found.problem) == (FindingKind.EXPORT_PENDING, 3, None)
+
+
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     """A run that is over and exported, and whose end nobody was told."""
     plan = ended(house, house.begin())
@@ -580,6 +630,16 @@ def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pyte
     monkeypatch.setattr(house.supervisors, "describe", asked)
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted, house.supervisors.started) == ({FindingKind.EXPORT_PENDING: 1}, 0, [])
+
+
+def test_an_old_closing_notice_is_left_to_whoever_resumes_its_run(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = undelivered(house, monkeypatch)
+    monkeypatch.setattr("crawler_lifecycle.activities.audit_handovers.is_too_old", lambda *_: True)
+    assert audit(house, AuditPart.HANDOVERS).acted == 0
+    (found,) = house.details(plan).findings
+    assert (found.kind, "`crawlctl resume` does it" in (found.problem or "")) == (FindingKind.UNDELIVERED, True)
 
 
 # All of it

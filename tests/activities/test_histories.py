@@ -55,10 +55,10 @@ def test_a_run_starts_once_and_never_again(house: House) -> None:
     assert first.status is RunStatus.PROCESSING
 
 
-def _end_tasks(house: House, run: RunRef, *statuses: TaskStatus) -> None:
+def _end_tasks(house: House, run: RunRef, *statuses: TaskStatus, reason: str | None = None) -> None:
     rows = house.tasks.rows(run.run_id, range(len(statuses)))
     changes = [
-        TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status)
+        TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status, reason=reason)
         for row, status in zip(rows, statuses, strict=True)
     ]
     assert house.tasks.sync(run, changes) == len(statuses)
@@ -73,6 +73,24 @@ def test_the_first_end_stands(house: House) -> None:
     again = house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="never_started"))
     assert again == ended
     assert house.do(house.histories.update_run_started, ToRun(run=plan.run)).status is RunStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("reason", "gave_up", "expected"),
+    [
+        ("deadline_exceeded", "max_duration", "max_duration"),
+        ("exit_code_3", "max_duration", "main_job_failed"),
+        ("deadline_exceeded", None, "main_job_failed"),
+    ],
+)
+def test_a_time_limit_that_the_jobs_kept_themselves_is_the_reason(
+    house: House, reason: str, gave_up: str | None, expected: str
+) -> None:
+    """While nobody supervised the run its jobs reached their own deadline: no stop found anything of it."""
+    plan = house.begin(max_duration_seconds=60)
+    _end_tasks(house, plan.run, TaskStatus.FAILED, TaskStatus.FAILED, reason=reason)
+    ended = house.do(house.histories.update_run_status, EndRun(run=plan.run, reason=gave_up))
+    assert (ended.status, ended.reason) == (RunStatus.FAILED, expected)
 
 
 def test_a_run_does_not_end_while_a_task_is_alive(house: House) -> None:

@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.steps import (
     EvidenceRequest,
     EvidenceWrite,
     LookAt,
+    Removal,
     RemoveJobs,
     RunPlan,
     StatusWrite,
@@ -25,6 +26,7 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
+from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Cluster
 from tests.clusters import until
 from tests.house import House
@@ -117,6 +119,8 @@ class Removing:
     def __init__(self, house: House, stay: int = 0) -> None:
         self.inner, self.stay = house.bench.cluster, stay
         self.removed: list[tuple[int, int]] = []
+        self.trouble: TemporaryError | None = None  # of each removal
+        self.outage: TemporaryError | None = None
 
     def look(
         self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
@@ -126,8 +130,15 @@ class Removing:
         return replace(look, jobs=jobs)
 
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+        if trouble := self.outage or self.trouble:
+            raise trouble
         self.removed += jobs
         return self.stay
+
+    def check(self) -> str:
+        if self.outage:
+            raise self.outage
+        return "there"
 
 
 def with_removing(house: House, stay: int = 0) -> tuple[ReconciliationActivities, Removing]:
@@ -156,6 +167,27 @@ def test_only_what_is_over_is_removed_twice_is_as_good_as_once(house: House) -> 
     assert cluster.removed == [(0, 1)] * 2
     house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1"))
     assert cluster.removed[2:] == [(0, 1), (1, 0)], "of a task that goes on, only earlier attempts"
+
+
+def test_a_page_that_fails_again_and_again_keeps_no_other_from_being_removed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One job of it cannot be removed, or it takes longer than a try may. In an outage all pages wait."""
+    monkeypatch.setattr(reconciliation, "JOBS_REMOVED_IN_A_PAGE", 10)
+    plan = house.started(tasks=15)
+    removing, cluster = with_removing(house)
+    cluster.trouble = TemporaryError("its log cannot be kept")
+    step = RemoveJobs(run=plan.run, tasks="0-14")
+    for attempt in (1, 2, 3):
+        house.environment.info = replace(house.environment.info, attempt=attempt)
+        with pytest.raises(TemporaryError, match="its log"):
+            house.do(removing.remove_jobs, step)
+    house.environment.info = replace(house.environment.info, attempt=4)
+    cluster.outage = TemporaryError("no answer")
+    with pytest.raises(TemporaryError, match="no answer"):
+        house.do(removing.remove_jobs, step)
+    cluster.outage = None
+    assert house.do(removing.remove_jobs, step) == Removal(left=10, rest="10-14")
 
 
 def test_many_jobs_are_removed_in_pages(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import EndRun, LogCancellation, StopTasks
+from crawler_lifecycle.contract.steps import CloseLook, EndRun, LogCancellation, StopTasks
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.ports import Cluster
@@ -35,6 +35,20 @@ def test_who_stopped_is_logged_once_and_force_escalates(house: House) -> None:
     house.do(house.stopping.add_cancellation_log_to_db, force)
     house.do(house.stopping.add_cancellation_log_to_db, LogCancellation(run=plan.run, stop=stop, asked_at=ASKED))
     assert house.details(plan).run.intent is Intent.FORCE
+
+
+def test_a_stop_that_came_too_late_is_told_and_changes_nothing(house: House) -> None:
+    plan = house.begin()
+    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped"))
+    house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="stopped"))
+    before = house.details(plan).run
+    stop = StopRequest(actor="ann", force=True, door="signal")
+    for _ in range(2):
+        late = LogCancellation(run=plan.run, stop=stop, asked_at=ASKED)
+        house.do(house.stopping.add_cancellation_log_to_db, late)
+    details = house.details(plan)
+    assert (details.run.status, details.run.intent, details.run.reason) == (before.status, Intent.RUN, before.reason)
+    assert [(line.actor, line.door) for line in details.log if line.event == "force stop"] == [("ann", "signal")]
 
 
 def test_what_is_queued_never_runs(house: House) -> None:
@@ -114,3 +128,24 @@ def test_what_cannot_be_told_of_nodes_keeps_nothing_alive(
     house.do(stopping.k8_stop_pod, StopTasks(run=plan.run, tasks="0"))
     assert cluster.done == ["asked", "killed"]
     assert not [each for each in house.details(plan).log if each.event == StopPhase.UNCONFIRMED]
+
+
+class Away:
+    """A cluster that does not answer."""
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        raise TemporaryError("the API server does not answer")
+
+    unreached = kill = stop
+
+
+def test_a_cluster_that_does_not_take_a_stop_is_told_of_at_once_and_until_it_is_seen(house: House) -> None:
+    plan = house.started("sleepy")
+    stopping = replace(house.stopping, cluster=cast(Cluster, Away()))
+    for ask in (stopping.k8_stop_task, stopping.k8_stop_pod):
+        with pytest.raises(TemporaryError):
+            house.do(ask, StopTasks(run=plan.run))
+        assert house.details(plan).run.look_problem == "the API server does not answer"
+        seen = CloseLook(run=plan.run, nudge=0, known=True)
+        house.do(house.reconciliation.count_alive_tasks, seen)
+        assert house.details(plan).run.look_problem is None

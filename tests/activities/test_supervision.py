@@ -249,6 +249,21 @@ def test_under_another_workflow_id_a_run_that_is_over_starts_nothing(house: Hous
     assert house.do(house.supervision.take_over_run, asked_to_reopen).supervised_by is not None
 
 
+def test_a_wish_to_reopen_under_another_workflow_id_is_not_dropped(house: House) -> None:
+    """An open workflow is left to itself: whoever asked would have been told that all went well."""
+    under_way = house.started("sleepy")
+    own = house.details(under_way).run.workflow_id
+    with pytest.raises(Conflict, match=f"belongs to workflow {own} and is PROCESSING: only a run that ended FAILED"):
+        taken_over(house, under_way, workflow_id="elsewhere", reopen=True)
+    over = ended(house)
+    own = house.details(over).run.workflow_id
+    house.supervisors.listed.add(own)
+    with pytest.raises(Conflict, match=f"belongs to workflow {own}, which still hands it over: reopen it after that"):
+        taken_over(house, over, workflow_id="elsewhere", reopen=True)
+    house.supervisors.listed.clear()
+    assert taken_over(house, over, workflow_id="elsewhere", reopen=True).supervised_by == own
+
+
 async def test_an_execution_is_cancelled_by_its_own_ids(house: House) -> None:
     execution = OwnExecution(workflow_id="crawl-7", temporal_run_id="second")
     await house.environment.run(house.supervision.cancel_execution, execution)

@@ -46,6 +46,19 @@ STARTS_THAT_ARE_LOST = """
             new Response("{}", {status: 401})][starts - 1];
   }
 """
+STARTS_THAT_ARE_REFUSED = """
+  if (asked === "POST /v1/runs" && (window.starts = (window.starts ?? 0) + 1) < 3) {
+    if (starts === 1) await real(path, options);
+    const detail = starts === 1 ? "Bad Gateway" : "not with this token";
+    return new Response(JSON.stringify({detail}), {status: [502, 403][starts - 1]});
+  }
+"""
+NO_LOG = """
+  if (asked.includes("/logs/stream")) {
+    window.asked = (window.asked ?? 0) + 1;
+    return new Response('{"detail": "there is no such log"}', {status: 404});
+  }
+"""
 SILENT_STOP = """
   if (asked.startsWith("POST") && !window.stops) {
     window.stops = 1;
@@ -124,6 +137,32 @@ async def test_a_start_whose_answers_are_lost_is_one_run(page: Page, stack: Site
     run_id = await until_started(page)
     assert await page.evaluate("starts") == 4
     assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}
+
+
+async def test_a_start_that_is_refused_after_an_answer_was_lost_is_one_run(page: Page, stack: Site) -> None:
+    """The token may not start runs any more, or a proxy says so: that says nothing of the try before."""
+    known = {run.run_id for run in stack.control.list(limit=100)}
+    await page.evaluate(FETCH % STARTS_THAT_ARE_REFUSED)
+    await page.press("n")
+    await page.until(DIALOG)
+    await fill(page, crawler="gated")
+    await page.press("Enter")
+    await page.until_text("not with this token")
+    await page.press("Enter")
+    run_id = await until_started(page)
+    assert await page.evaluate("starts") == 3
+    assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}
+
+
+async def test_a_log_that_is_not_there_is_asked_for_once(page: Page, stack: Site) -> None:
+    with unattended(stack) as (_, run):
+        await page.evaluate(FETCH % NO_LOG)
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        await page.until_text(f"run {run.run_id}", "Timeline")
+        await page.click("button.open", "0 (main)")
+        await page.until_text("there is no such log")
+        await page.evaluate("new Promise((resume) => setTimeout(resume, 1500))")  # it asked again after 500
+        assert await page.evaluate("asked") == 1
 
 
 async def test_a_stop_from_one_of_many_tabs_is_sent(page: Page, stack: Site) -> None:

@@ -10,7 +10,8 @@ from random import Random
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started, is_handed_over
+from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from tests.chaos.comparison import divergences
 from tests.chaos.faults import Fault, faults

@@ -1,7 +1,6 @@
 """Does an audit read the runs that it has to, in pages, and no other installation's?"""
 
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
 
 from sqlalchemy import update
 
@@ -78,24 +77,70 @@ def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
     assert port.expired_claims([fresh.run_id], before) == {}
 
 
+def exported(database: Database, run: RunRecord) -> RunRecord:
+    exports = SqlExports(database)
+    for event in (event_of(run), event_of(run)):
+        exports.open(ref_to(run), event)
+        exports.settle(ref_to(run), event.event_id, ExportState.DONE, None, None)
+    return run
+
+
+def told(database: Database, run: RunRecord, *notices: tuple[str, int]) -> None:
+    """Kept, each with the number of the end that it is about."""
+    of = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
+    for kind, end in notices:
+        identity = {"notice_id": event_id(run.run_uid, kind, end), "kind": kind, "at": LONG_AGO}
+        SqlNotices(database).keep(ref_to(run), Notice.model_validate(of | identity))
+
+
+def again(database: Database, run: RunRecord) -> None:
+    """It was reopened, and has ended once more."""
+    with database.transaction() as connection:
+        connection.execute(update(histories).where(histories.c.id == run.run_id).values(end_number=2))
+
+
 def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -> None:
-    port, notices, exports = SqlAuditedRuns(database), SqlNotices(database), SqlExports(database)
-    told, silent, of_before, told_since = (ended(database, make_run()) for _ in range(4))
-    for run in (told, silent, of_before, told_since):
-        for event in (event_of(run), event_of(run)):
-            exports.open(ref_to(run), event)
-            exports.settle(ref_to(run), event.event_id, ExportState.DONE, None, None)
-    with database.transaction() as connection:  # its first end is one of before
-        connection.execute(update(histories).where(histories.c.id == told_since.run_id).values(end_number=2))
-    kept = [(told, "started"), (told, "stopped"), (silent, "started"), (told_since, "started"), (told_since, "stopped")]
-    for run, kind in kept:
-        values = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
-        notice = Notice.model_validate(values | {"notice_id": str(uuid4()), "kind": kind, "at": LONG_AGO})
-        notices.keep(ref_to(run), notice)
+    port = SqlAuditedRuns(database)
+    delivered, silent, of_before, told_since = (exported(database, ended(database, make_run())) for _ in range(4))
+    again(database, told_since)  # its first end is one of before
+    told(database, of_before)
+    told(database, delivered, ("started", 1), ("stopped", 1))
+    told(database, silent, ("started", 1))
+    told(database, told_since, ("started", 2), ("stopped", 2))
     page, _ = port.handovers(0, 10, LONG_AGO)
     assert [(each.run.run_id, each.silent) for each in page] == [(silent.run_id, True)]
     assert port.handovers(silent.run_id, 10, LONG_AGO) == ([], None)
     assert port.handovers(0, 10, datetime.now(UTC) + timedelta(hours=1)) == ([], None)
+    of_each = [port.handover(run.run_id) for run in (delivered, silent, of_before, told_since)]
+    assert [each and each.silent for each in of_each] == [False, True, False, False]
+
+
+def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(
+    database: Database, database_url: str, make_run: MakeRun
+) -> None:
+    port, over = SqlAuditedRuns(database), ended(database, make_run())
+    assert port.handover(make_run().run_id) is None
+    found = port.handover(over.run_id)
+    assert found
+    assert found.run == port.by_id([over.run_id])[over.run_id]
+    give_away(database_url)
+    assert port.handover(over.run_id) is None
+
+
+def test_each_end_of_a_run_is_told_by_its_own_notice(database: Database, make_run: MakeRun) -> None:
+    """They were counted: an end that was told more than once, or never started, stood in for the one after it; and one
+    that nobody told was held against one that was delivered."""
+    port, runs = SqlAuditedRuns(database), [exported(database, ended(database, make_run())) for _ in range(4)]
+    for run in runs:
+        again(database, run)
+    never_started, told_twice, not_told_before, other_kind = runs
+    told(database, never_started, ("finished", 1), ("started", 2))
+    told(database, told_twice, ("started", 1), ("stopped", 1), ("finished", 1), ("started", 2))
+    told(database, not_told_before, ("started", 1), ("started", 2), ("stopped", 2))
+    told(database, other_kind, ("started", 1), ("stopped", 1), ("started", 2), ("finished", 2))
+    page, _ = port.handovers(0, 10, LONG_AGO)
+    assert [each.run.run_id for each in page if each.silent] == [never_started.run_id, told_twice.run_id]
+    assert len(page) == 2, "of the others nothing is left"
 
 
 def test_what_is_left_to_hand_over(database: Database, make_run: MakeRun) -> None:

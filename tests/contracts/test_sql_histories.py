@@ -221,7 +221,7 @@ def test_a_run_ends_when_its_tasks_have_and_keeps_its_end(database: Database, ma
     assert SqlStops(database).log(run, StopRequest(force=True), ASKED) is Intent.RUN
     assert histories.mark_waiting(run, "quota", None) is None
     assert in_substance(histories.get(run.run_id)) == in_substance(closed)
-    assert events(database, run) == ["created", "ended"]
+    assert events(database, run) == ["created", "ended", "force stop"], "that it came too late is told"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,6 +11,7 @@ from crawler_lifecycle.adapters.sql.tasks import SqlTasks
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.ports import Nudge
+from tests.contracts.test_sql_tasks import counted
 from tests.databases import MakeRun, give_away, ref_to
 
 
@@ -39,6 +40,15 @@ def test_what_was_not_answered_is_known_to_the_next_watcher(
     assert nudges.unanswered() == [Nudge(asked.run_id, asked.run_uid, asked.workflow_id, 1)]
     give_away(database_url)
     assert nudges.unanswered() == []
+
+
+def test_of_a_run_only_what_a_nudge_needs_is_read(database: Database, make_run: MakeRun) -> None:
+    """Its request may have 64 KiB, and a watcher asks every few seconds."""
+    run, nudges = make_run(), SqlNudges(database)
+    with counted(database) as statements:
+        nudges.claim([run.run_uid])
+        assert nudges.unanswered()
+    assert not [each for each in statements if "histories.request" in each]
 
 
 def test_only_runs_that_are_known_and_not_over(database: Database, make_run: MakeRun) -> None:

@@ -75,6 +75,22 @@ def test_a_force_escalates_and_is_not_taken_back(stops: SqlStops, make_run: Make
     assert [line.event for line in told(database, run)] == ["stop", "force stop", "stop"]
 
 
+def test_stops_of_nobody_in_one_moment_are_told_apart_by_what_they_want(
+    stops: SqlStops, make_run: MakeRun, database: Database
+) -> None:
+    """All that came while there was no worker has the time at which one took it up."""
+    run = make_run()
+    wishes = [StopRequest(reason="one"), StopRequest(reason="two", force=True), StopRequest(door="page")]
+    for _ in range(2):
+        for wish in wishes:
+            stops.log(ref_to(run), wish, ASKED)
+    assert [(line.event, line.message, line.door) for line in told(database, run)] == [
+        ("stop", "one", "temporal"),
+        ("force stop", "two", "temporal"),
+        ("stop", "no reason given", "page"),
+    ]
+
+
 def test_a_run_that_is_over_has_nothing_to_stop(stops: SqlStops, make_run: MakeRun, database: Database) -> None:
     run = make_run()
     end(database, run)
@@ -114,8 +130,8 @@ def test_many_doors_at_once_are_one_stop_with_a_line_for_each(
         intents = list(pool.map(ask, range(8)))
     assert intents[5] is Intent.FORCE
     assert SqlHistories(database).get(run.run_id).intent is Intent.FORCE
-    assert {line.actor for line in told(database, run)} == {f"actor-{number}" for number in range(4)}
-    assert len(told(database, run)) == 4
+    lines = [(line.event, line.actor) for line in told(database, run)]
+    assert sorted(lines) == [("force stop", "actor-1"), *(("stop", f"actor-{number}") for number in range(4))]
 
 
 def test_a_stop_and_the_end_of_its_run_exclude_each_other(
@@ -180,7 +196,7 @@ def test_a_phase_of_a_supervisor_that_was_replaced_is_refused(
 def test_whatever_is_asked_in_whatever_order(
     stops: SqlStops, make_run: MakeRun, database: Database, wishes: list[tuple[str | None, bool, int, bool]]
 ) -> None:
-    """The intent is the strongest of all; there is one line for each actor and moment, by door or supervisor."""
+    """The intent is the strongest of all; there is one line for each actor, moment and force, by door or supervisor."""
     run = make_run()
     for actor, force, second, by_door in wishes:
         stop, at = StopRequest(actor=actor, force=force), ASKED + timedelta(seconds=second)
@@ -190,5 +206,6 @@ def test_whatever_is_asked_in_whatever_order(
             stops.log(ref_to(run), stop, at)
     forced = any(force for _, force, _, _ in wishes)
     assert SqlHistories(database).get(run.run_id).intent is (Intent.FORCE if forced else Intent.STOP)
-    lines = [(line.actor, (line.at - ASKED).seconds) for line in told(database, run)]
-    assert sorted(lines, key=str) == sorted({(actor, second) for actor, _, second, _ in wishes}, key=str)
+    lines = [(line.actor, line.event, (line.at - ASKED).seconds) for line in told(database, run)]
+    asked = {(actor, "force stop" if force else "stop", second) for actor, force, second, _ in wishes}
+    assert sorted(lines, key=str) == sorted(asked, key=str)

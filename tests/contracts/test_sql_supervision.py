@@ -315,10 +315,10 @@ def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
     log = [(line.event, line.message) for line in SqlRecords(database).details(run.run_id).log]
     assert log == [
         ("created", "api run of books, 1 task"),
-        ("started", "the main job runs"),
+        ("started", "the main job no longer waits to start"),
         ("ended", "FAILED: tasks_failed"),
         ("reopened", "by execution execution-2 of its workflow"),
-        ("started", "the main job runs"),
+        ("started", "the main job no longer waits to start"),
         ("ended", "COMPLETED: all_succeeded"),
     ]
 

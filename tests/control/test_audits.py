@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import ScheduleActionStartWorkflow, ScheduleOverlapPolicy
+from temporalio.common import RawValue
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -23,9 +24,11 @@ from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKi
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
-from crawler_lifecycle.control.control import Control, is_handed_over
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.errors import NotFound, NotReady
+from crawler_lifecycle.control.reading import is_handed_over
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
 from crawler_lifecycle.ports import NewRun
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
@@ -171,6 +174,65 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     assert {export.kind: export.state for export in details.exports} == {"run_ended": "done", "files_ready": "done"}
     notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
     assert run.run_uid in notices
+
+
+async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_run(control: Control) -> None:
+    """However often, and however long ago, an audit has had it sent in vain."""
+    entry = control.deployer.crawler("sleeper")
+    new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
+    histories = SqlHistories(control.parts.database)
+    run = histories.create(new)
+    await _closed(control, run.run_id)
+    await control.export(run.run_id)
+    with pytest.raises(Over, match="nothing to resume"):
+        await control.resume(run.run_id)
+    histories.note(ref_to(run), "undelivered:stopped:1", "undelivered", "nobody there")
+    resumed = await control.resume(run.run_id)
+    assert (resumed.started, resumed.run.status, resumed.run.epoch) == (True, RunStatus.FAILED, 1)
+
+    async def told() -> bool:
+        is_told = control.show(run.run_id).log[-1].event == "delivered"
+        return is_told and not await control.engine.is_open(run.workflow_id)
+
+    await until(told, "its end to be told")
+    notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
+    assert notices.count(event_id(run.run_uid, "stopped", 1)) == 1
+    with pytest.raises(Over, match="nothing to resume"):
+        await control.resume(run.run_id)
+
+
+async def test_an_open_workflow_of_another_type_is_not_taken_for_the_runs_own(control: Control) -> None:
+    entry = control.deployer.crawler("sleeper")
+    new = NewRun(RunRequest(crawler="sleeper"), entry, 1, taken := f"crawl-{uuid4()}", str(uuid4()))
+    run = SqlHistories(control.parts.database).create(new)
+    await control.engine.start("AnotherWorkflow", RunRequest(crawler="sleeper"), taken, "not ours")
+    with pytest.raises(Conflict, match=f"another type: end {taken} first"):
+        await control.resume(run.run_id)
+    await _closed(control, run.run_id)
+    report = await control.audits.run(AuditRequest(repair=True))
+    (told,) = [each for each in report.findings if each.run_id == run.run_id]
+    assert (told.kind, told.action) == (FindingKind.EXPORT_PENDING, None)
+    assert f"end {taken} first" in (told.problem or "")
+    await (await control.engine.client()).get_workflow_handle(taken).terminate("it was only there to be in the way")
+    assert (await control.resume(run.run_id)).started
+    await until_handed_over(control, run.run_id)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        Payload(metadata={"encoding": b"json/plain"}, data=b"{"),
+        Payload(metadata={"encoding": b"binary/encrypted"}, data=b"sealed"),
+        Payload(metadata={"encoding": b"binary/protobuf", "messageType": b"of.Nobody"}, data=b"\xff"),
+    ],
+    ids=["json", "sealed", "protobuf"],
+)
+async def test_a_start_that_cannot_be_read_is_told_as_that(control: Control, payload: Payload) -> None:
+    client, workflow_id = await control.engine.client(), f"odd-{uuid4()}"
+    await client.start_workflow("Odd", RawValue(payload), id=workflow_id, task_queue="of-nobody")
+    with pytest.raises(PermanentError, match=f"what workflow {workflow_id} was started with cannot be read"):
+        await control.engine.asked_for(workflow_id)
+    await client.get_workflow_handle(workflow_id).terminate("it was only there to be read")
 
 
 async def _closed(control: Control, run_id: int) -> int:

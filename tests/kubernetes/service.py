@@ -19,8 +19,9 @@ from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.contract.records import RunDetails, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control, Started, is_handed_over
+from crawler_lifecycle.control.control import Control, Started
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import CRAWLCTL, eventually
 from tests.kubernetes.bed import Bed

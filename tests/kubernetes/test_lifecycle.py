@@ -11,6 +11,7 @@ import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.control.control import Started
 from tests.databases import create_database
 from tests.embedded import eventually
 from tests.kubernetes import fates
@@ -88,13 +89,18 @@ async def test_every_end_has_its_reason_and_its_evidence(service: Service) -> No
         assert task.node in shown
 
 
-async def test_a_drained_task_says_so_with_its_pod_or_without(service: Service) -> None:
-    run = await service.run("obeys")
-    await service.until(run, TaskStatus.RUNNING, 1)
+def drain(service: Service, run: Started) -> None:
+    """As `kubectl drain` does it."""
     (pod,) = service.objects("pods", run)
     name = pod["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     service.bed.admin.post(f"/api/v1/namespaces/{service.namespace}/pods/{name}/eviction", eviction)
+
+
+async def test_a_drained_task_says_so_with_its_pod_or_without(service: Service) -> None:
+    run = await service.run("obeys")
+    await service.until(run, TaskStatus.RUNNING, 1)
+    drain(service, run)
     details = await service.until_over(run)
     task = details.tasks[0]
     assert (details.run.status, task.status) == (RunStatus.FAILED, TaskStatus.FAILED)
@@ -108,10 +114,7 @@ async def test_a_drained_task_that_ends_in_order_has_failed_and_runs_again(servi
     """With exit code 0: its run was COMPLETED, with half of its data."""
     run = await service.run("careful", grace_seconds=60)
     await service.until(run, TaskStatus.RUNNING, 1)
-    (pod,) = service.objects("pods", run)
-    name = pod["metadata"]["name"]
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    service.bed.admin.post(f"/api/v1/namespaces/{service.namespace}/pods/{name}/eviction", eviction)
+    drain(service, run)
     details = await service.until_over(run)
     task = details.tasks[0]
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "main_job_failed")

@@ -27,7 +27,8 @@ from temporalio.api.failure.v1 import Failure
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import WORKFLOW, Control, Started, is_handed_over
+from crawler_lifecycle.control.control import WORKFLOW, Control, Started
+from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
 

@@ -60,6 +60,37 @@ async def test_one_that_is_between_two_places_goes_on(monkeypatch: pytest.Monkey
     assert events == ["event: end"]
 
 
+@pytest.mark.parametrize("reads", [(AWAY, GONE, OVER), (GONE, AWAY, GONE, OVER), (AWAY, AWAY, GONE, AWAY, GONE, OVER)])
+async def test_one_that_is_between_two_places_around_an_outage_goes_on(
+    monkeypatch: pytest.MonkeyPatch, reads: tuple[LogPart | LifecycleError, ...]
+) -> None:
+    """They were counted together, and the first that was missing ended it."""
+    events, _ = await told(monkeypatch, *reads)
+    assert [each for each in events if each != ": still here"] == ["event: problem", "event: end"]
+
+
+async def test_one_that_is_gone_after_an_outage_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, _ = await told(monkeypatch, AWAY, GONE, GONE)
+    assert events == ["event: problem", "event: problem", "event: end"]
+
+
+@pytest.mark.parametrize(("reads", "there"), [((GONE, NOTHING_NEW), True), ((GONE, GONE), False)])
+async def test_a_stream_that_begins_between_two_places_goes_on(
+    monkeypatch: pytest.MonkeyPatch, reads: tuple[LogPart | LifecycleError, ...], there: bool
+) -> None:
+    """The page does not ask again for a log that is not there."""
+    control: Any = None
+    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
+    follower = Follower(desk, "uid", 0, 1, 0)
+    monkeypatch.setattr(following, "_read", reading(*reads))
+    monkeypatch.setattr(following, "_follower", lambda *_: follower)
+    if there:
+        assert (await following.begin(desk, "7", 0, (1, 0))).read == (NOTHING_NEW, 0)
+        return
+    with pytest.raises(NotFound):
+        await following.begin(desk, "7", 0, (1, 0))
+
+
 async def test_an_outage_is_told_once_and_asked_about_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     events, waited = await told(monkeypatch, *[AWAY] * 6, NOTHING_NEW, OVER)
     assert [each for each in events if each != ": still here"] == ["event: problem", "event: log", "event: end"]

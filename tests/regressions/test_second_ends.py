@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import EndRun, LogCancellation, TakeOver, ToEnd
-from crawler_lifecycle.control.control import is_handed_over
+from crawler_lifecycle.control.reading import is_handed_over
 from tests.house import House
 
 

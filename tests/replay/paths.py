@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import WorkflowHistory
@@ -21,9 +21,17 @@ from crawler_lifecycle.contract.steps import (
 )
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
+IN_A_LOOK = "get_history_statuses_to_sync"
 BOOKS = RunRequest(crawler="books")
 RESUME = RunRequest(crawler="books", run_id=7)
 REOPEN = RunRequest(crawler="books", run_id=7, reopen=True)
+
+
+@dataclass(frozen=True)
+class Ask:
+    door: str  # signal, update or cancel
+    stop: dict[str, object] = field(default_factory=dict)
+    before: str = "get_main_job_status"  # while this is asked for, for the first time
 
 
 @dataclass(frozen=True)
@@ -32,8 +40,7 @@ class Path:
     request: object = field(default=BOOKS)
     workflow: str = "CrawlerLifecycleWorkflow"
     stop: dict[str, object] | None = None  # a stop that comes with the start
-    cancelled: bool = False  # while the main job is asked for
-    updated: dict[str, object] | None = None  # a stop by update, at the same moment
+    asks: Sequence[Ask] = ()  # stops that come later
     continues: bool = False  # as new, on a server that suggests it early
 
 
@@ -73,6 +80,14 @@ def _resumed(status: RunStatus, intent: Intent = Intent.RUN, end: int = 1) -> Sc
         return TakenOver(plan=plan, status=status, intent=intent, started_at=started)
 
     script.taken = taken
+    return script
+
+
+def _asked_long_ago() -> Script:
+    """The stop's first supervisor did not live until its force."""
+    script, before = _stubborn(), _resumed(RunStatus.STOPPING, Intent.STOP).taken
+    asked_at = datetime.now(UTC) - timedelta(hours=2)
+    script.taken = lambda step: before(step).model_copy(update={"stopped_at": asked_at})
     return script
 
 
@@ -128,6 +143,27 @@ PATHS = {
         lambda: _obedient(intent=lambda look: Intent.STOP if look > 1 else Intent.RUN)
     ),
     "ended_as_it_was_stopped": Path(lambda: Script(intent=lambda look: Intent.STOP, stopped=0)),
+    "stopped_by_signal_in_a_look": Path(_obedient, asks=[Ask("signal", {"actor": "ann"}, IN_A_LOOK)]),
+    "stopped_by_update_in_a_look": Path(_obedient, asks=[Ask("update", {"actor": "ann"}, IN_A_LOOK)]),
+    "cancelled_in_a_look": Path(_obedient, asks=[Ask("cancel", before=IN_A_LOOK)]),
+    "forced_after_a_stop": Path(
+        _stubborn,
+        asks=[Ask("signal", {"actor": "ann"}), Ask("signal", {"actor": "bob", "force": True}, "k8_stop_task")],
+    ),
+    "forced_in_the_database": Path(
+        lambda: _stubborn(intent=lambda look: Intent.FORCE if look > 1 else Intent.STOP), stop={"actor": "ann"}
+    ),
+    "stopped_while_the_end_is_written": Path(
+        Script, asks=[Ask("signal", {"actor": "ann"}, "update_run_status"), Ask("update", {}, "update_run_status")]
+    ),
+    "stopped_at_once_and_again": Path(
+        _obedient, stop={"actor": "ann"}, asks=[Ask("signal", {"actor": "bob", "force": True}, "cancel_queued_tasks")]
+    ),
+    "stopped_while_the_cluster_was_away": Path(
+        lambda: Script(alive=lambda look: 1 if look < 2 else 0, failures={"k8_stop_task": 16}),
+        RunRequest(crawler="books", grace_seconds=600),
+        stop={},
+    ),
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
     "overdue": Path(
@@ -143,22 +179,35 @@ PATHS = {
             stale=lambda look: 1 if look == 2 else 0,
         )
     ),
-    "cancelled": Path(_obedient, cancelled=True),
+    "cancelled": Path(_obedient, asks=[Ask("cancel")]),
     "took_too_long": Path(_obedient, RunRequest(crawler="books", max_duration_seconds=9)),
     "resumed_before_start": Path(lambda: _resumed(RunStatus.INITIALIZING), RESUME),
+    "never_seen_to_start": Path(
+        lambda: Script(
+            deployments=in_turn(UNAVAILABLE), statuses=in_turn(MainJobStatus(known=False), STARTED)
+        ),
+        RunRequest(crawler="books", start_limit_seconds=10),
+    ),
+    "started_at_the_last_look": Path(
+        lambda: Script(statuses=in_turn(WAITS, WAITS, STARTED)), RunRequest(crawler="books", start_limit_seconds=12)
+    ),
+    "cancelled_at_a_limit": Path(
+        _obedient, RunRequest(crawler="books", max_duration_seconds=9), asks=[Ask("cancel", before="k8_stop_task")]
+    ),
+    "resumed_after_its_grace": Path(_asked_long_ago, RESUME),
     "resumed_in_the_middle": Path(lambda: _resumed(RunStatus.PROCESSING), RESUME),
     "resumed_in_a_stop": Path(lambda: _resumed(RunStatus.STOPPING, Intent.STOP), RESUME),
     "resumed_after_the_end": Path(lambda: _resumed(RunStatus.COMPLETED), RESUME),
     "resumed_elsewhere": Path(_elsewhere, RESUME),
     "reopened": Path(lambda: _resumed(RunStatus.INITIALIZING, end=2), REOPEN),
     "reopened_for_its_children": Path(lambda: _resumed(RunStatus.PROCESSING, end=2), REOPEN),
-    "stopped_by_update": Path(_obedient, updated={"actor": "ann", "reason": "wrong site"}),
+    "stopped_by_update": Path(_obedient, asks=[Ask("update", {"actor": "ann", "reason": "wrong site"})]),
     "continued": Path(lambda: Script(alive=lambda look: 1 if look < 9 else 0), continues=True),
     "continued_in_deployment": Path(
         lambda: Script(deployments=in_turn(*[UNAVAILABLE] * 14, DEPLOYED)), continues=True
     ),
     "continued_in_a_stop": Path(lambda: _deaf(7), stop={"force": True, "actor": "ann"}, continues=True),
-    "cancelled_and_continued": Path(lambda: _deaf(7), cancelled=True, continues=True),
+    "cancelled_and_continued": Path(lambda: _deaf(7), asks=[Ask("cancel")], continues=True),
     "nothing_delivered": Path(
         lambda: Script(
             failing=["signal_pusher_started", "signal_pusher_progress", "signal_pusher_finished",

@@ -21,7 +21,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tests.replay.paths import PATHS, commands
+from tests.replay.paths import PATHS, Ask, commands
 from tests.servers import SHORT_HISTORIES, start_real_time, start_skipping
 
 HERE = Path(__file__).parent
@@ -42,10 +42,8 @@ async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> 
     queue = f"queue-{uuid4()}"
     script, workflow_id = path.script(), f"{name}-{uuid4()}"
     of_any_execution = environment.client.get_workflow_handle(workflow_id)
-    if path.cancelled:
-        script.before["get_main_job_status"] = of_any_execution.cancel
-    if path.updated is not None:
-        script.before["get_main_job_status"] = lambda: of_any_execution.execute_update("stop", path.updated)
+    for activity in {ask.before for ask in path.asks}:
+        script.before[activity] = _once(of_any_execution, [ask for ask in path.asks if ask.before == activity])
     async with Worker(environment.client, task_queue=queue, activities=script.activities()):
         handle = await environment.client.start_workflow(
             path.workflow,
@@ -62,6 +60,21 @@ async def play(environment: WorkflowEnvironment, name: str, *, nudged: bool) -> 
             nudging.cancel()
             await asyncio.wait([nudging])
     return await _executions(environment.client, workflow_id, handle.first_execution_run_id)
+
+
+def _once(handle: WorkflowHandle[Any, Any], asks: list[Ask]) -> Callable[[], Awaitable[None]]:
+    async def ask() -> None:
+        while asks:
+            each = asks.pop(0)
+            match each.door:
+                case "cancel":
+                    await handle.cancel()
+                case "signal":
+                    await handle.signal("stop", each.stop)
+                case "update":
+                    await handle.execute_update("stop", each.stop)
+
+    return ask
 
 
 async def _executions(client: Client, workflow_id: str, run_id: str | None) -> Histories:

@@ -175,6 +175,41 @@ def test_a_notice_of_long_ago_is_not_told_again_because_its_run_changes(
         assert next(events).kind == "run"
 
 
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=1)])
+def test_a_new_view_of_a_quiet_run_is_told_nothing_of_what_was_before_it(
+    http: httpx.Client, database: Database, make_run: MakeRun, ahead: timedelta
+) -> None:
+    """Also where the last to write was a machine whose clock is ahead."""
+    quiet = make_run()
+    announce(database, quiet, NoticeKind.STARTED, "started")
+    long_ago = datetime.now(UTC) - 2 * changes.LOOK_BACK
+    changed_at(database, quiet, long_ago)
+    changed_at(database, make_run(), datetime.now(UTC) + ahead)
+    with stream(http, f"/v1/changes?run={quiet.run_id}") as events:
+        ready = next(events)
+        start(database, quiet)
+        told = next(events)
+    assert (told.kind, told.data["status"]) == ("run", "PROCESSING")
+    assert moment_of(str(ready.id)) > long_ago
+
+
+def test_a_new_view_of_all_is_told_nothing_twice_because_a_clock_is_ahead(
+    http: httpx.Client, database: Database, make_run: MakeRun
+) -> None:
+    before, ahead = make_run(), make_run()
+    announce(database, before, NoticeKind.STARTED, "started")
+    changed_at(database, ahead, datetime.now(UTC) + timedelta(hours=1))
+    with stream(http, "/v1/changes") as events:
+        next(events)
+        made = make_run()
+        assert next(events).data["run_id"] == made.run_id
+
+
+def changed_at(database: Database, run: RunRecord, moment: datetime) -> None:
+    with database.transaction() as connection:
+        connection.execute(update(histories).where(histories.c.id == run.run_id).values(changed_at=moment))
+
+
 def test_only_one_run(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
     one, other = make_run(), make_run()
     with stream(http, f"/v1/changes?run={one.run_id}") as events:

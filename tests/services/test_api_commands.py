@@ -222,7 +222,7 @@ async def test_requests_made_from_the_document_find_no_server_error(tmp_path: Pa
     """Whatever schemathesis makes of the document: valid, nearly valid, and not at all. Streams have no end, so not
     those."""
     url, token = address
-    bounds = ["--max-examples", "10", "--max-time", "10", "--phases", "examples,coverage,fuzzing", "--seed", "1"]
+    bounds = ["--max-examples", "60", "--max-time", "45", "--phases", "examples,coverage,fuzzing", "--seed", "1"]
     options = ["--checks", "not_a_server_error", "--exclude-path-regex", "/stream$|/changes$", "--no-color"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "schemathesis.cli", "run", str(DOCUMENT), "--url", url, *bounds, *options,

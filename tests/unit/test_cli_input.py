@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crawler_lifecycle.bootstrap.parts import NO_SERVICE
 from crawler_lifecycle.cli import main
 from crawler_lifecycle.cli.common import Duration, KeyValue
 from crawler_lifecycle.cli.running import make_request
@@ -40,17 +41,39 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
         (["run", "book\x07shop"], "crawler: "),
         (["list", "--status", "NEARLY"], "--status"),
         (["list", "--limit", "0"], "--limit"),
+        (["list", "--before", "-1"], "--before"),
         (["logs", "1", "--task", "-1"], "--task"),
+        (["logs", "1", "--task", "x" * 10_000], "not a valid integer"),
+        (["stop", "1", "--force", "--because", "I say so"], "--because"),
+        (["run", "bookshop", "--grace", "soon\n\x1b[31m"], "--grace"),
+        (["run", "bookshop", "--grace", "-5s"], "--grace"),
+        (["audit", "--remove-unknown-jobs"], "--repair"),
+        (["schedule", "create", "--surprise"], "--surprise"),
+        (["token", "create"], "NAME"),
+        (["db", "downgrade"], "downgrade"),
+        (["show", "1", "2"], "2"),
+        (["show"], "RUN"),
+        (["shwo", "1"], "shwo"),
+        (["--loud", "list"], "--loud"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_made(
     crawlctl: Crawlctl, tmp_path: Path, words: list[str], named: str
 ) -> None:
     result = crawlctl(*words)
-    assert result.exit_code == 2, result.output
-    assert named in result.stderr
-    assert "Traceback" not in result.output
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert named in line
+    assert len(line) < 450
     assert not (tmp_path / "state").exists()
+
+
+def test_without_a_command_there_is_help() -> None:
+    for words in ([], ["schedule"]):
+        result = CliRunner().invoke(main, words)
+        assert result.exit_code == 2
+        assert "Commands:" in result.output
 
 
 def test_a_request_keeps_what_was_typed() -> None:
@@ -68,3 +91,22 @@ def test_durations_add_up(hours: int, minutes: int, seconds: int) -> None:
 @given(st.text(min_size=1).filter(lambda key: "=" not in key), st.text())
 def test_arguments_are_split_at_the_first_equals_sign_only(key: str, value: str) -> None:
     assert KeyValue().convert(f"{key}={value}", None, None) == (key, value)
+
+
+@pytest.mark.parametrize("words", [["run", "sleeper"], ["crawlers"], ["list"]])
+def test_where_no_stack_runs_one_line_says_how_to_get_one(crawlctl: Crawlctl, words: list[str]) -> None:
+    result = crawlctl(*words)
+    (line,) = result.stderr.splitlines()
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "`crawlctl up`" in line
+
+
+@pytest.mark.parametrize("words", [["run", "sleeper"], ["crawlers"]])
+def test_where_the_stack_has_ended_one_line_names_the_service_that_is_missing(
+    crawlctl: Crawlctl, words: list[str]
+) -> None:
+    assert crawlctl("db", "upgrade").exit_code == 0
+    (line,) = crawlctl(*words).stderr.splitlines()
+    assert line == f"Error: {NO_SERVICE}"
+    (doctor,) = [line for line in crawlctl("doctor").stdout.splitlines() if "scheduler service: " in line]
+    assert doctor == f"mend  scheduler service: {NO_SERVICE}"

@@ -144,3 +144,14 @@ def test_a_task_that_succeeded_beside_a_container_that_was_started_again_says_so
     warned = a_task(0, TaskStatus.SUCCEEDED, node="n", restarts=2, events=["proxy was OOMKilled (2 restarts)"])
     shown = list(details_lines(details.model_copy(update={"tasks": [warned]}), NOW))
     assert any("proxy was OOMKilled" in line for line in shown)
+
+
+def test_a_stop_that_is_proved_is_not_called_unproved_while_its_end_is_written_down() -> None:
+    """A receiver of notices that is silent keeps a run STOPPING for seconds after the proof."""
+    details = a_run(RunStatus.STOPPING, TaskStatus.STOPPED)
+    asked, proved = (LogRecord(at=NOW, event=event, message="") for event in ("stop", "proved"))
+    ends = [list(stop_lines(details.model_copy(update={"log": log})))[-1] for log in ([asked], [asked, proved])]
+    assert ends[0].startswith("not proved yet")
+    assert ends[1].startswith("proved after")
+    again = LogRecord(at=NOW, event="reopened", message="")
+    assert list(stop_lines(details.model_copy(update={"log": [asked, proved, again, asked]})))[-1] == ends[0]

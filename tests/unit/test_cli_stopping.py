@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
-from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.records import RunDetails, RunRecord
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
+from crawler_lifecycle.control.control import Control, Stopping
+from crawler_lifecycle.control.engine import Engine
 from tests.commands import Crawlctl
 from tests.databases import give_away, ref_to
 from tests.embedded import CRAWLCTL
@@ -64,3 +68,25 @@ def test_as_much_as_a_command_line_takes_is_one_short_line(
         with pytest.raises(OSError, match="Argument list too long"):
             subprocess.run([*words, f"--{option}={longest}x"], check=False)
     assert crawlctl("show", str(run.run_id), "--json").output == before
+
+
+def test_a_stop_that_is_waited_for_tells_programs_the_same_and_then_the_end(
+    crawlctl: Crawlctl, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commands whose answers have nothing in common would need two readers."""
+
+    async def told(_: Engine, workflow_id: str, stop: StopRequest) -> str:
+        assert (workflow_id, stop.door) == (run.workflow_id, "crawlctl")
+        return "signal"
+
+    async def proved(control: Control, run_id: int) -> AsyncIterator[RunDetails]:
+        yield control.show(run_id)
+
+    monkeypatch.setattr(Engine, "stop", told)
+    monkeypatch.setattr(Control, "watch", proved)
+    words = ("stop", str(run.run_id), "--json")
+    first = Stopping.model_validate_json(crawlctl(*words).stdout)
+    assert (first.run_id, first.told) == (run.run_id, "signal")
+    answer, end = crawlctl(*words, "--wait").stdout.splitlines()
+    assert Stopping.model_validate_json(answer) == first
+    assert RunDetails.model_validate_json(end).run.intent is Intent.STOP

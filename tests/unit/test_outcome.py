@@ -41,6 +41,17 @@ def test_ends(
     assert outcome(tasks, intent, allowed, main, given_reason) == expected
 
 
+@pytest.mark.parametrize("allowed", [0.0, 1.0])
+@pytest.mark.parametrize("tasks", [{F: 1}, {S: 3, F: 1}, {F: 1, L: 1}])
+def test_time_that_was_up_is_the_reason_also_where_the_cluster_was_the_first_to_notice(
+    tasks: dict[TaskStatus, int], allowed: float
+) -> None:
+    ended = outcome(tasks, Intent.STOP, allowed, F, "max_duration", out_of_time=True)
+    assert ended == (RunStatus.FAILED, "max_duration")
+    by_itself = outcome(tasks, Intent.STOP, 0.0, F, "max_duration")
+    assert by_itself == (RunStatus.FAILED, "main_job_failed"), "it had failed before its time was up"
+
+
 ENDS = st.lists(st.sampled_from([S, F, X, L]), min_size=1, max_size=30)
 
 

@@ -65,6 +65,15 @@ def in_turn(*answers: Any) -> Callable[[], Any]:
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 
 
+def moments(kept: list[datetime]) -> Callable[[], Awaitable[None]]:
+    """For `before`: when an activity was asked for, in the workflow's time."""
+
+    async def keep() -> None:
+        kept.append(activity.info().scheduled_time)
+
+    return keep
+
+
 @dataclass
 class Script:
     """`deployments`, `statuses`: what the main job's activities answer in turn. `alive`: by the look's number."""

@@ -1,5 +1,7 @@
 """Jobs leave the cluster when everything about them is on record, and no run's end depends on it."""
 
+from temporalio.exceptions import ApplicationError
+
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import Removal
@@ -53,6 +55,25 @@ async def test_a_cluster_that_removes_nothing_changes_no_end(play: Play) -> None
     script = Script(failing=["remove_jobs"], removable=lambda look: "0")
     assert await end_of(play, script) is RunStatus.COMPLETED
     assert "export_supporting_files" in script.names
+
+
+async def test_a_look_is_held_up_by_no_more_than_minutes_of_it(play: Play) -> None:
+    """Each page succeeds at the fourth try. What is left is for the next look, or the end."""
+    pages, tries = 60, iter(range(1000))
+    script = Script(alive=lambda look: 1 if look < 2 else 0, removable=lambda look: "0-5999" if look == 1 else "")
+    script.removals = lambda: Removal(rest="100-5999" if next(answers) < pages else "")
+    answers = iter(range(1000))
+
+    async def refuse() -> None:
+        if script.looks == 1 and next(tries) % 4 < 3:
+            raise ApplicationError("one of its jobs cannot be removed", type="TemporaryError")
+
+    script.before = {"remove_jobs": refuse}
+    assert await end_of(play, script) is RunStatus.COMPLETED
+    second_look = [name for name in script.names if name in ("remove_jobs", "get_active_running_tasks")]
+    in_the_first = second_look.index("get_active_running_tasks", 1) - 1
+    assert in_the_first // 4 < pages / 2
+    assert in_the_first > 4, "one page that fails keeps no other"
 
 
 async def test_what_never_ends_is_forced_after_the_look_that_showed_it(play: Play) -> None:

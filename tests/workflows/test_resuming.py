@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
 from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
 from tests.plays import Play
-from tests.workflows.script import Script
+from tests.workflows.script import Script, moments
 from tests.workflows.test_stages import END, LOOK
 from tests.workflows.test_stopping import CLOSING, assert_in_order, until_asked
 
@@ -41,6 +41,23 @@ async def test_a_stop_that_is_gone_on_with_counts_from_when_it_was_asked_for(pla
     async with play(script) as stage:
         await (await stage.start(RESUME, **({"start_signal": "stop"} if again else {}))).result()
     assert {step.stopped_at for step in script.inputs("get_history_statuses_to_sync")} == {asked_at}
+
+
+async def test_the_grace_period_goes_on_over_a_resume(play: Play) -> None:
+    script = resumed(RunStatus.STOPPING, Intent.STOP)
+    asked_at, before, killed = datetime.now(UTC) - timedelta(seconds=590), script.taken, list[datetime]()
+
+    def taken(step: TakeOver) -> TakenOver:
+        found = before(step)
+        assert found.plan
+        plan = found.plan.model_copy(update={"grace_seconds": 600})
+        return found.model_copy(update={"stopped_at": asked_at, "plan": plan})
+
+    script.taken, script.alive = taken, lambda look: 0 if "k8_stop_pod" in script.names else 1
+    script.before["k8_stop_pod"] = moments(killed)
+    async with play(script) as stage:
+        await (await stage.start(RESUME)).result()
+    assert timedelta(seconds=600) <= killed[0] - asked_at < timedelta(seconds=660)
 
 
 async def test_what_was_never_started_is_deployed(play: Play) -> None:

@@ -1,6 +1,9 @@
 """The four stages: what is done, in which order, and what is not undone by trouble."""
 
+from datetime import datetime, timedelta
+
 import pytest
+from temporalio.activity import info
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 
@@ -116,6 +119,40 @@ async def test_a_run_that_never_starts_is_ended_cleanly(play: Play, never: str) 
         "note_stop_phase", *END,
     ]  # fmt: skip
     assert "update_run_started" not in script.names
+
+
+async def test_a_main_job_that_started_while_nobody_looked_has_started_in_time(play: Play) -> None:
+    """Its last look before the limit is minutes away from it."""
+    asked = list[datetime]()
+
+    def statuses() -> MainJobStatus:
+        asked.append(info().scheduled_time)
+        late = asked[-1] - asked[0] >= timedelta(seconds=330)
+        return STARTED if late else MainJobStatus(cause="unschedulable")
+
+    script = Script(statuses=statuses)
+    async with play(script) as stage:
+        result = await (await stage.start(RunRequest(crawler="books", start_limit_seconds=600))).result()
+    assert result["status"] == "COMPLETED"
+    assert "update_run_started" in script.names
+
+
+async def test_a_main_job_that_cannot_be_seen_at_the_limit_is_waited_for(play: Play) -> None:
+    """All answers of its deployment were lost, and so is the cluster's; only a look can say that it does not run."""
+    unseen = MainJobStatus(known=False, message="the API server does not answer")
+    script = Script(deployments=in_turn(UNAVAILABLE), statuses=in_turn(unseen, unseen, unseen, STARTED))
+    async with play(script) as stage:
+        result = await (await stage.start(RunRequest(crawler="books", start_limit_seconds=60))).result()
+    assert result["status"] == "COMPLETED"
+    assert script.names.count("get_main_job_status") == 4
+
+
+async def test_a_main_job_that_was_never_made_is_known_as_soon_as_it_is_seen(play: Play) -> None:
+    unseen, seen = MainJobStatus(known=False), MainJobStatus(vanished=True)
+    script = Script(deployments=in_turn(UNAVAILABLE), statuses=in_turn(unseen, seen))
+    async with play(script) as stage:
+        result = await (await stage.start(RunRequest(crawler="books", start_limit_seconds=60))).result()
+    assert result["reason"] == "never_started"
 
 
 async def test_jobs_that_do_not_listen_are_ended_after_the_grace_period(play: Play) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import MainJobStatus
 from tests.plays import Play, played
-from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn
+from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 
 BOOKS = RunRequest(crawler="books", grace_seconds=30)
 WAITS = MainJobStatus(cause="unschedulable")
@@ -98,6 +99,10 @@ async def ended(handle: WorkflowHandle[Any, Any], door: str) -> dict[str, Any] |
     return None
 
 
+def on_record(script: Script) -> list[str]:
+    return [step.stop.actor for step in script.inputs("add_cancellation_log_to_db")]
+
+
 def assert_in_order(names: list[str], expected: list[str]) -> None:
     left = iter(names)
     assert all(name in left for name in expected), f"{expected} are not in this order in {names}"
@@ -113,8 +118,9 @@ async def test_a_stop_that_comes_with_the_start(play: Play) -> None:
     assert script.inputs("add_cancellation_log_to_db")[0].stop.actor == "ann"
 
 
-@pytest.mark.parametrize("waiting", ["deployment", "main job", "next look"])
-async def test_a_stop_while_the_run_waits_for_long(play: Play, skipping: WorkflowEnvironment, waiting: str) -> None:
+@pytest.mark.parametrize("door", ["signal", "update"])
+@pytest.mark.parametrize("waiting", ["deployment", "first status", "main job", "next look"])
+async def test_a_stop_while_the_run_waits(play: Play, skipping: WorkflowEnvironment, waiting: str, door: str) -> None:
     script = Script(
         deployments=in_turn(UNAVAILABLE) if waiting == "deployment" else Script().deployments,
         statuses=in_turn(WAITS if waiting == "main job" else STARTED),
@@ -122,6 +128,7 @@ async def test_a_stop_while_the_run_waits_for_long(play: Play, skipping: Workflo
     script.alive = until_asked(script)
     last = {
         "deployment": "run_onetime_crawler",
+        "first status": "run_onetime_crawler",
         "main job": "get_main_job_status",
         "next look": "signal_pusher_started",
     }
@@ -130,8 +137,10 @@ async def test_a_stop_while_the_run_waits_for_long(play: Play, skipping: Workflo
             handle = await stage.start(BOOKS)
         while last[waiting] not in script.names:
             await asyncio.sleep(0.02)
-        await handle.signal("stop", {"actor": "ann"})
+        await asked(handle, door)
         assert (await handle.result())["reason"] == "stopped"
+    assert ("get_main_job_status" in script.names) is (waiting in ("main job", "next look"))
+    assert script.names.count(last[waiting]) == 1, "it stopped in that very wait"
 
 
 async def test_jobs_that_do_not_listen_are_forced_after_the_grace_period(play: Play) -> None:
@@ -152,6 +161,40 @@ async def test_jobs_that_do_not_listen_are_forced_after_the_grace_period(play: P
     }
     asked_at = history.events[0].event_time.ToSeconds()  # the stop comes with the start
     assert 30 <= times["k8_stop_pod"] - asked_at < 90
+
+
+async def test_after_a_force_the_looks_begin_anew(play: Play) -> None:
+    """A stop's pauses grow to minutes; but killed jobs are gone within moments."""
+    script, killed, looks = Script(), list[datetime](), list[datetime]()
+    script.before["k8_stop_pod"] = moments(killed)
+    script.before["count_alive_tasks"] = moments(looks)
+    script.alive = lambda look: 0 if killed and looks[-1] - killed[0] > timedelta(seconds=3) else 1
+    async with play(script) as stage:
+        handle = await stage.start(RunRequest(crawler="books", grace_seconds=600), start_signal="stop")
+        assert (await handle.result())["reason"] == "stopped"
+    assert looks[-1] - killed[0] < timedelta(seconds=10)
+
+
+async def test_a_force_that_only_the_database_knows_of_waits_for_no_pause(play: Play) -> None:
+    script, looks, killed = Script(), list[datetime](), list[datetime]()
+    script.intent = lambda look: Intent.FORCE if look == 5 else Intent.STOP
+    script.before["count_alive_tasks"] = moments(looks)
+    script.before["k8_stop_pod"] = moments(killed)
+    script.alive = until_forced(script)
+    async with play(script) as stage:
+        handle = await stage.start(RunRequest(crawler="books", grace_seconds=600), start_signal="stop")
+        await handle.result()
+    assert killed[0] - looks[4] < timedelta(seconds=2), "the pause after the fifth look would be 16 s"
+
+
+async def test_who_could_not_be_asked_at_first_is_noted_when_it_is(play: Play) -> None:
+    script = Script(failures={"k8_stop_task": 50})
+    script.alive = lambda look: 0 if script.failures["k8_stop_task"] == 0 else 1
+    async with play(script) as stage:
+        handle = await stage.start(RunRequest(crawler="books", grace_seconds=3000), start_signal="stop")
+        await handle.result()
+    phases = [step.phase for step in script.inputs("note_stop_phase")]
+    assert phases == ["queued_cancelled", "jobs_asked", "proved"]
 
 
 async def test_force_does_not_wait(play: Play) -> None:
@@ -191,9 +234,38 @@ async def test_every_stop_is_on_record_and_one_is_enough(play: Play) -> None:
             await handle.signal("stop", {"actor": actor, "asked_at": "2026-01-01T00:00:00Z"})
         held.go_on.set()
         await handle.result()
-    assert {step.stop.actor for step in script.inputs("add_cancellation_log_to_db")} >= {"ann"}
+    assert on_record(script) == ["ann", "bob", "ann"]
     assert script.names.count("cancel_queued_tasks") == 1
     assert script.names.count("signal_pusher_stopped") == 1
+
+
+@pytest.mark.parametrize("activity", ["count_alive_tasks", "note_stop_phase", "signal_pusher_stopped"])
+async def test_a_stop_that_comes_after_the_last_look_is_on_record(play: Play, activity: str) -> None:
+    script = Script()
+    script.alive = until_asked(script)
+    held = Held(script, activity)
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS, start_signal="stop", start_signal_args=[{"actor": "ann"}])
+        await held.reached.wait()
+        answer = await handle.execute_update("stop", {"actor": "carol", "force": True})
+        held.go_on.set()
+        assert (await handle.result())["reason"] == "stopped"
+    assert (answer["forced"], answer["again"]) == (True, True)
+    assert on_record(script) == ["ann", "carol"]
+
+
+async def test_a_stop_while_the_end_is_written_down_is_on_record_and_changes_nothing(play: Play) -> None:
+    script = Script()
+    held = Held(script, "update_run_status")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(BOOKS)
+        await held.reached.wait()
+        await handle.execute_update("stop", {"actor": "ann"})
+        await handle.signal("stop", {"actor": "bob", "force": True})
+        held.go_on.set()
+        assert (await handle.result())["status"] == "COMPLETED"
+    assert on_record(script) == ["ann", "bob"]
+    assert not {"k8_stop_task", "signal_pusher_stopped"} & set(script.names)
 
 
 @pytest.mark.parametrize(
@@ -299,6 +371,19 @@ async def test_the_maximum_duration_ends_the_run_with_its_reason(play: Play) -> 
     assert "signal_pusher_finished" in script.names
     (logged,) = script.inputs("add_cancellation_log_to_db")
     assert (logged.stop.actor, logged.stop.reason, logged.stop.door) == ("crawler-lifecycle", "max_duration", "limit")
+
+
+async def test_a_cancel_in_a_stop_that_a_limit_began_closes_the_workflow_as_cancelled(play: Play) -> None:
+    script = Script()
+    script.alive = until_forced(script)
+    held = Held(script, "cancel_queued_tasks")
+    async with play(script) as stage, asyncio.timeout(30):
+        handle = await stage.start(RunRequest(crawler="books", max_duration_seconds=60, grace_seconds=5))
+        await held.reached.wait()
+        await handle.cancel()
+        held.go_on.set()
+        await ended(handle, "cancel")
+    assert next(step.ends_as for step in script.inputs("add_cancellation_log_to_db")) == "max_duration"
 
 
 async def test_a_long_stop_continues_as_new(short_histories: WorkflowEnvironment) -> None:

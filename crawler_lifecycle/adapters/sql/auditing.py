@@ -2,15 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, ScalarSelect, Select, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
-from crawler_lifecycle.adapters.sql.notices import PREFIX
+from crawler_lifecycle.adapters.sql.notices import PREFIX, name_of
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import (
     exports,
@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit import AuditedRun
+from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import ExpiredClaims, Handover
 
 run = histories.c
@@ -31,6 +32,7 @@ ENDED = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
 ABOUT_NOTICES = ("undelivered", "delivered")
+EVER = datetime.min.replace(tzinfo=UTC)
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
     run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.supervisor_run_id, run.epoch,
@@ -79,16 +81,13 @@ class SqlAuditedRuns:
     def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
         with self._db.read() as connection:
             numbers = _next_to_hand_over(connection, after, limit, noticed_since)
-            query = _ours().where(run.id.in_(numbers), run.status.in_(ENDED)).order_by(run.id)
-            found = [_audited(row) for row in connection.execute(query)]
-            failed_at = _failed_at(connection, numbers)
-            logged = _logged(connection, numbers)
-            silent = set(connection.scalars(_silent(noticed_since).where(run.id.in_(numbers))))
-        page = [
-            Handover(each, failed_at.get(each.run_id), frozenset(logged[each.run_id]), each.run_id in silent)
-            for each in found
-        ]
+            page = [each for each in _handovers(connection, numbers, noticed_since) if _is_left(each)]
         return page, _next(numbers, limit)
+
+    def handover(self, run_id: int) -> Handover | None:
+        with self._db.read() as connection:
+            found = _handovers(connection, [run_id], EVER)
+        return found[0] if found else None
 
     def _those(self, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
         found: list[AuditedRun] = []
@@ -151,23 +150,57 @@ def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_s
     told = select(line.history_id).where(*undelivered)
     numbers.update(connection.scalars(told.distinct().order_by(line.history_id).limit(limit)))
     number = run.id + 0  # by no index
-    silent = _silent(noticed_since).where(number > after)
+    silent = _perhaps_silent(noticed_since).where(number > after)
     numbers.update(connection.scalars(silent.order_by(number).limit(limit)))
     return sorted(numbers)[:limit]
 
 
-def _silent(since: datetime) -> Select[Any]:
-    """Over since then, and fewer closing notices than starts: one is kept before it is sent. Of an end whose start was
-    not kept either, nothing can be said: the version that watched it kept none. By the index of what changed lately:
-    that of the status, or of the RunID, lists all that ever ran."""
+def _handovers(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[Handover]:
+    query = _ours().where(run.id.in_(run_ids), run.status.in_(ENDED)).order_by(run.id)
+    found = [_audited(row) for row in connection.execute(query)]
+    failed_at, logged = _failed_at(connection, run_ids), _logged(connection, run_ids)
+    kept = _kept(connection, run_ids)
+    return [
+        Handover(
+            each,
+            failed_at.get(each.run_id),
+            frozenset(logged[each.run_id]),
+            silent=_is_since(each.finished_at, noticed_since) and _is_silent(each, kept[each.run_id]),
+        )
+        for each in found
+    ]
+
+
+def _is_left(each: Handover) -> bool:
+    return each.run.export_state in NOT_EXPORTED or bool(each.logged) or each.silent
+
+
+def _is_since(moment: datetime | None, since: datetime) -> bool:
+    return moment is not None and moment >= since
+
+
+def _is_silent(run: AuditedRun, kept: Collection[str]) -> bool:
+    """Nobody tried to tell its present end: what is tried is kept before it is sent. Of a run of which nothing was
+    kept, nothing can be said: the version that watched it kept no notices."""
+    return bool(kept) and not any(_name(run, kind) in kept for kind in CLOSING)
+
+
+def _name(run: AuditedRun, kind: NoticeKind) -> str:
+    return name_of(kind, event_id(run.run_uid, kind, run.end_number))
+
+
+def _perhaps_silent(since: datetime) -> Select[Any]:
+    """Over since then. Of a run that has ended once, any closing notice is that of its end; of others, names have to be
+    compared (`_is_silent`), which are made of what SQL cannot compute. By the index of what changed lately: that of the
+    status, or of the RunID, lists all that ever ran."""
     lately = (run.changed_at >= since, run.finished_at >= since)
-    return select(run.id).where(*lately, _notices(*CLOSING) < _notices(NoticeKind.STARTED))
+    return select(run.id).where(*lately, _has_kept(PREFIX), or_(run.end_number > 1, ~_has_kept(*map(name_of, CLOSING))))
 
 
-def _notices(*kinds: NoticeKind) -> ScalarSelect[int]:
-    kept = history_properties.c
-    is_one = or_(*(kept.name.startswith(f"{PREFIX}{kind}:") for kind in kinds))
-    return select(func.count()).where(kept.history_id == run.id, is_one).correlate(histories).scalar_subquery()
+def _has_kept(*prefixes: str) -> ColumnElement[bool]:
+    name = history_properties.c.name
+    is_one = or_(*(name.startswith(prefix, autoescape=True) for prefix in prefixes))
+    return select(name).where(history_properties.c.history_id == run.id, is_one).correlate(histories).exists()
 
 
 def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
@@ -184,4 +217,16 @@ def _logged(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
     query = select(line.history_id, line.entry_uid).where(line.history_id.in_(run_ids), about)
     for run_id, entry in connection.execute(query):
         found[run_id].add(entry)
+    return found
+
+
+def _kept(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
+    """The names of all notices."""
+    of = history_properties.c
+    found: dict[int, set[str]] = defaultdict(set)
+    query = select(of.history_id, of.name).where(
+        of.history_id.in_(run_ids), of.name.startswith(PREFIX, autoescape=True)
+    )
+    for run_id, name in connection.execute(query):
+        found[run_id].add(name)
     return found

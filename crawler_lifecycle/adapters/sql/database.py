@@ -110,7 +110,9 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
     @event.listens_for(engine, "do_connect")
     def refuse_to_make_a_file(*_: Any) -> None:
         if not Path(address.database or "").exists():
-            raise NotReady(f"there is no database at {address.database}: {UPGRADE}")
+            raise NotReady(
+                f"there is no database at {address.database}: start the stack with `crawlctl up`, or {UPGRADE}"
+            )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:

@@ -86,7 +86,7 @@ class SqlHistories:
                 values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
                 connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
                 connection.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
-                line = {"at": now, "event": "started", "message": "the main job runs"}
+                line = {"at": now, "event": "started", "message": "the main job no longer waits to start"}
                 log(connection, run, f"started:{row.end_number}", line)
             return run_record(connection, run.run_id)
 

@@ -19,7 +19,7 @@ class SqlNotices:
         self._db = db
 
     def keep(self, run: RunRef, notice: Notice) -> Notice:
-        name = _name(notice)
+        name = name_of(notice.kind, notice.notice_id)
 
         def write(connection: Connection) -> Notice:
             fence(connection, run)
@@ -38,8 +38,6 @@ class SqlNotices:
         return sorted(found, key=lambda notice: (notice.at, notice.notice_id))
 
 
-def _name(notice: Notice) -> str:
+def name_of(kind: NoticeKind, notice_id: str = "") -> str:
     """A run that changes a thousand times keeps its last progress, which tells all that was told before."""
-    if notice.kind is NoticeKind.PROGRESS:
-        return PREFIX + notice.kind
-    return f"{PREFIX}{notice.kind}:{notice.notice_id}"
+    return PREFIX + kind if kind is NoticeKind.PROGRESS else f"{PREFIX}{kind}:{notice_id}"

@@ -14,6 +14,7 @@ from crawler_lifecycle.ports import Nudge
 
 run = histories.c
 OURS = select(installation.c.uid).scalar_subquery()
+COLUMNS = (run.id, run.run_uid, run.supervisor_workflow_id, run.nudge_sent)  # requests and entries are long
 
 
 class SqlNudges:
@@ -34,7 +35,7 @@ class SqlNudges:
     def unanswered(self) -> list[Nudge]:
         waits = (run.status.in_(LIVE), run.nudge_sent > run.nudge_acknowledged, run.installation == OURS)
         with self._db.read() as connection:
-            rows = connection.execute(select(histories).where(*waits).order_by(run.id)).all()
+            rows = connection.execute(select(*COLUMNS).where(*waits).order_by(run.id)).all()
         return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent) for row in rows]
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
@@ -49,7 +50,7 @@ def _claim(uids: Sequence[str], connection: Connection) -> list[Nudge]:
     ids = connection.scalars(select(run.id).where(run.run_uid.in_(uids), _idle())).all()
     # the lock, by primary key alone as everywhere, keeps other watchers away; SQLite lets one writer in at a time
     connection.execute(select(run.id).where(run.id.in_(ids)).order_by(run.id).with_for_update())
-    rows = connection.execute(select(histories).where(run.id.in_(ids), _idle())).all()
+    rows = connection.execute(select(*COLUMNS).where(run.id.in_(ids), _idle())).all()
     claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
     one_more = update(histories).where(run.id.in_([nudge.run_id for nudge in claimed]))
     connection.execute(one_more.values(nudge_sent=run.nudge_sent + 1))

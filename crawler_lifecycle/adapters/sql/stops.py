@@ -55,19 +55,28 @@ class SqlStops:
 def _write(
     connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
 ) -> Intent:
-    """The run's row is locked. What has been wanted once is not taken back."""
+    """The run's row is locked. What has been wanted once is not taken back; what was wanted too late is only told."""
     row = run_row(connection, run_id)
-    if row.status.is_over:
-        return Intent(row.intent)
-    intent = Intent.FORCE if stop.force or row.intent is Intent.FORCE else Intent.STOP
-    values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
-    connection.execute(update(histories).where(histories.c.id == run_id).values(values))
+    intent = Intent(row.intent)
+    if not row.status.is_over:
+        intent = Intent.FORCE if stop.force or intent is Intent.FORCE else Intent.STOP
+        values = {"intent": intent, "status": RunStatus.STOPPING, "reason": row.reason or ends_as}
+        connection.execute(update(histories).where(histories.c.id == run_id).values(values))
     run = RunRef(run_id=run_id, run_uid=row.run_uid, epoch=row.epoch)
-    log(connection, run, f"stop:{asked_at.isoformat()}:{stop.actor}", _line(stop, asked_at))
+    log(connection, run, _key(stop, asked_at), _line(stop, asked_at))
     return intent
 
 
+def _key(stop: StopRequest, asked_at: datetime) -> str:
+    """Stops that name neither who asks nor when have one time if they waited for a worker: what they want tells them
+    apart."""
+    return ":".join(("stop", asked_at.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
+
+
 def _line(stop: StopRequest, asked_at: datetime) -> dict[str, Any]:
-    event = FORCE_STOP if stop.force else STOP
     message = stop.reason or "no reason given"
-    return {"at": asked_at, "event": event, "message": message, "actor": stop.actor, "door": stop.door}
+    return {"at": asked_at, "event": _event(stop), "message": message, "actor": stop.actor, "door": stop.door}
+
+
+def _event(stop: StopRequest) -> str:
+    return FORCE_STOP if stop.force else STOP

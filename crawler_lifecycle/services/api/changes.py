@@ -85,10 +85,9 @@ class View:
         return events
 
     def _found(self) -> Sequence[Changed]:
-        since = self._since()
         if self._sent is None and (latest := self._desk.changes.latest()) is not None:
-            since = latest - LOOK_BACK
-        return self._desk.changes.since(since, MOST + 1, self._run)
+            self._high = _not_ahead(latest)  # of all runs: the one that is followed may be quiet for long
+        return self._desk.changes.since(self._since(), MOST + 1, self._run)
 
     def _since(self) -> datetime:
         return self._high - LOOK_BACK if self._high is not None and self._high - BEGINNING > LOOK_BACK else BEGINNING
@@ -96,8 +95,9 @@ class View:
     def _pass_over(self, found: Sequence[Changed]) -> None:
         """A new view reads by itself what was told before it."""
         if self._sent is None:
-            for start in range(0, len(found), PAGE):
-                numbers = [each.run_id for each in found[start : start + PAGE]]
+            known = [each.run_id for each in found] if self._run is None else [self._run]
+            for start in range(0, len(known), PAGE):
+                numbers = known[start : start + PAGE]
                 self._told |= {notice.notice_id: notice.at for notice in self._desk.notices.of(numbers)}
 
     def _is_new(self, each: Changed) -> bool:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.domain.pacing import growing_pause, log_pause
-from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.events import BEATS, COMMENT, PAUSE, closing, event
 from crawler_lifecycle.services.api.messages import LogPart
@@ -43,10 +43,19 @@ async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
     """Has read once: of a log that is not there is no stream. An outage is told, and the stream goes on after it."""
     follower = await desk.read(partial(_follower, desk, run, task, place))
     try:
-        follower.read = await desk.read(follower.next)
+        follower.read = await _unless_it_moves(desk, follower)
     except TemporaryError as error:
         logger.info("log of task %s of run %s: %s", task, run, error.message)
     return follower
+
+
+async def _unless_it_moves(desk: Desk, follower: "Follower") -> Read:
+    """Whoever is told that there is none does not ask again; one that leaves the cluster is nowhere for a moment."""
+    try:
+        return await desk.read(follower.next)
+    except NotFound:
+        await closing(desk)
+        return await desk.read(follower.next)
 
 
 def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
@@ -65,7 +74,8 @@ class Follower:
     attempt: int
     offset: int
     read: Read | None = None
-    failed: int = 0  # reads one after the other
+    outages: int = 0  # reads since the last one that succeeded
+    missing: int = 0  # reads one after the other
 
     def next(self) -> Read:
         return _read(self.desk, self.run_uid, self.task, self.attempt, self.offset)
@@ -89,7 +99,7 @@ class Follower:
             part, fetched = await self.desk.read(self.next) if self.read is None else self.read
         except LifecycleError as error:
             return self._missed(error)
-        was_away, self.failed, self.read = self.failed > 0, 0, None
+        was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None
         self.attempt, self.offset = part.attempt, part.offset
         place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST)
         if part.text or (was_away and not part.ended):
@@ -100,11 +110,12 @@ class Follower:
 
     def _missed(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
         """Told once. What is not there has been lost, but a log that leaves the cluster is nowhere for a moment."""
-        self.failed += 1
         told = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
-            return [event("problem", told)] if self.failed == 1 else [], _pause(self.failed)
-        if self.failed == 1:
+            self.outages, self.missing = self.outages + 1, 0
+            return [event("problem", told)] if self.outages == 1 else [], _pause(self.outages)
+        self.missing += 1
+        if self.missing == 1:
             return [], SHORTEST
         over = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
         return [event("problem", told), event("end", over)], None

@@ -1,13 +1,15 @@
 """Which crawls are under way on this machine, and how are they ended with the stack?"""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
+from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.domain.looks import JobLook
 
-MOST_RUNS = 1000
+RUNS_IN_A_PAGE = 1000
 GRACE = 5.0
 LOOK_PAUSE = 0.1
 
@@ -24,24 +26,44 @@ class OpenJob:
         return f"run {self.run_id} ({self.crawler}), task {self.job.task}: {self.job.phase}"
 
 
-def open_jobs(control: Control) -> list[OpenJob]:
+@dataclass(slots=True)
+class OpenJobs:
+    """`unseen`: of which runs there may be more, and why that is not known."""
+
+    seen: list[OpenJob] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.seen or self.unseen)
+
+
+def open_jobs(control: Control) -> OpenJobs:
     """The jobs that have not ended, of all runs that are not over."""
-    runs = [run for status in RunStatus if not status.is_over for run in control.list(limit=MOST_RUNS, status=status)]
-    return [
-        OpenJob(run.run_id, run.run_uid, run.crawler, job)
-        for run in runs
-        for job in control.cluster.look(run.run_uid).jobs.values()
-        if not (job.phase.has_ended or job.gone)
-    ]
+    found = OpenJobs()
+    for run in _open_runs(control):
+        look = control.cluster.look(run.run_uid)
+        alive = [job for job in look.jobs.values() if not (job.phase.has_ended or job.gone)]
+        found.seen += [OpenJob(run.run_id, run.run_uid, run.crawler, job) for job in alive]
+        if not look.complete:
+            found.unseen.append(f"run {run.run_id} ({run.crawler}): {look.problem}")
+    return found
 
 
-def end_jobs(control: Control, grace: float = GRACE) -> list[OpenJob]:
+def _open_runs(control: Control) -> Iterator[RunSummary]:
+    for status in (status for status in RunStatus if not status.is_over):
+        before = None
+        while page := control.list(limit=RUNS_IN_A_PAGE, before=before, status=status):
+            yield from page
+            before = page[-1].run_id
+
+
+def end_jobs(control: Control, grace: float = GRACE) -> OpenJobs:
     """Asked first, made to after the grace period; answers what is left."""
     for act, patience in ((control.cluster.stop, grace), (control.cluster.kill, GRACE)):
         deadline = time.monotonic() + patience
         while left := open_jobs(control):
-            for run_uid in {job.run_uid for job in left}:
-                act(run_uid, [(each.job.task, each.job.attempt) for each in left if each.run_uid == run_uid])
+            for run_uid in {job.run_uid for job in left.seen}:
+                act(run_uid, [(each.job.task, each.job.attempt) for each in left.seen if each.run_uid == run_uid])
             if time.monotonic() > deadline:
                 break
             time.sleep(LOOK_PAUSE)

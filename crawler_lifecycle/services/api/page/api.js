@@ -70,8 +70,9 @@ const SHORTEST = 500;
 const LONGEST = 10_000;
 
 // Follows a stream of events for ever, going on where it broke off. `told` hears "live" and why it is not.
+// `final`: the answers after which nobody needs to ask again.
 // A tab that nobody sees has none: a browser opens six connections to one address, for all of its tabs together.
-export async function follow(path, { event, told = () => {}, signal, last = null }) {
+export async function follow(path, { event, told = () => {}, signal, last = null, final = [401, 403] }) {
   let pause = SHORTEST;
   while (!signal?.aborted) {
     await shown();
@@ -102,7 +103,7 @@ export async function follow(path, { event, told = () => {}, signal, last = null
     } catch (error) {
       if (signal?.aborted) return;
       if (left) continue;
-      if (error.status === 401 || error.status === 403) return told(error.message);
+      if (final.includes(error.status)) return told(error.message);
       if (error.status === 422 && error.field === "Last-Event-ID") last = null;
       told(error.name === "AbortError" ? "the API is silent" : error.message);
     } finally {

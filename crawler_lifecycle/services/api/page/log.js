@@ -13,6 +13,7 @@ export function makeLog(id, task, signal) {
   const path = `/v1/runs/${encodeURIComponent(id)}/logs/stream?task=${task}&offset=${-TAIL}`;
   follow(path, {
     signal,
+    final: [401, 403, 404],
     told: (how) => { if (how !== "live") setText(state, how); },
     event: ({ kind, data }) => {
       if (kind === "problem") {

@@ -8,6 +8,7 @@ import { inWords, isOver, lasting, waitsFor } from "/words.js";
 
 const KEPT = "starting"; // survives a reload: {key, request, run?}
 const AGAIN = 2000;
+const AT_FAULT = [400, 409, 413, 422]; // the request itself, whoever asks. Else an earlier try of it may have made the run
 
 // A page that came without TLS from another machine has no crypto.randomUUID.
 const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -59,7 +60,8 @@ function open(starting) {
   function submit(event) {
     event.preventDefault();
     try {
-      starting = { key: newKey(), request: request() };
+      const asked = request();
+      if (JSON.stringify(asked) !== JSON.stringify(starting?.request)) starting = { key: newKey(), request: asked };
     } catch (error) {
       return refuse(error);
     }
@@ -93,6 +95,11 @@ function open(starting) {
     document.getElementById("token")?.focus();
   }
 
+  function forget() {
+    starting = null;
+    sessionStorage.removeItem(KEPT);
+  }
+
   const keep = () => sessionStorage.setItem(KEPT, JSON.stringify(starting));
 
   async function wait() {
@@ -110,7 +117,7 @@ function open(starting) {
       } catch (error) {
         if (error.status === 401) return setAside();
         if (!isOpen(error)) {
-          sessionStorage.removeItem(KEPT);
+          if (AT_FAULT.includes(error.status)) forget();
           return refuse(error);
         }
         setText(waits, `Waits: ${error.message}. Asking again ...`);

@@ -1,0 +1,40 @@
+"""The first verb of a `Control` opened the database on its caller's event loop: while that did not answer, nothing else
+of the caller's went on."""
+
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.contract.audits import AuditRequest
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.errors import NotReady
+
+VERBS: dict[str, Callable[[Control], Awaitable[Any]]] = {
+    "start": lambda control: control.start(RunRequest(crawler="books")),
+    "stop": lambda control: control.stop(7, StopRequest()),
+    "resume": lambda control: control.resume(7),
+    "export": lambda control: control.export(7),
+    "audit": lambda control: control.audits.start(AuditRequest()),
+    "watch": lambda control: anext(control.watch(7)),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_the_database_is_opened_in_a_thread(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened_by = list[threading.Thread]()
+
+    def away(_: Parts) -> None:
+        opened_by.append(threading.current_thread())
+        raise NotReady("it does not answer")
+
+    monkeypatch.setattr(Parts, "database", property(away))
+    with pytest.raises(NotReady):
+        await VERBS[verb](Control(Installation.of(tmp_path, {})))
+    assert opened_by
+    assert threading.main_thread() not in opened_by
