@@ -5,6 +5,10 @@ rules are those of `crontab`, but for one: if both a day of the month and a day 
 """
 
 import re
+from calendar import monthrange
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
 
 SHORTHANDS = {
     "@yearly": "0 0 1 1 *",
@@ -24,21 +28,57 @@ NAMES = {
 }
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 LONGEST_LINE = 200
+YEARS = 40  # within which each date has been on each day of the week, the 29th of February too
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
 def problem_of(line: str) -> str | None:
     """None if it can fire."""
-    fields = SHORTHANDS.get(line.strip(), line).split()
-    if len(line) > LONGEST_LINE or len(fields) != len(FIELDS):
-        return "expected five fields (minute, hour, day of the month, month, day of the week), or @daily and such"
     try:
-        values = [_values(text, *field) for text, field in zip(fields, FIELDS, strict=True)]
+        _, _, days, months, _ = _fields(line)
     except ValueError as error:
         return str(error)
-    if not any(day <= LONGEST_MONTHS[month - 1] for month in values[3] for day in values[2]):
+    if not any(day <= LONGEST_MONTHS[month - 1] for month in months for day in days):
         return "never fires: none of these months has such a day"
     return None
+
+
+def is_skipped_in(line: str, zone: str, since: int) -> bool:
+    """Whether the clocks of that zone are put forward over each of its times, from the year `since` on."""
+    try:
+        clocks = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return False  # Temporal says what it thinks of it
+    minutes, hours, days, months, weekdays = _fields(line)
+    dates = (each for year in range(since, since + YEARS) for each in _dates(year, months, days))
+    wanted = (each for each in dates if each.isoweekday() % 7 in {weekday % 7 for weekday in weekdays})
+    times = (
+        datetime(day.year, day.month, day.day, hour, minute, tzinfo=clocks)
+        for day in wanted
+        for hour in hours
+        for minute in minutes
+    )
+    return not any(_exists(each) for each in times)
+
+
+def _dates(year: int, months: set[int], days: set[int]) -> Iterator[date]:
+    for month in months:
+        _, last = monthrange(year, month)
+        yield from (date(year, month, day) for day in days if day <= last)
+
+
+def _exists(time: datetime) -> bool:
+    """An hour that is skipped becomes another on its way to UTC and back."""
+    return time.astimezone(UTC).astimezone(time.tzinfo).hour == time.hour
+
+
+def _fields(line: str) -> list[set[int]]:
+    texts = SHORTHANDS.get(line.strip(), line).split()
+    if len(line) > LONGEST_LINE or len(texts) != len(FIELDS):
+        raise ValueError(
+            "expected five fields (minute, hour, day of the month, month, day of the week), or @daily and such"
+        )
+    return [_values(text, *field) for text, field in zip(texts, FIELDS, strict=True)]
 
 
 def _values(text: str, field: str, least: int, most: int) -> set[int]:

@@ -1,13 +1,13 @@
 """What may be asked of a schedule, and what is told of one and of its occurrences?"""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from crawler_lifecycle.contract.base import Message, Request
-from crawler_lifecycle.contract.cron import problem_of
+from crawler_lifecycle.contract.cron import is_skipped_in, problem_of
 from crawler_lifecycle.contract.requests import A_YEAR, RunRequest, Seconds
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 
@@ -84,6 +84,9 @@ class ScheduleRules(Request):
             raise ValueError("an interval has none; only cron is meant in a time zone")
         if zone == "Local":  # which Temporal would take for its own machine's
             raise ValueError("must be a name such as Europe/Berlin")
+        for line in info.data.get("cron", []):
+            if is_skipped_in(line, zone, datetime.now(UTC).year):
+                raise ValueError(f"{line!r} never fires in {zone}: its only times are skipped as the clocks go forward")
         return zone
 
     @property

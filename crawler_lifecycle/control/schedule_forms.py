@@ -38,7 +38,7 @@ def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> Schedul
         action=ScheduleActionStartWorkflow(
             RUN_WORKFLOW,
             run,
-            id=f"crawl-{request.schedule_id}",  # Temporal adds the time of the occurrence
+            id=_workflow_id(request.schedule_id),  # Temporal adds the time of the occurrence
             task_queue=task_queue,
             static_summary=f"{run.crawler}, by schedule {request.schedule_id}",
         ),
@@ -125,6 +125,14 @@ def starts_our_runs(description: ScheduleDescription, task_queue: str) -> bool:
 def lists_our_runs(listed: ScheduleListDescription) -> bool:
     action = listed.schedule.action if listed.schedule else None
     return isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == RUN_WORKFLOW
+
+
+def occurrence_id(schedule_id: str, nominal: datetime) -> str:
+    return f"{_workflow_id(schedule_id)}-{nominal.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _workflow_id(schedule_id: str) -> str:
+    return f"crawl-{schedule_id}"
 
 
 def nominal_time(workflow_id: str) -> datetime | None:

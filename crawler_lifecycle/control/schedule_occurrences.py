@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.schedules import Occurrence, Overlap
 from crawler_lifecycle.control import pause_log
 from crawler_lifecycle.control import schedule_forms as forms
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
-from crawler_lifecycle.control.schedule_starts import starts_of
+from crawler_lifecycle.control.schedule_starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, judged
 
 if TYPE_CHECKING:
@@ -42,9 +42,12 @@ class Occurrences:
         jitter, window = schedule.spec.jitter or timedelta(), schedule.policy.catchup_window or timedelta()
         overlap, latest = forms.overlap_of(schedule.policy), due[-1] + jitter + window + SETTLING
         async with self._engine.translated():
-            starts = await starts_of(await self._engine.client(), description, due[0], latest if before else None)
+            known = await starts_of(await self._engine.client(), description, due[0], latest if before else None)
+        first, last = (forms.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
+        made = await self._control.asked(lambda parts: parts.records.made_by(first, last))
+        starts = with_runs(known, made, description.id)
         noted = pause_log.pauses(schedule.state.note or "")
-        known = Circumstances(
+        circumstances = Circumstances(
             starts=starts,
             pauses=pause_log.in_force(noted, paused=schedule.state.paused),
             paused=schedule.state.paused,
@@ -57,7 +60,7 @@ class Occurrences:
             now=now,
         )
         first_executions = {start.workflow_id: start.first_execution for start in starts}
-        return [await self._with_run(each, first_executions) for each in reversed(judged(due, known))]
+        return [await self._with_run(each, first_executions) for each in reversed(judged(due, circumstances))]
 
     async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
         workflow_id = occurrence.workflow_id

@@ -1,9 +1,10 @@
 """Which workflows has a schedule started, and how long was each open?
 
-Temporal's list knows all within its retention, a moment late; the schedule itself knows the last ten at once.
+Temporal's list knows all within its retention, a moment late; the schedule itself knows the last ten at once. Of
+those before, the runs are on record.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,8 +12,9 @@ from temporalio.client import Client, ScheduleDescription, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
-from crawler_lifecycle.control.schedule_forms import nominal_time
+from crawler_lifecycle.control.schedule_forms import nominal_time, occurrence_id
 from crawler_lifecycle.domain.occurrences import Start
+from crawler_lifecycle.ports import Made
 
 MOST = 1000
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
@@ -32,6 +34,18 @@ async def starts_of(
     for start in _of_schedule(description):
         if start.workflow_id not in found:
             found[start.workflow_id] = start
+    return list(found.values())
+
+
+def with_runs(known: Sequence[Start], made: Iterable[Made], schedule_id: str) -> list[Start]:
+    """What Temporal has forgotten is no longer in the way of anything."""
+    found = {start.workflow_id: start for start in known}
+    for each in made:
+        nominal = nominal_time(each.workflow_id)
+        if nominal is not None and each.workflow_id == occurrence_id(schedule_id, nominal):
+            closed_at = each.finished_at or each.created_at
+            start = Start(each.workflow_id, each.first_execution, nominal, each.created_at, closed_at)
+            found.setdefault(each.workflow_id, start)
     return list(found.values())
 
 

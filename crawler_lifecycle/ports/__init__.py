@@ -10,7 +10,7 @@ from crawler_lifecycle.ports.auditing import Acted, AuditedRuns, ExpiredClaims, 
 from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
 from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Exporter, Progress, Pusher, Supervisors
-from crawler_lifecycle.ports.records import Changes, Exports, Notices, Nudge, Nudges, Records
+from crawler_lifecycle.ports.records import Changes, Exports, Made, Notices, Nudge, Nudges, Records
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Handover",
     "Histories",
     "LogChunk",
+    "Made",
     "NewRun",
     "Notices",
     "Nudge",

@@ -19,6 +19,16 @@ from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A run, by the workflow that made it."""
+
+    workflow_id: str
+    first_execution: str
+    created_at: datetime
+    finished_at: datetime | None
+
+
 class Records(Protocol):
     """Reading for people and doors."""
 
@@ -44,6 +54,9 @@ class Records(Protocol):
         """NotFound if there is none."""
 
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
+
+    def made_by(self, first: str, last: str) -> list[Made]:
+        """Of all workflows whose ids sort between these, themselves included; oldest first."""
 
 
 class Changes(Protocol):

@@ -26,6 +26,11 @@ def problem(
     return Response(body.model_dump_json(exclude_none=True), status, headers, MEDIA_TYPE)
 
 
+def perhaps_made(error: TemporaryError) -> Response:
+    """Without Retry-After: who obeys that could make it twice."""
+    return problem(503, error.message, cause=error.cause)
+
+
 def speak_problems(app: FastAPI) -> None:
     """Have the app answer whatever is raised, and whatever is not there, with a problem."""
     app.add_exception_handler(LifecycleError, _ours)

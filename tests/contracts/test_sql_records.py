@@ -65,3 +65,14 @@ def test_runs_are_found_by_their_execution_and_by_their_uid(database: Database, 
     assert records.run_id(run.run_uid) == run.run_id
     with pytest.raises(NotFound):
         records.run_id("0" * 36)
+
+
+def test_who_made_which_run(database: Database, make_run: MakeRun) -> None:
+    first, second = sorted((make_run() for _ in range(2)), key=lambda run: run.workflow_id)
+    made = SqlRecords(database).made_by(first.workflow_id, second.workflow_id)
+    mine = [each for each in made if each.workflow_id in (first.workflow_id, second.workflow_id)]
+    assert {(each.workflow_id, each.first_execution, each.created_at, each.finished_at) for each in mine} == {
+        (run.workflow_id, run.first_execution_run_id, run.created_at, None) for run in (first, second)
+    }
+    only = SqlRecords(database).made_by(first.workflow_id, first.workflow_id)
+    assert [each.workflow_id for each in only] == [first.workflow_id]

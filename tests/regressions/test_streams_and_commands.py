@@ -1,4 +1,6 @@
-"""Streams read in the threads that commands wait for: a hundred followers of slow logs held up a stop."""
+"""Streams read in the threads that commands wait for: a hundred followers of slow logs held up a stop.
+
+Then all streams had threads of their own together: followers of slow logs held up every live view."""
 
 import asyncio
 import threading
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.desk import READERS, Desk
+from crawler_lifecycle.services.api.desk import LOG_READERS, READERS, Desk
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings import ApiSettings
 
@@ -42,9 +44,10 @@ def streams(desk: Desk, kind: str) -> list[AsyncIterator[bytes]]:
 async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str) -> None:
     control: Any = None  # nothing asks it
     desk = Desk(control, ApiSettings(), Tokens(Path("none")))
+    readers, most = (desk.log_readers, LOG_READERS) if kind == "logs" else (desk.readers, READERS)
     followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, kind)]
     async with asyncio.timeout(60):
-        while desk.readers._work_queue.qsize() < FOLLOWERS - READERS:
+        while readers._work_queue.qsize() < FOLLOWERS - most:
             await asyncio.sleep(0.01)
         assert await asyncio.to_thread(lambda: "stopped") == "stopped"
     assert slow.acquire(timeout=60)
@@ -52,4 +55,19 @@ async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: 
     for each in followers:
         each.cancel()
     await asyncio.gather(*followers, return_exceptions=True)
-    desk.readers.shutdown(wait=False, cancel_futures=True)
+    readers.shutdown(wait=False, cancel_futures=True)
+
+
+async def test_slow_logs_hold_up_no_changes(slow: threading.Semaphore, monkeypatch: pytest.MonkeyPatch) -> None:
+    control: Any = None  # nothing asks it
+    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
+    monkeypatch.setattr(changes.View, "news", lambda *_: [b"changed"])
+    followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, "logs")]
+    async with asyncio.timeout(60):
+        while not desk.log_readers._work_queue.qsize():
+            await asyncio.sleep(0.01)
+        assert await anext(changes.follow(desk, None, None)) == b"changed"
+    for each in followers:
+        each.cancel()
+    await asyncio.gather(*followers, return_exceptions=True)
+    desk.log_readers.shutdown(wait=False, cancel_futures=True)

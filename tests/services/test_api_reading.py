@@ -180,6 +180,14 @@ def test_a_token_that_is_taken_back_is_refused_at_once(api: Api) -> None:
     assert api.tokens.path.name in told.detail
 
 
+def test_a_hash_that_is_none_is_told(api: Api) -> None:
+    token = api.token(Scope.READ)
+    known = api.tokens.path.read_text()
+    api.tokens.path.write_text(known.replace(api.tokens.all()[0].hash, "é" * 64))
+    with api.client(token=token) as guest:
+        assert "tokens.0.hash" in problem(guest.get("/v1/runs"), 503).detail
+
+
 def test_the_file_of_tokens_holds_no_token(api: Api) -> None:
     token = api.token(Scope.READ)
     assert token not in api.tokens.path.read_text()

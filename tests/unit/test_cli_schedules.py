@@ -43,6 +43,7 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
         (CREATE, "every_seconds: either cron or an interval is needed"),
         ([*CREATE, *CRON, "--every", "5m"], "every_seconds: either"),
         ([*CREATE, "--cron", "0 0 30 2 *"], "never fires"),
+        ([*CREATE, "--cron", "30 2 25-31 3 0", "--time-zone", "Europe/Berlin"], "never fires in Europe/Berlin"),
         ([*CREATE, "--cron", "61 3 * * *"], "minute"),
         ([*CREATE, "--cron", ""], "five fields"),
         ([*CREATE, *CRON, "--jitter", "-5s"], "duration"),

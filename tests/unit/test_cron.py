@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler_lifecycle.contract.cron import problem_of
+from crawler_lifecycle.contract.cron import is_skipped_in, problem_of
 
 FIRES = [
     "0 3 * * *",
@@ -53,3 +53,35 @@ def test_a_line_that_fires(line: str) -> None:
 @pytest.mark.parametrize(("line", "problem"), WRONG.items())
 def test_a_line_that_does_not(line: str, problem: str) -> None:
     assert problem in (problem_of(line) or "nothing")
+
+
+@pytest.mark.parametrize(
+    ("line", "zone"),
+    [
+        ("30 2 25-31 3 0", "Europe/Berlin"),
+        ("*/15 2 25-31 3 sun", "Europe/Berlin"),
+        ("30 2 8-14 3 7", "America/New_York"),
+    ],
+)
+def test_a_line_whose_times_the_clocks_skip(line: str, zone: str) -> None:
+    assert is_skipped_in(line, zone, 2026)
+    assert not is_skipped_in(line, "UTC", 2026)
+
+
+@pytest.mark.parametrize(
+    ("line", "zone"),
+    [
+        ("30 2 29 3 *", "Europe/Berlin"),  # not every year's day
+        ("30 2 25-31 3 *", "Europe/Berlin"),
+        ("30 2-3 25-31 3 0", "Europe/Berlin"),
+        ("30 2 25-31 10 0", "Europe/Berlin"),  # there twice
+        ("30 2 25-31 3 0", "America/New_York"),
+        ("30 2 29 2 1", "America/New_York"),
+        ("0 0 29 2 0", "Europe/Berlin"),
+        ("@yearly", "Europe/Berlin"),
+        ("30 2 25-31 3 0", "Europe/Atlantis"),  # Temporal refuses it
+        ("30 2 25-31 3 0", "../Europe/Berlin"),
+    ],
+)
+def test_a_line_of_which_a_time_is_there(line: str, zone: str) -> None:
+    assert not is_skipped_in(line, zone, 2026)

@@ -19,6 +19,7 @@ from crawler_lifecycle.adapters.sql.schema import exports, histories, history_lo
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
+from crawler_lifecycle.ports import Made
 
 
 class SqlRecords:
@@ -83,6 +84,12 @@ class SqlRecords:
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
         with self._db.read() as connection:
             return find(connection, workflow_id, first_execution_run_id)
+
+    def made_by(self, first: str, last: str) -> list[Made]:
+        of = histories.c
+        query = select(of.workflow_id, of.first_execution_run_id, of.created_at, of.finished_at).order_by(of.id)
+        with self._db.read() as connection:
+            return [Made(*row) for row in connection.execute(query.where(of.workflow_id.between(first, last)))]
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_input
 from crawler_lifecycle.control.control import Resumed, Started, Stopping
-from crawler_lifecycle.errors import Conflict
+from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.desk import OPERATING, Caller, Here, Run
 from crawler_lifecycle.services.api.document import (
@@ -21,7 +21,7 @@ from crawler_lifecycle.services.api.document import (
     TASKS_ADDED,
     problems,
 )
-from crawler_lifecycle.services.problems import problem
+from crawler_lifecycle.services.problems import perhaps_made, problem
 
 DOOR = "api"
 KEY = Header(
@@ -57,11 +57,16 @@ async def start(
     response: Response,
     key: Key = None,
 ) -> Started | Response:
-    """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came."""
+    """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came.
+    Asked twice without a key there are two: of a run that is accepted, but not made yet, the 503 names the workflow."""
     try:
         started = await desk.control.start(_request(body, caller.name), key)
     except Conflict as error:
         return problem(409, error.message, "Idempotency-Key")
+    except TemporaryError as error:
+        if key is not None:
+            raise
+        return perhaps_made(error)
     response.status_code = 201 if started.created else 200
     return started
 

@@ -18,11 +18,15 @@ from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
 T = TypeVar("T")
-READERS = 16  # fewer than the connections to the database that a process may have
+READERS, LOG_READERS = 6, 10  # together fewer than the connections to the database that a process may have
 
 
 def _readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(READERS, thread_name_prefix="stream")
+    return ThreadPoolExecutor(READERS, thread_name_prefix="changes")
+
+
+def _log_readers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(LOG_READERS, thread_name_prefix="logs")
 
 
 @dataclass
@@ -34,6 +38,7 @@ class Desk:
     streams: int = 0
     metrics: Metrics = field(default_factory=Metrics)
     readers: ThreadPoolExecutor = field(default_factory=_readers)
+    log_readers: ThreadPoolExecutor = field(default_factory=_log_readers)
     readiness: Readiness = field(default_factory=Readiness)
 
     @property
@@ -47,6 +52,10 @@ class Desk:
     async def read(self, reading: Callable[[], T]) -> T:
         """For streams: however many of them read slowly, commands have threads of their own."""
         return await asyncio.get_running_loop().run_in_executor(self.readers, reading)
+
+    async def read_log(self, reading: Callable[[], T]) -> T:
+        """A node that is slow with logs keeps nobody from learning of changes."""
+        return await asyncio.get_running_loop().run_in_executor(self.log_readers, reading)
 
 
 def _desk(request: Request) -> Desk:

@@ -41,7 +41,7 @@ def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: in
 
 async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
     """Has read once: of a log that is not there is no stream. An outage is told, and the stream goes on after it."""
-    follower = await desk.read(partial(_follower, desk, run, task, place))
+    follower = await desk.read_log(partial(_follower, desk, run, task, place))
     try:
         follower.read = await _unless_it_moves(desk, follower)
     except TemporaryError as error:
@@ -52,10 +52,10 @@ async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
 async def _unless_it_moves(desk: Desk, follower: "Follower") -> Read:
     """Whoever is told that there is none does not ask again; one that leaves the cluster is nowhere for a moment."""
     try:
-        return await desk.read(follower.next)
+        return await desk.read_log(follower.next)
     except NotFound:
         await closing(desk)
-        return await desk.read(follower.next)
+        return await desk.read_log(follower.next)
 
 
 def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
@@ -96,7 +96,7 @@ class Follower:
     async def _news(self) -> tuple[list[bytes], float | None]:
         """And how long to wait until there may be more; None: never."""
         try:
-            part, fetched = await self.desk.read(self.next) if self.read is None else self.read
+            part, fetched = await self.desk.read_log(self.next) if self.read is None else self.read
         except LifecycleError as error:
             return self._missed(error)
         was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None

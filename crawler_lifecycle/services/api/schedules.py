@@ -30,7 +30,7 @@ from crawler_lifecycle.services.api.document import (
     TRIGGERED,
     problems,
 )
-from crawler_lifecycle.services.problems import problem
+from crawler_lifecycle.services.problems import perhaps_made, problem
 
 Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
 NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
@@ -136,7 +136,7 @@ async def trigger_schedule(desk: Here, schedule: Name, response: Response) -> Tr
     try:
         triggered = await desk.control.schedules.trigger(schedule)
     except TemporaryError as error:
-        return _perhaps_made(error)
+        return perhaps_made(error)
     if triggered.outcome is Outcome.ASKED:
         response.status_code = 202
     return triggered
@@ -158,12 +158,7 @@ async def backfill_schedule(
     try:
         return await desk.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
     except TemporaryError as error:
-        return _perhaps_made(error)
-
-
-def _perhaps_made(error: TemporaryError) -> Response:
-    """Without Retry-After: who obeys that could make it twice."""
-    return problem(503, error.message, cause=error.cause)
+        return perhaps_made(error)
 
 
 @router.delete("/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422="A name."))

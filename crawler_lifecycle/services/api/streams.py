@@ -7,6 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
 from crawler_lifecycle.services.api import changes, following
@@ -69,20 +71,31 @@ def _refuse_too_many(desk: Desk) -> None:
 
 
 def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
-    _refuse_too_many(desk)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_counted(desk, caller, events), media_type="text/event-stream", headers=headers)
+    return Stream(desk, _unless_taken_back(desk, caller, events))
 
 
-async def _counted(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    desk.streams += 1
-    try:
-        async for event in events:
-            if not _may_read_on(desk, caller):
-                return
-            yield event
-    finally:
-        desk.streams -= 1
+class Stream(StreamingResponse):
+    """Counted as it begins, so that of many that were let in at once no more begin than there may be."""
+
+    def __init__(self, desk: Desk, events: AsyncIterator[bytes]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(events, media_type="text/event-stream", headers=headers)
+        self._desk = desk
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        _refuse_too_many(self._desk)
+        self._desk.streams += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._desk.streams -= 1
+
+
+async def _unless_taken_back(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for event in events:
+        if not _may_read_on(desk, caller):
+            return
+        yield event
 
 
 def _may_read_on(desk: Desk, caller: Token) -> bool:

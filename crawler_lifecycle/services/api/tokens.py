@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.requests import Name
@@ -23,6 +24,7 @@ from crawler_lifecycle.control.stack_file import make_token, write_private
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
 EMBEDDED, EMBEDDED_FILE = "embedded", "api.token"
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 PREFIX = "crawl_"  # so that scanners for leaked secrets can know it
 
 
@@ -33,7 +35,7 @@ class Scope(StrEnum):
 
 class Token(Message):
     name: Name
-    hash: str
+    hash: Hash
     scopes: list[Scope]
     created_at: datetime
 
@@ -70,8 +72,12 @@ class Tokens:
                 self._read_as = read_as
         except FileNotFoundError:
             self._known, self._read_as = (), None
-        except (OSError, ValidationError) as error:
+        except OSError as error:
             raise NotReady(f"the tokens in {self.path} cannot be read ({type(error).__name__}): mend it") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise NotReady(f"the tokens in {self.path} cannot be read ({where}: {first['msg']}): mend it") from error
         return self._known
 
     def make(self, name: str, scopes: Sequence[Scope]) -> str:

@@ -1,0 +1,84 @@
+"""What Temporal has forgotten was shown as skipped, although it had run, if the counter of missed ones was high."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.control import schedule_occurrences
+from crawler_lifecycle.control.schedule_forms import occurrence_id
+from crawler_lifecycle.control.schedule_occurrences import Occurrences
+from crawler_lifecycle.ports import NewRun
+from tests.databases import copy_of
+
+JITTER = timedelta(minutes=10)
+NIGHTS = [datetime(2026, 11, day, 3, tzinfo=UTC) for day in range(10, 16)]
+
+
+class Forgetful:
+    """A control whose Temporal knows the times that were due, and nothing of what it started."""
+
+    def __init__(self, database: Database) -> None:
+        self.parts = SimpleNamespace(records=SqlRecords(database))
+        self.engine: Any = self
+
+    async def client(self) -> None: ...
+
+    def translated(self) -> Any:
+        return nullcontext()
+
+    async def asked(self, ask: Callable[[Any], Any]) -> Any:
+        return ask(self.parts)
+
+
+def description(jitter: timedelta, missed: int) -> Any:
+    spec, policy = SimpleNamespace(jitter=jitter), SimpleNamespace(catchup_window=timedelta(hours=1), overlap=None)
+    schedule = SimpleNamespace(spec=spec, policy=policy, state=SimpleNamespace(note="", paused=False))
+    raw = SimpleNamespace(info=SimpleNamespace(buffer_size=0))
+    info = SimpleNamespace(num_actions_missed_catchup_window=missed)
+    return SimpleNamespace(id="nightly", schedule=schedule, raw_description=raw, info=info)
+
+
+def run_of(database: Database, schedule_id: str, nominal: datetime) -> int:
+    new = NewRun(
+        RunRequest(crawler="books"),
+        Crawler(name="books", command=["true"]),
+        1,
+        occurrence_id(schedule_id, nominal),
+        str(uuid4()),
+    )
+    return SqlHistories(database).create(new).run_id
+
+
+@pytest.mark.parametrize("jitter", [timedelta(), JITTER])
+async def test_what_ran_is_told_from_what_was_missed(
+    sqlite_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jitter: timedelta
+) -> None:
+    database = Database(copy_of(sqlite_template, tmp_path), clock=lambda: NIGHTS[-1] + timedelta(hours=1))
+    due = [night + jitter / 2 for night in NIGHTS]
+    runs = {at: run_of(database, "nightly", night) for at, night in zip(due[:4], NIGHTS, strict=False)}
+    run_of(database, "nightly-too", NIGHTS[4])  # of another schedule
+
+    async def known(*_: object) -> list[Any]:
+        return list(due)
+
+    async def forgotten(*_: object) -> list[Any]:
+        return []
+
+    monkeypatch.setattr(schedule_occurrences, "starts_of", forgotten)
+    monkeypatch.setattr(Occurrences, "_latest_due", known)
+    control: Any = Forgetful(database)
+    found = await Occurrences(control).latest(description(jitter, missed=9), 6, None)
+    database.close()
+    assert {each.at: each.run_id for each in found if each.outcome == "started"} == runs
+    assert [(each.at, each.reason) for each in found[:2]] == [(at, "missed_window") for at in due[:3:-1]]

@@ -1,0 +1,40 @@
+"""Streams were counted when they sent something first: so more began at once than there may be."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.services.api.desk import Desk
+from crawler_lifecycle.services.api.streams import Stream
+from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.settings import ApiSettings
+
+
+async def test_no_more_begin_than_there_may_be() -> None:
+    control: Any = None  # nothing asks it
+    desk, sent = Desk(control, ApiSettings(streams=1), Tokens(Path("none"))), list[Any]()
+
+    async def events() -> AsyncIterator[bytes]:
+        await desk.closing.wait()
+        yield b"over"
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    first, second = (Stream(desk, events()) for _ in range(2))
+    going = asyncio.create_task(first(scope, receive, send))
+    await asyncio.sleep(0)
+    with pytest.raises(TemporaryError, match="1 streams are open"):
+        await second(scope, receive, send)
+    desk.closing.set()
+    await going
+    assert sent[0]["type"] == "http.response.start"
+    assert desk.streams == 0
