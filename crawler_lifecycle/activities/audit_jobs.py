@@ -29,6 +29,7 @@ from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
+ROWS_AT_ONCE = 1000
 LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
 JOBS_WITH_EVIDENCE = 20
 MOST_KNOWN = 1000
@@ -68,10 +69,7 @@ class JobAudit:
         listed = await asyncio.to_thread(self._listed)
         if problem := None if listed.count else await asyncio.to_thread(self._doubt, step.part.kinds):
             return AuditPage(problem=problem)
-        # the rows after the jobs: a job that is made meanwhile, and its row, are not among them
-        rows = await asyncio.to_thread(self.runs.by_uid, list(listed.by_run))
-        due = sorted(disputed(listed.by_run, rows, datetime.now(UTC), self.patience))
-        due = [run_uid for run_uid in due if run_uid > (step.after or "")]
+        due = await asyncio.to_thread(self._due, listed.by_run, step.after or "")
         found, unknown, seen = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
         ledger, by_subject = Ledger(step.audit, self.findings), {each.finding.subject: each for each in found}
         await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
@@ -100,6 +98,18 @@ class JobAudit:
                     listed.by_run.setdefault(job.run_uid, []).append(job)
         listed.count = len(seen)
         return listed
+
+    def _due(self, jobs: Jobs, after: str) -> list[str]:
+        """Of the runs after this one those whose jobs need a look, for a page, and at least one more if there is one.
+
+        The rows are read after the jobs: a job that is made meanwhile, and its row, are not among them."""
+        due, now, later = list[str](), datetime.now(UTC), sorted(run_uid for run_uid in jobs if run_uid > after)
+        for start in range(0, len(later), ROWS_AT_ONCE):
+            page = {run_uid: jobs[run_uid] for run_uid in later[start : start + ROWS_AT_ONCE]}
+            due += disputed(page, self.runs.by_uid(list(page)), now, self.patience)
+            if len(due) > RUNS_IN_A_PAGE:
+                break
+        return due
 
     def _doubt(self, kinds: Collection[FindingKind]) -> str | None:
         """Why a list without any job is not believed: another namespace gives it, too."""

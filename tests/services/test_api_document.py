@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from crawler_lifecycle.services.api.app import openapi_document
-from crawler_lifecycle.services.api.document import STARTING, STOPPING
-from crawler_lifecycle.services.api.messages import StartRequest, StopBody
+from crawler_lifecycle.services.api.audits import AuditBody
+from crawler_lifecycle.services.api.document import ADDING, AUDITING, RESUMING, STARTING, STOPPING
+from crawler_lifecycle.services.api.messages import MoreTasks, ResumeBody, StartRequest, StopBody
 from tests.apis import DOCUMENT
 
 
@@ -25,6 +26,8 @@ def test_every_operation_has_an_example_and_tells_its_errors() -> None:
             assert {"401", "403", "429", "503"} <= responses.keys(), path
             good = [answer for status, answer in responses.items() if status < "300"]
             assert all("example" in content for answer in good for content in answer["content"].values()), path
+            asked = operation.get("requestBody", {"content": {}})["content"].values()
+            assert all(content["examples"] for content in asked), path
             bad = [answer["content"] for status, answer in responses.items() if status >= "400"]
             assert all(list(content) == ["application/problem+json"] for content in bad), path
 
@@ -32,5 +35,6 @@ def test_every_operation_has_an_example_and_tells_its_errors() -> None:
 def test_the_examples_are_accepted() -> None:
     for example in (STARTING.openapi_examples or {}).values():
         StartRequest.model_validate(example["value"])
-    for example in (STOPPING.openapi_examples or {}).values():
-        StopBody.model_validate(example["value"])
+    for body, message in ((STOPPING, StopBody), (ADDING, MoreTasks), (RESUMING, ResumeBody), (AUDITING, AuditBody)):
+        for example in (body.openapi_examples or {}).values():
+            message.model_validate(example["value"])

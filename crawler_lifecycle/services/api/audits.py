@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditR
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audits import AuditStarted
 from crawler_lifecycle.services.api.desk import OPERATING, READING, Here
-from crawler_lifecycle.services.api.document import problems
+from crawler_lifecycle.services.api.document import AUDITING, problems
 from crawler_lifecycle.services.api.messages import Asked
 from crawler_lifecycle.services.scheduler_document import Responses
 
@@ -72,7 +72,7 @@ def audits(
     dependencies=OPERATING,
     responses=_said({"audit": ID}, 202, "It is under way.") | problems(_413="The body is too large.", _422="`field`."),
 )
-async def start_audit(desk: Here, body: AuditBody = DRY_RUN) -> AuditStarted:
+async def start_audit(desk: Here, body: Annotated[AuditBody, AUDITING] = DRY_RUN) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` it is a dry run."""
     return await desk.control.audits.start(AuditRequest(**body.model_dump()))
 

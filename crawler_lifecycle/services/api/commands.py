@@ -11,9 +11,11 @@ from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.desk import OPERATING, Caller, Here, Run
 from crawler_lifecycle.services.api.document import (
+    ADDING,
     EXPORTED,
     NO_RUN,
     RESUMED,
+    RESUMING,
     RUN_STARTED,
     STARTING,
     STOPPED,
@@ -102,7 +104,9 @@ async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.St
         _422="Not acceptable: `field` says what.",
     ),
 )
-def add_tasks(desk: Here, caller: Caller, run: Run, body: messages.MoreTasks, key: NeededKey) -> messages.TasksAdded:
+def add_tasks(
+    desk: Here, caller: Caller, run: Run, body: Annotated[messages.MoreTasks, ADDING], key: NeededKey
+) -> messages.TasksAdded:
     """Give a run that is under way more tasks. The same key is the same tasks, however often they are asked for."""
     added = desk.control.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
     return messages.TasksAdded(first=added.start, count=len(added))
@@ -113,7 +117,7 @@ def add_tasks(desk: Here, caller: Caller, run: Run, body: messages.MoreTasks, ke
     status_code=202,
     responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413="Too large.", _422="`field`."),
 )
-async def resume(desk: Here, run: Run, body: messages.ResumeBody = RESUME) -> Resumed:
+async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
     """Have the run's workflow go on with it, or reopen a run that FAILED."""
     return await desk.control.resume(run, reopen=body.reopen)
 

@@ -158,6 +158,19 @@ STARTING = Body(
         },
     }
 )
+ADDING = Body(openapi_examples={"two": {"summary": "Two tasks more", "value": {"count": 2}}})
+RESUMING = Body(
+    openapi_examples={
+        "resume": {"summary": "Go on", "value": {}},
+        "reopen": {"summary": "Give the unfinished tasks of a FAILED run another attempt", "value": {"reopen": True}},
+    }
+)
+AUDITING = Body(
+    openapi_examples={
+        "dry run": {"summary": "Only tell what disagrees", "value": {}},
+        "repair": {"summary": "Mend it", "value": {"repair": True}},
+    }
+)
 STOPPING = Body(
     openapi_examples={
         "stop": {"summary": "Stop", "value": {"reason": "wrong site", "actor": "ann"}},
