@@ -91,7 +91,7 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory chaos SEED=$(CHANGE)
 	@$(MAKE) --no-print-directory test-outages || $(AGAIN) tests/chaos -m outage
 	@$(MAKE) --no-print-directory test-triggers
-	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m cluster
+	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m 'cluster and not large'
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock
