@@ -55,7 +55,7 @@ test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control p
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' -q
 
-test-cluster-large: $(VENV)/.installed-dev ## runs of 10,000 tasks there (about half an hour on two quiet cores)
+test-cluster-large: $(VENV)/.installed-dev ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes -m 'cluster and large' -q
 
