@@ -260,6 +260,19 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
     assert [job.began for job in stack.jobs(deploying).values()] == [1], "its job was found, not made again"
 
 
+async def test_terminated_and_resumed_while_its_end_is_exported(stack: Site) -> None:
+    run = await stack.start()
+    await stack.until_running(run, 1)
+    with held(stack.state / "exports" / "events.jsonl"):
+        stack.release(run, 0)
+        await stack.under_way(run.workflow_id, "initiate_export_signal")
+        assert stack.details(run).run.status is RunStatus.COMPLETED
+        await terminate(stack, run)
+        status, told = await command(stack, "resume", str(run.run_id))
+        assert status == 0, told
+    await stack.assert_true(run, {0: 0})
+
+
 async def test_whose_run_it_is(stack: Site, later: Runs) -> None:
     """An open run is left to its workflow; under another workflow id it is its own that goes on."""
     run = later["owned"]
