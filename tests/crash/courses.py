@@ -149,14 +149,15 @@ async def telling(case: Case) -> Started:
 
 
 async def reopened(case: Case) -> Started:
-    """It fails, and gets another attempt."""
+    """It fails, and gets another attempt, for which somebody asks another workflow."""
     run = await case.begin()
     case.site.release(run, 0, codes={0: 3})
     await case.until_handed_over(run)
     await case.site.assert_true(run, {0: 3})
+    await case.until_closed(run.workflow_id)
     case.site.release(run, 0)
     case.deaths.arm()
-    await case.go_on(run, reopen=True)
+    await case.go_on(run, f"{run.workflow_id}-elsewhere", reopen=True)
     details = await case.until_handed_over(run, ends=2)
     assert (details.run.status, details.tasks[0].attempt) == (RunStatus.COMPLETED, 2)
     jobs = {key: (job.began, job.ends) for key, job in case.site.jobs(run).items()}

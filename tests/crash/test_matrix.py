@@ -225,7 +225,8 @@ def _asked_by_activities() -> set[str]:
     code = "".join(inspect.getsource(sys.modules[each.__module__]) for each in (*holders, Deploying))
     called = re.findall(r"self\.(\w+)\.(\w+)", code)
     asked = {f"{name}.{method}" for name, method in called if name in ports and method in methods_of(ports[name])}
-    return asked - {"exports.owed"}  # of a run that is over, which only the audit goes on with
+    # of a run that is over, which only the audit goes on with; and of a removal that has failed three times
+    return asked - {"exports.owed", "cluster.check"}
 
 
 async def _assert_died_around(running: Running, name: str) -> None:
