@@ -40,7 +40,7 @@ test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their o
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (three minutes on two quiet cores)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q
 
-test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (six minutes)
+test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (eight minutes)
 	@CI=true $(BIN)/pytest tests/chaos -m outage -q
 
 chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)
