@@ -470,6 +470,17 @@ def test_a_job_whose_request_may_still_be_on_its_way_has_to_stay(acting: Acting)
     assert acting.server.objects["jobs"] == {}
 
 
+def test_the_log_of_a_job_that_has_to_stay_is_there_for_the_export(acting: Acting) -> None:
+    """Fetched once until the job leaves, and then anew."""
+    pod = acting.pod(acting.deploy(not_after=datetime.now(UTC) + timedelta(seconds=90)), "Succeeded")
+    acting.server.end(acting.name())
+    acting.server.logs[pod["metadata"]["name"]] = b"60 items\n"
+    for _ in range(3):
+        assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 1
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_bytes() == b"60 items\n"
+    assert sum("/log" in seen.path for seen in acting.server.asked("GET")) == 1
+
+
 def test_a_job_of_which_something_runs_is_left_alone(acting: Acting) -> None:
     job = acting.deploy()
     acting.server.end(acting.name(), "Failed")

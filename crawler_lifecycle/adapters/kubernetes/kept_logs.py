@@ -30,6 +30,16 @@ def read(path: Path, offset: int) -> LogChunk | None:
         return chunk_of(file, offset, ended=True)
 
 
+def is_there(path: Path) -> bool:
+    try:
+        with _opened(path.parent.parent) as run, _opened(path.parent.name, run) as folder:
+            return _is_there(folder, path.name)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, *NO_ENTRY):
+            raise
+        return False
+
+
 def write(path: Path, pieces: Iterable[bytes], *, over: bool = True) -> None:
     """All at once; `over` what is there already, or not at all."""
     path.parent.parent.mkdir(parents=True, exist_ok=True)

@@ -95,6 +95,10 @@ class Logs:
     def _stream(self, pod: Pod) -> Generator[bytes]:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
+    def is_kept(self, run_uid: str, task: int, attempt: int) -> bool:
+        """Or a crawl has put something there."""
+        return kept_logs.is_there(self.kept(run_uid, task, attempt))
+
     def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
         """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
         kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))

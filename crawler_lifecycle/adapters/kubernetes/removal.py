@@ -50,10 +50,11 @@ class Removing:
         """Whether it has to stay."""
         if any(not (pod.status and pod.status.phase in OVER) for pod in pods):
             return False
-        if _may_come_again(job):
+        has_to_stay = _may_come_again(job)
+        if has_to_stay and self.logs.is_kept(run_uid, *key):  # it is fetched anew when the job leaves, not each time
             return True
         try:
-            if pods and not self._has_kept_log(run_uid, key, job, pods[0]):
+            if (pods and not self._has_kept_log(run_uid, key, job, pods[0])) or has_to_stay:
                 return True
         except OSError as error:
             raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
