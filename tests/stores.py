@@ -169,13 +169,13 @@ def rclone_on(folder: Path) -> Iterator[str]:
     command = [program, "serve", "s3", *options, str(folder)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            yield _announced(process)
+            yield announced(process)
         finally:
             process.terminate()
             process.communicate(timeout=60)
 
 
-def _announced(process: "subprocess.Popen[str]") -> str:
+def announced(process: "subprocess.Popen[str]") -> str:
     assert process.stderr
     said = ""
     for line in process.stderr:

@@ -1,6 +1,7 @@
 """A look: what the database believes, what the cluster shows, and making them agree."""
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
     Written,
 )
+from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
@@ -65,7 +67,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
         """Asks the cluster for all of them at once; returns only those that differ."""
-        run = self.histories.current(step.run)
+        clock, run = time.monotonic(), self.histories.current(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
         # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
         # meanwhile, must not count as absent because this look is too old to show it
@@ -84,7 +86,9 @@ class ReconciliationActivities:
             unwanted=to_ranges({task for task, _ in (*living, *overdue(look))}),
             removable=to_ranges(_removable(look, rows)),
             saturated=noted(saturation(rows, look, began), run.cluster),
+            suspended=is_held(open_rows, look),
             problem=look.problem or doubt,
+            seconds=time.monotonic() - clock,
         )
 
     @activity.defn(no_thread_cancel_exception=True)

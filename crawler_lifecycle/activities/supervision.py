@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import Counted, OwnExecution, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps import Counted, HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Cluster, Execution, Exports, Supervision, Supervisors, Tasks
@@ -47,7 +48,12 @@ class SupervisionActivities:
         else:
             run = self.supervision.take_over(run.run_id, execution)
         return TakenOver(
-            plan=plan_of(run, self.limits, search_attributes=self.search_attributes),
+            plan=plan_of(
+                run,
+                self.limits,
+                search_attributes=self.search_attributes,
+                clock=self.supervision.clock(run.run_id),
+            ),
             status=run.status,
             intent=run.intent,
             started_at=run.started_at,
@@ -57,6 +63,11 @@ class SupervisionActivities:
             stopped_at=None if run.intent is Intent.RUN else self.supervision.stop_asked_at(run.run_id),
             jobs_asked_at=None if run.intent is Intent.RUN else self.supervision.jobs_asked_at(run.run_id),
         )
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def hold_limits(self, step: HoldLimits) -> Clock:
+        """From now on the run's limits of time stand still, or go on; the timeline tells so, and is what counts."""
+        return self.supervision.hold(step.run, step.number, held=step.held)
 
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:

@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 
@@ -75,6 +76,7 @@ class RunPlan(Message):
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
+    clock: Clock = Clock()
     search_attributes: bool = Field(default=False, description="whether the server knows ours; unknown ones are fatal")
 
 
@@ -96,6 +98,14 @@ class TakenOver(Message):
 class OwnExecution(Message):
     workflow_id: str
     temporal_run_id: str
+
+
+class HoldLimits(Message):
+    """The run's limits of time stand still from now on, or go on."""
+
+    run: RunRef
+    held: bool
+    number: int = Field(description="of this change, from 1: the same one is noted once")
 
 
 class RegisterWorkflow(Message):
@@ -183,6 +193,8 @@ class Differences(Message):
     )
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
     saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
+    seconds: float | None = Field(default=None, description="how long it took to look and to compare")
+    suspended: bool = Field(default=False, description="all that is left in the cluster is suspended")
     problem: str | None = None
 
 

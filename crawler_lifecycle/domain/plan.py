@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
@@ -20,7 +21,7 @@ class RunLimits:
     clusters: tuple[str, ...] = ("default",)
 
 
-def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool) -> RunPlan:
+def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock: Clock | None = None) -> RunPlan:
     """What a supervisor has to know of a run that is written down."""
     request = run.request
     return RunPlan(
@@ -33,6 +34,7 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool) -> Ru
         start_limit_seconds=request.start_limit_seconds,
         max_duration_seconds=request.max_duration_seconds,
         grace_seconds=request.grace_seconds or limits.grace_seconds,
+        clock=clock or Clock(),
         search_attributes=search_attributes,
     )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import (
     RunRecord,
@@ -101,6 +102,12 @@ class Supervision(Protocol):
 
     def jobs_asked_at(self, run_id: int) -> datetime | None:
         """When, on the way to that end, its jobs were first asked to end; None: they were not."""
+
+    def clock(self, run_id: int) -> Clock:
+        """How long, on the way to that end, its limits have stood still."""
+
+    def hold(self, run: RunRef, number: int, *, held: bool) -> Clock:
+        """From now on they stand still, or go on. The change of a number is noted once."""
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         """The epoch goes up by one: what an earlier supervisor still writes is refused. A run that is over is left as

@@ -18,6 +18,7 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
 from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
+from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.workflows.deployment import deploy
@@ -82,12 +83,21 @@ class CrawlerLifecycleWorkflow:
         """Deployment and reconciliation, until they are over, somebody stops the run, or its time is up."""
         stages = asyncio.create_task(self._stages(carried))
         try:
-            await workflow.wait_condition(
-                lambda: stages.done() or self._watch.stopping is not None, timeout=_time_left(carried.plan)
-            )
+            while not self._is_to_end(stages):
+                await self._until_its_time_is_up(stages, carried.plan)
         except TimeoutError:
             return await _cut_short(stages, MAX_DURATION)
         return await _cut_short(stages, None)
+
+    def _is_to_end(self, stages: "asyncio.Task[str | None]") -> bool:
+        return stages.done() or self._watch.stopping is not None
+
+    async def _until_its_time_is_up(self, stages: "asyncio.Task[str | None]", plan: RunPlan) -> None:
+        """Or its clock is another. TimeoutError: it is up."""
+        clock = self._watch.clock
+        limit = limit_at(plan.begun_at, plan.max_duration_seconds, clock)
+        left = None if limit is None else max(timedelta(), limit - workflow.now())
+        await workflow.wait_condition(lambda: self._is_to_end(stages) or self._watch.clock != clock, timeout=left)
 
     async def _stages(self, carried: Carried) -> str | None:
         gave_up = None
@@ -210,9 +220,3 @@ async def _may_close_as_cancelled() -> bool:
         with suppress(asyncio.CancelledError, ActivityError):
             await asyncio.shield(asking)
     return workflow.cancellation_reason() is not None
-
-
-def _time_left(plan: RunPlan) -> timedelta | None:
-    if plan.max_duration_seconds is None:
-        return None
-    return max(timedelta(), plan.begun_at + timedelta(seconds=plan.max_duration_seconds) - workflow.now())

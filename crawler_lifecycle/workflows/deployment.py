@@ -9,8 +9,9 @@ from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, ToRun
+from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.domain.pacing import growing_pause
-from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED
+from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED, SUSPENDED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
@@ -77,12 +78,14 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
     for attempt in count(1):
         status = await _main_job(plan)
         watch.know_saturation(plan, status.saturated)
+        if status.known:
+            await watch.know_suspension(plan, status.cause == SUSPENDED)
         missed = missed + 1 if status.vanished else 0
         # what became of a job that vanished is for the looks to judge
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
             return None
         # a job that cannot be seen may have started: only a look that succeeded can say that it did not
-        if status.known and _is_late(plan):
+        if status.known and _is_late(watch, plan):
             break
         watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
         in_time = await _pause(watch, plan, attempt, limited=status.known)
@@ -94,16 +97,16 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
 async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> bool:
     """A growing pause, ended by a nudge or by the start limit. False once that is reached, or the run is stopped."""
     watch.continue_if_long(Carried(plan=plan))
-    limit = _start_limit(plan) if limited else None
+    limit = _start_limit(watch, plan) if limited else None
     until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
     goes_on = await watch.nudged_or(min(until, limit) if limit else until)
-    return goes_on and (limit is None or not _is_late(plan))
+    return goes_on and (limit is None or not _is_late(watch, plan))
 
 
-def _is_late(plan: RunPlan) -> bool:
-    limit = _start_limit(plan)
+def _is_late(watch: Watch, plan: RunPlan) -> bool:
+    limit = _start_limit(watch, plan)
     return limit is not None and workflow.now() >= limit
 
 
-def _start_limit(plan: RunPlan) -> datetime | None:
-    return plan.begun_at + timedelta(seconds=plan.start_limit_seconds) if plan.start_limit_seconds else None
+def _start_limit(watch: Watch, plan: RunPlan) -> datetime | None:
+    return limit_at(plan.begun_at, plan.start_limit_seconds, watch.clock)

@@ -10,6 +10,7 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import (
     CloseLook,
+    Differences,
     EvidenceRequest,
     EvidenceWrite,
     LookAt,
@@ -21,6 +22,7 @@ from crawler_lifecycle.workflows.options import LOOK, OPTIONAL, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove
 
 BY_ATTEMPT = "unwanted-jobs-by-attempt"
+WORK_COUNTS = "a-look-takes-as-long-as-it-works"
 NOT_WRITTEN = "what-came-too-late-is-looked-at-again"
 
 
@@ -36,6 +38,7 @@ class Looked:
     lingering: str
     by_attempt: bool  # of the tasks that linger, not only the present attempts are meant
     saturated: str | None
+    suspended: bool
     intent: Intent
     took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
 
@@ -57,7 +60,7 @@ async def look(
         LookAt(run=run, active=active, stopped_at=stopped_at),
         **LOOK,
     )
-    took = workflow.now() - began
+    took = _took(differences, began)
     # each look asks for itself: a no is remembered, also where only a worker of an earlier version had one look
     by_attempt = bool(differences.unwanted) and workflow.patched(f"{BY_ATTEMPT}-{number}")
     more = differences.more
@@ -91,9 +94,17 @@ async def look(
         lingering=differences.unwanted if by_attempt else differences.lingering,
         by_attempt=by_attempt,
         saturated=differences.saturated,
+        suspended=differences.suspended,
         intent=active.intent,
         took=took,
     )
+
+
+def _took(differences: Differences, began: datetime) -> timedelta:
+    """Not how long it waited for a worker: a machine with many runs would look at each of them ten times as rarely."""
+    if differences.seconds is None or not workflow.patched(WORK_COUNTS):
+        return workflow.now() - began
+    return timedelta(seconds=differences.seconds)
 
 
 async def _keep_evidence(run: RunRef, tasks: str) -> None:

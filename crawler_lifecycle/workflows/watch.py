@@ -7,16 +7,19 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.notices import NoticeActivities
+from crawler_lifecycle.activities.supervision import SupervisionActivities
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.lifecycle import Asked, Carried, Continuation, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps import Counted, Notify, RunPlan, StopAnswer
+from crawler_lifecycle.contract.steps import Counted, HoldLimits, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
-from crawler_lifecycle.workflows.options import BRIEF, ONCE
+from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
 CANCELLED_CONTINUE = "a-cancelled-run-continues-as-new"
 START_IS_TOLD_LATER = "the-start-is-told-later"
+LIMITS_ARE_HELD = "limits-stand-still-while-all-is-suspended"
 
 Notice = Callable[[NoticeActivities, Notify], Counted]
 
@@ -31,6 +34,7 @@ class Watch:
         self.forced = False
         self.cancelled = False
         self.owes_start = False  # the notice of the start was not delivered yet
+        self.clock = Clock()
         self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
 
@@ -57,6 +61,12 @@ class Watch:
         if cause != self._saturated:
             self._saturated = cause
             list_saturated(plan, cause)
+
+    async def know_suspension(self, plan: RunPlan, suspended: bool) -> None:
+        if suspended is (self.clock.held_since is not None) or not workflow.patched(LIMITS_ARE_HELD):
+            return
+        step = HoldLimits(run=plan.run, held=suspended, number=self.clock.changes + 1)
+        self.clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
 
     def take_asked(self) -> list[Asked]:
         taken, self.asked = self.asked, []
@@ -155,6 +165,7 @@ class Watch:
         self.forced = self.forced or carried.forced
         self.cancelled = self.cancelled or carried.cancelled
         self.owes_start = carried.owes_start
+        self.clock = carried.plan.clock
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
@@ -173,5 +184,6 @@ class Watch:
             "cancelled": self.cancelled,
             "owes_start": self.owes_start,
             "saturated": self._saturated,
+            "plan": carried.plan.model_copy(update={"clock": self.clock}),
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

@@ -1,5 +1,6 @@
 """A look, activity by activity, against real jobs."""
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import cast
@@ -25,7 +26,7 @@ from crawler_lifecycle.contract.steps import (
     ToRun,
 )
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Cluster
 from tests.clusters import until
@@ -244,6 +245,25 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
     assert (found.lingering, found.evidence) == ("0", "0")
     found, _ = shown(house, plan, replace(orphan, cause=None))
     assert found.lingering == ""
+
+
+def test_a_run_is_held_while_every_job_of_it_is_suspended(house: House) -> None:
+    plan = house.started("sleepy", tasks=3, max_parallel=2)
+    house.deploy_children(plan)
+    uids = [str(task.job_uid) for task in house.details(plan).tasks]
+    main, child = (JobLook(task, 1, uids[task], "job", JobPhase.WAITING, SUSPENDED) for task in (0, 1))
+    assert shown(house, plan, main, child)[0].suspended, "task 2 is queued: it has no job yet"
+    assert not shown(house, plan, main, replace(child, phase=JobPhase.RUNNING, cause=None))[0].suspended
+    assert not shown(house, plan, main, replace(child, phase=JobPhase.RUNNING))[0].suspended, "its pods still end"
+    assert not shown(house, plan, main, replace(child, cause="unschedulable"))[0].suspended
+    assert not shown(house, plan, main)[0].suspended, "what is not seen may run"
+
+
+def test_a_look_tells_how_long_it_took(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    began = time.monotonic()
+    found, _ = shown(house, plan)
+    assert 0 < (found.seconds or 0) < time.monotonic() - began
 
 
 def test_what_never_ends_is_named_and_forced_and_nothing_else(house: House) -> None:

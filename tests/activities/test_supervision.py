@@ -9,6 +9,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import (
     EndRun,
+    HoldLimits,
     LogCancellation,
     LookAt,
     NotePhase,
@@ -45,6 +46,15 @@ def look(house: House, plan: RunPlan) -> str:
     found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
     return found.lingering
+
+
+def test_whoever_resumes_a_run_knows_how_long_its_limits_stood_still(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    held = house.do(house.supervision.hold_limits, HoldLimits(run=plan.run, held=True, number=1))
+    taken = taken_over(house, plan)
+    assert taken.plan
+    assert taken.plan.clock == held
+    assert held.held_since
 
 
 def ended(house: House, **request: Any) -> RunPlan:

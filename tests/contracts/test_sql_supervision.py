@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.stops import SqlStops
 from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
 from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
@@ -367,3 +368,42 @@ def test_however_often_it_fails_each_task_runs_until_it_succeeds(
         rows = tasks_of(database, run)
         assert [row.attempt for row in rows] == attempts
         assert {row.task for row in rows if row.status is TaskStatus.SUCCEEDED} == done
+
+
+# Limits that stand still
+
+
+def test_limits_stand_still_and_go_on_and_the_timeline_tells(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run()
+    assert supervision.clock(run.run_id) == Clock()
+    times = iter([ASKED, ASKED, ASKED + MINUTE, ASKED + 3 * MINUTE])
+    monkeypatch.setattr(database, "clock", lambda: next(times))
+    held = supervision.hold(ref_to(run), 1, held=True)
+    assert held == supervision.hold(ref_to(run), 1, held=True) == Clock(held_since=ASKED, changes=1)
+    assert supervision.hold(ref_to(run), 2, held=False) == Clock(held_seconds=60, changes=2)
+    again = supervision.hold(ref_to(run), 3, held=True)
+    assert again == supervision.clock(run.run_id)
+    assert again == Clock(held_seconds=60, held_since=ASKED + 3 * MINUTE, changes=3)
+    assert events(database, run) == ["created", "limits_held", "limits_released", "limits_held"]
+
+
+def test_only_its_supervisor_holds_the_limits_of_a_run(supervision: SqlSupervision, make_run: MakeRun) -> None:
+    run = make_run()
+    supervision.take_over(run.run_id, second(run))
+    with pytest.raises(Fenced):
+        supervision.hold(ref_to(run), 1, held=True)
+    assert supervision.clock(run.run_id) == Clock()
+
+
+def test_a_reopened_run_has_all_its_time_again(
+    supervision: SqlSupervision, make_run: MakeRun, database: Database
+) -> None:
+    run = make_run()
+    supervision.hold(ref_to(run), 1, held=True)
+    ended(database, run, TaskStatus.FAILED)
+    again = supervision.reopen(run.run_id, second(run))
+    assert supervision.clock(run.run_id) == Clock()
+    assert supervision.hold(ref_to(again), 1, held=True).changes == 1
+    assert events(database, run)[-1] == "limits_held"

@@ -2,9 +2,14 @@
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
+import sys
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import jsonschema
 import pytest
@@ -12,12 +17,16 @@ import yaml
 from pymysql._auth import sha2_rsa_encrypt
 
 from crawler_lifecycle import configuration
+from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.sql.database import parse_url
 from crawler_lifecycle.control.engine import search_attribute_types
+from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.deploy.dockerfile import CHECKOUT
+from tests.stores import announced
 
 COMPOSE = CHECKOUT / "deploy" / "compose.yaml"
-SECRETS = {"DATABASE_PASSWORD": "letters", "SCHEDULER_TOKEN": "secret-of-the-test"}
+SECRETS = {"DATABASE_PASSWORD": "letters", "SCHEDULER_TOKEN": "secret-of-the-test", "OBJECTS_SECRET": "digits"}
+PROGRAMS = Path(sys.executable).parent
 OURS = {"upgrade", "scheduler", "dispatcher", "watcher", "worker", "api"}
 
 
@@ -117,6 +126,43 @@ def test_temporal_knows_our_search_attributes(services: dict[str, Any]) -> None:
     prefix = "--search-attribute="
     told = [word.removeprefix(prefix) for word in services["temporal"]["command"] if word.startswith(prefix)]
     assert dict(each.split("=") for each in told) == search_attribute_types()
+
+
+def test_the_service_archives_to_the_s3_server_that_is_there(
+    services: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its very command, with the program of that version, and the very settings of the worker."""
+    server, worker = services["objects"], services["worker"]
+    version = subprocess.run([PROGRAMS / "rclone", "version"], capture_output=True, text=True, check=True).stdout
+    assert version.startswith(f"rclone v{server['image'].partition(':')[2]}\n")
+    (port,) = free_ports(1)
+    (command,) = server["command"]
+    here = (
+        command.replace("$$", "$").replace("/data", str(tmp_path / "data")).replace("0.0.0.0:8333", f"127.0.0.1:{port}")
+    )
+    for variable, value in worker["environment"].items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("CRAWLER_EXPORT__S3_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    run_uid = str(uuid4())
+    (tmp_path / "files" / run_uid).mkdir(parents=True)
+    (tmp_path / "files" / run_uid / "items").write_text("one")
+    chosen = configuration.load().export
+    environment = {
+        **server["environment"],
+        "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    command_line = [*server["entrypoint"], here]
+    with subprocess.Popen(command_line, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert announced(process) == chosen.s3_endpoint_url
+            archiver = S3Archiver(tmp_path / "files", chosen.bucket or "", chosen)
+            archiver.check_archives()
+            assert archiver.archive(run_uid, 1, lambda files, bytes_done: None)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+    assert [path.name for path in (tmp_path / "data" / "archives").iterdir()] == [f"{run_uid}.zip"]
 
 
 def test_the_driver_can_send_mysql_8_its_password() -> None:

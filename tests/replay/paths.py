@@ -118,6 +118,7 @@ def _in_pages(number: int) -> Callable[[AuditStep], AuditPage]:
     return page
 
 
+SUSPENDED = MainJobStatus(cause="suspended")
 WAITS = MainJobStatus(cause="unschedulable")
 REFUSED = DeploymentOutcome(cause="deployment_refused", refused=True)
 EXPORT: dict[str, object] = {"run": {"run_id": 7, "run_uid": "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e", "epoch": 1}}
@@ -190,6 +191,22 @@ PATHS = {
     ),
     "started_at_the_last_look": Path(
         lambda: Script(statuses=in_turn(WAITS, WAITS, STARTED)), RunRequest(crawler="books", start_limit_seconds=12)
+    ),
+    "busy": Path(
+        lambda: Script(
+            alive=lambda look: 1 if look < 4 else 0, more=lambda look: look == 1, work=lambda look: 0.3 * look
+        )
+    ),
+    "suspended_before_its_start": Path(
+        lambda: Script(statuses=in_turn(SUSPENDED, SUSPENDED, STARTED)),
+        RunRequest(crawler="books", start_limit_seconds=8),
+    ),
+    "suspended_until_it_took_too_long": Path(
+        lambda: _obedient(suspended=lambda look: look == 1), RunRequest(crawler="books", max_duration_seconds=100)
+    ),
+    "suspended_and_continued": Path(
+        lambda: Script(suspended=lambda look: look % 3 == 0, alive=lambda look: 1 if look < 9 else 0),
+        RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
     ),
     "cancelled_at_a_limit": Path(
         _obedient, RunRequest(crawler="books", max_duration_seconds=9), asks=[Ask("cancel", before="k8_stop_task")]

@@ -12,6 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import (
@@ -28,6 +29,7 @@ from crawler_lifecycle.contract.steps import (
     EvidenceWrite,
     ExportedFiles,
     ExportSignal,
+    HoldLimits,
     LogCancellation,
     LookAt,
     MainJobStatus,
@@ -89,6 +91,9 @@ class Script:
     lingering: Callable[[int], str] = lambda look: ""
     unwanted: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
+    suspended: Callable[[int], bool] = lambda look: False
+    work: Callable[[int], float | None] = lambda look: None  # seconds
+    clock: Clock = field(default_factory=Clock)  # as the timeline tells it
     removable: Callable[[int], str] = lambda look: ""
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
@@ -197,6 +202,8 @@ class Script:
             unwanted=self.unwanted(self.looks),
             removable=self.removable(self.looks),
             saturated=self.saturated(self.looks),
+            suspended=self.suspended(self.looks),
+            seconds=self.work(self.looks),
             changes=changes,
             evidence=",".join(str(change.task) for change in changes if change.status.is_over),
         )
@@ -260,6 +267,15 @@ class Script:
     async def hand_over_run(self, step: TakeOver) -> Counted:
         await self._noted("hand_over_run", step)
         return Counted(count=1)
+
+    @activity.defn
+    async def hold_limits(self, step: HoldLimits) -> Clock:
+        await self._noted("hold_limits", step)
+        since, now = self.clock.held_since, activity.info().scheduled_time
+        held = (now - since).total_seconds() if since else 0
+        total = self.clock.held_seconds + held
+        self.clock = Clock(held_seconds=total, held_since=now if step.held else None, changes=step.number)
+        return self.clock
 
     @activity.defn
     async def cancel_execution(self, step: OwnExecution) -> Counted:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from temporalio.client import WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
@@ -111,6 +112,20 @@ async def test_nudges_do_not_make_a_run_look_all_the_time(play: Play) -> None:
     assert len(times) == 5
     gaps = [later - earlier for earlier, later in pairwise(times)]
     assert min(gaps) >= timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("work", [0.05, 2.5])
+async def test_what_a_look_waited_for_holds_up_no_other(play: Play, work: float) -> None:
+    """A busy machine's looks stand in line. Ten times as long as that, nobody would have looked again."""
+    script = Script(alive=lambda look: 1 if look < 2 else 0, work=lambda look: work)
+    script.failures["get_history_statuses_to_sync"] = 4  # 15 seconds
+    script.before["count_alive_tasks"] = lambda: handle.signal("nudge", 1)
+    async with play(script) as stage:
+        handle = await stage.start(REQUEST)
+        await handle.result()
+        history = await handle.fetch_history()
+    closed, (_, again) = _scheduled(history, "count_alive_tasks")[0], _scheduled(history, "get_active_running_tasks")
+    assert (again - closed).total_seconds() == pytest.approx(max(1, 10 * work), abs=1)
 
 
 async def test_a_look_that_saw_more_than_it_could_carry_is_followed_by_another(play: Play) -> None:

@@ -114,12 +114,14 @@ class Logs:
         kept_logs.write_once(self.files / checked(run_uid) / NO_PLACE, text)
 
     def _all_of(self, pod: Pod, *, or_a_part: bool) -> Iterator[bytes]:
-        """One that breaks off is that of a silent node, unless a part will do: then its last line says so."""
+        """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""
         came, until = 0, time.monotonic() + WHOLE_SECONDS
         try:
-            for piece in self._pieces(pod, {"limitBytes": self.most_bytes}, until):
-                yield piece
+            for piece in self._pieces(pod, {"limitBytes": self.most_bytes + 1}, until):
+                yield piece[: max(0, self.most_bytes - came)]
                 came += len(piece)
+            if came > self.most_bytes:
+                yield f"\n(the rest of the log is not kept: it is longer than {self.most_bytes} bytes)\n".encode()
         except ApiFailed as error:
             if not came:
                 raise

@@ -4,17 +4,19 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Column, Connection, Row, Select, func, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import hold, log
+from crawler_lifecycle.adapters.sql.fence import fence, hold, log
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
-from crawler_lifecycle.adapters.sql.reading import own_row, run_record
+from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.stops import STOPS
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.errors import Conflict, Fenced
@@ -22,6 +24,10 @@ from crawler_lifecycle.ports import Execution
 
 of = task_histories.c
 REOPENED = "reopened"
+HELD_MESSAGES = {
+    True: "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still",
+    False: "no longer is all that is left suspended: the run's limits of time count again",
+}
 NEVER_RUN = dict.fromkeys(
     (
         "cause", "cause_since", "reason", "exit_code", "job_name", "job_uid", "claim_token", "claim_expires_at",
@@ -50,6 +56,21 @@ class SqlSupervision:
             # the time that a stop names is of somebody else's clock
             begun: datetime = own_row(connection, run_id).created_at
             return min(max(asked, begun), self._db.clock())
+
+    def clock(self, run_id: int) -> Clock:
+        with self._db.read() as connection:
+            return _clock(connection, run_id)
+
+    def hold(self, run: RunRef, number: int, *, held: bool) -> Clock:
+        line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": HELD_MESSAGES[held]}
+
+        def write(connection: Connection) -> Clock:
+            fence(connection, run)
+            end = run_row(connection, run.run_id).end_number
+            log(connection, run, f"limits:{end}:{number}", line)
+            return _clock(connection, run.run_id)
+
+        return self._db.transact(write)
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
         def write(connection: Connection, row: Row[Any]) -> None:
@@ -86,13 +107,23 @@ class SqlSupervision:
 
 def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
     """When the timeline of the run's present end first tells one of these."""
+    first: datetime | None = connection.scalar(_told(run_id, events, history_logs.c.at).limit(1))
+    return first
+
+
+def _clock(connection: Connection, run_id: int) -> Clock:
+    line = history_logs.c
+    return clock_of(
+        (at, event) for at, event in connection.execute(_told(run_id, [HELD, RELEASED], line.at, line.event))
+    )
+
+
+def _told(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select[Any]:
+    """Of the timeline of the run's present end."""
     line = history_logs.c
     reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
-    told = select(line.at).where(line.history_id == run_id, line.event.in_(events))
-    first: datetime | None = connection.scalar(
-        told.where(line.id > func.coalesce(reopened, 0)).order_by(line.id).limit(1)
-    )
-    return first
+    told = select(*columns).where(line.history_id == run_id, line.event.in_(events))
+    return told.where(line.id > func.coalesce(reopened, 0)).order_by(line.id)
 
 
 def _refuse_the_late(row: Row[Any], execution: Execution) -> None:
