@@ -22,8 +22,8 @@ class Scale:
     deployed: int = 500
     watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
     changes: int = 10
-    supervised_more: int = 50  # runs at once: so many more each time
-    most_supervised: int = 1_000
+    supervised: int = 100  # runs at once; then twice as many each time
+    most_supervised: int = 1_600
     audited: tuple[int, ...] = (1_000, 100_000)  # runs that are open
 
 
@@ -41,8 +41,8 @@ QUICK = Scale(
     deployed=20,
     watched=(2,),
     changes=3,
-    supervised_more=3,
-    most_supervised=3,
+    supervised=3,
+    most_supervised=6,
     audited=(20,),
 )
 
