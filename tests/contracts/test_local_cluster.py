@@ -573,6 +573,21 @@ def test_a_runner_is_not_ended_by_a_polite_signal(local: LocalBench) -> None:
     assert local.until_ended(request).exit_code == 5
 
 
+def test_what_a_job_without_its_runner_leaves_behind_is_over_and_can_be_ended(local: LocalBench) -> None:
+    """Its runner would have ended it. It counted as the job, which ran until somebody stopped it."""
+    request = local.request("(trap '' TERM; exec sleep 1000) & echo up > up; while [ ! -e go ]; do sleep 0.02; done")
+    local.cluster.deploy(request)
+    local.until_file(request, "up")
+    local.kill_runner(request)
+    (local.files(request) / "go").touch()
+    job = local.until_ended(request)
+    assert (job.phase, job.reason, job.gone, job.overdue) == (JobPhase.VANISHED, "runner_lost", False, True)
+    local.cluster.kill(request.run_uid, [(0, 1)])
+    assert not local.processes(request)
+    job = local.until_ended(request)
+    assert (job.phase, job.gone) == (JobPhase.VANISHED, True)
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_job_without_its_runner_can_be_ended(local: LocalBench, end: str) -> None:
     request = local.request(SLEEP)
@@ -606,8 +621,8 @@ def test_a_reused_pid_is_somebody_else(local: LocalBench) -> None:
         stranger.wait()
 
 
-@pytest.mark.parametrize(("since_boot", "phase"), [(3600.0, JobPhase.RUNNING), (-3600.0, JobPhase.VANISHED)])
-def test_a_session_counts_only_if_it_is_of_this_boot(local: LocalBench, since_boot: float, phase: JobPhase) -> None:
+@pytest.mark.parametrize(("since_boot", "gone"), [(3600.0, False), (-3600.0, True)])
+def test_a_session_counts_only_if_it_is_of_this_boot(local: LocalBench, since_boot: float, gone: bool) -> None:
     request = local.request(SLEEP)
     claimed_only(local, request)
     spec = local.folder_of(request).spec()
@@ -619,7 +634,9 @@ def test_a_session_counts_only_if_it_is_of_this_boot(local: LocalBench, since_bo
     try:
         created = psutil.boot_time() + since_boot
         local.folder_of(request).write(Started(spec.uid, spec.installation, 1.0, 1, 1.0, leader.pid, created))
-        assert job_of(local, request)[0] is phase
+        job = local.job(request)
+        assert job
+        assert (job.phase, job.gone) == (JobPhase.VANISHED, gone)
     finally:
         left.kill()
 

@@ -26,10 +26,9 @@ CRAWLERS = {
     "stubborn": "trap 'touch \"$gate.asked\"' TERM\n",
     "obliging": "trap 'note 0; exit 0' TERM\n",
     # leaves behind a process in a session of its own that does not listen, and whose parent is gone: the runner ends it
-    # with its job, and where that was killed it goes on for a while
+    # with its job, and where that was killed the run's next look has it ended
     "parent": """
-(setsid sh -c 'trap "" TERM; echo $$ > "$TRUTH/$CRAWL_RUN_UID.child"
-  until [ -e "$TRUTH/$CRAWL_RUN_UID.$CRAWL_TASK" ]; do sleep 0.2; done; sleep 20' &)
+(setsid sh -c 'trap "" TERM; echo $$ > "$TRUTH/$CRAWL_RUN_UID.child"; exec sleep 1000' &)
 until [ -s "$TRUTH/$CRAWL_RUN_UID.child" ]; do sleep 0.1; done
 """,
 }

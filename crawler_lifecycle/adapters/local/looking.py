@@ -216,13 +216,18 @@ def _ended(found: Found, ended: Ended) -> JobLook | _Doubt:
 
 
 def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
-    is_alive = bool(doubt.folder.processes(survey))
-    if doubt.look.phase is JobPhase.UNCLEAR or doubt.look.phase.has_ended:
+    living = doubt.folder.processes(survey)
+    is_alive = bool(living)
+    if doubt.look.phase is JobPhase.UNCLEAR:
         return replace(doubt.look, gone=not is_alive)
-    if is_alive:
+    if doubt.look.phase.has_ended:
+        return replace(doubt.look, gone=not is_alive, overdue=is_alive)
+    if doubt.folder.goes_on_in(living):
         return replace(doubt.look, cause="runner_lost")
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
-    return replace(doubt.look, phase=JobPhase.VANISHED, reason="runner_lost", message=message, gone=True)
+    return replace(
+        doubt.look, phase=JobPhase.VANISHED, reason="runner_lost", message=message, gone=not is_alive, overdue=is_alive
+    )
 
 
 def moment(seconds: float) -> datetime:

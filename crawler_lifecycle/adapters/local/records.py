@@ -126,6 +126,15 @@ class JobFolder:
         first = next((record.first for record in readable if isinstance(record, Started)), None)
         return of_job(survey, readable[0].uid, first)
 
+    def goes_on_in(self, living: Iterable[psutil.Process]) -> bool:
+        """Whether its program is one of these; where no record tells which that is, each of them may be it."""
+        try:
+            started = self.started()
+        except Unreadable:
+            started = None
+        first = started.first if started else None
+        return any(first is None or process.pid == first.pid for process in living)
+
     def write(self, record: Spec | Started | Stop | Ended) -> None:
         names = {Spec: "spec.json", Started: "started.json", Stop: "stop.json", Ended: "exit.json"}
         _write(self.path / names[type(record)], dataclasses.asdict(record))
