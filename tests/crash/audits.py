@@ -18,6 +18,7 @@ from tests.crash.stack import PATIENCE, PAUSE, Case, until
 from tests.process.stops import assert_stopped
 
 BETWEEN_NUDGES = 2.0  # each makes a look, and the history longer
+MOST_AUDITS = 6
 BEFORE_THE_EXPORT = "initiate_export_signal.before"
 DISAGREES = {FindingKind.UNSUPERVISED: 2, FindingKind.LEFTOVER_JOB: 1, FindingKind.EXPORT_PENDING: 1}
 
@@ -36,10 +37,7 @@ async def audited(case: Case) -> Started:
     await _terminate(case, terminated)
     await _delete(case, deleted)
 
-    assert (await _audit(case, "first")).is_complete
-    findings = case.site.control.audits.overview(findings=100).findings
-    assert Counter(each.kind for each in findings) == DISAGREES
-    assert all(each.acts and not each.problem for each in findings)
+    await _mended(case)
     for run in (terminated, deleted):
         case.site.release(run, 0)
         await _until_handed_over(case, run)
@@ -50,15 +48,29 @@ async def audited(case: Case) -> Started:
     jobs = {key: job.began for key, job in case.site.jobs(stopped).items()}
     assert jobs == {(0, 1): 1, (1, 1): 1}
 
-    second = await _audit(case, "second")
-    assert second.is_complete, second.parts
-    assert second.findings == []
+    await _until_listed_as_closed(case)
+    last = await _audit(case, "last")
+    assert last.is_complete, last.parts
+    assert last.findings == []
     assert case.site.control.audits.overview().open == {}
     case.site.release(well, 0)
     await _until_handed_over(case, well)
     assert (await case.site.assert_true(well, {0: 0})).run.epoch == 1
     case.site.assert_one_history_per_request()
     return terminated
+
+
+async def _mended(case: Case) -> None:
+    """By one audit; where what it asks fails, it tells what it could not do, and the next does it."""
+    await _until_listed_as_closed(case)
+    for number in range(MOST_AUDITS if case.plan.fault else 1):
+        report = await _audit(case, f"audit-{number}")
+        assert report.is_complete, report.parts
+        findings = case.site.control.audits.overview(findings=100).findings
+        if all(each.acts and not each.problem for each in findings):
+            break
+    assert Counter(each.kind for each in findings) == DISAGREES
+    assert all(each.acts and not each.problem for each in findings), findings
 
 
 async def _job_too_late(case: Case, run: Started) -> None:
@@ -113,11 +125,16 @@ async def _nudge(case: Case, run: Started) -> None:
         await case.site.nudge(run)
 
 
-async def _audit(case: Case, which: str) -> AuditReport:
-    """Not before Temporal's list has seen what we did."""
-    engine, workflow_id = case.site.control.engine, f"{which}-{case.plan.name}"
+async def _until_listed_as_closed(case: Case) -> None:
+    """Temporal's list has seen what we did."""
+    mended = [run.workflow_id for run in case.begun if not run.workflow_id.endswith("-well")]
     async with asyncio.timeout(PATIENCE):
-        while await engine.open_among([run.workflow_id for run in case.begun if not run.workflow_id.endswith("-well")]):
+        while await case.site.control.engine.open_among(mended):
             await asyncio.sleep(PAUSE)
-        handle = await engine.start(WORKFLOW, AuditRequest(repair=True), workflow_id, "a crash test")
+
+
+async def _audit(case: Case, which: str) -> AuditReport:
+    engine = case.site.control.engine
+    async with asyncio.timeout(PATIENCE):
+        handle = await engine.start(WORKFLOW, AuditRequest(repair=True), f"{which}-{case.plan.name}", "a crash test")
         return AuditReport.model_validate(await engine.result(handle))

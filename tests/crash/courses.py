@@ -1,35 +1,47 @@
 """The courses that a run can take: which activities belong to one only, and what must be true when it is over."""
 
+import asyncio
 import json
 import zipfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
+from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import Started
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
-from tests.crash.stack import HOSTILE, HOSTILE_FILE, Case, until
+from tests.crash.hooks import TROUBLES, hold
+from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
 from tests.process.stops import assert_stopped, events, notices, workflow_status
 
+PLAIN = "plain"
 GRACE = 10
 TOLD_OF = 8
+CHILDREN = 5
+REFUSED = 3
+AN_ANSWER = timedelta(seconds=20)
 
 
 @dataclass(frozen=True)
 class Course:
     """`only`: what no other course comes to. `also`: what others do come to, but otherwise.
 
-    `alone`: in an installation of its own. `before`: where its worker dies besides, to make what it is about."""
+    `steps`: of workflows, that no other course comes to and no activity leads to. `alone`: in an installation of its
+    own. `before`: where its worker dies besides, to make what it is about."""
 
     take: Callable[[Case], Awaitable[Started]]
     only: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
+    steps: frozenset[str] = frozenset()
     alone: bool = False
     before: frozenset[str] = frozenset()
 
@@ -64,11 +76,11 @@ async def stopped(case: Case) -> Started:
 
 
 async def forced(case: Case) -> Started:
-    """A job that does not listen."""
+    """A job that does not listen; asked for by an update."""
     case.deaths.arm()
     run = await case.begin("stubborn", grace_seconds=600)
     await _until_running(case, run)
-    await case.site.control.stop(run.run_id, StopRequest(actor="ann", force=True))
+    await _stop_by_update(case, run, StopRequest(actor="ann", force=True))
     await case.until_handed_over(run)
     await assert_stopped(case.site, run, "stopped_forced")
     return run
@@ -108,9 +120,9 @@ async def cancelled(case: Case) -> Started:
     """By Temporal's own tools; its history becomes too long before the stop is proved."""
     run = await case.begin("stubborn", grace_seconds=600)
     await _until_running(case, run)
+    case.deaths.arm()
     client = await case.site.control.engine.client()
     await client.get_workflow_handle(run.workflow_id).cancel()
-    case.deaths.arm()
     await case.until_it_goes_on(run)
     await case.site.control.stop(run.run_id, StopRequest(actor="ann", force=True))
     await case.until_handed_over(run)
@@ -178,6 +190,52 @@ async def exported_again(case: Case) -> Started:
     return run
 
 
+async def delisted(case: Case) -> Started:
+    """Its crawler is taken out of the catalogue before its children are deployed. That the scheduler service refuses
+    them is told by the dispatcher, whatever happens to both meanwhile: so there are some."""
+    run = await case.begin(DELISTED, tasks=1 + REFUSED, max_parallel=1)
+    await until(lambda: case.site.statuses(run) == [TaskStatus.RUNNING, *[TaskStatus.QUEUED] * REFUSED])
+    case.delist()
+    case.site.release(run, 0)
+    details = await case.until_handed_over(run)
+    assert [task.status for task in details.tasks] == [TaskStatus.SUCCEEDED, *[TaskStatus.FAILED] * REFUSED]
+    assert details.run.status is RunStatus.FAILED
+    assert {task.job_name for task in details.tasks[1:]} == {None}
+    jobs = {key: (job.began, job.ends) for key, job in case.site.jobs(run).items()}
+    assert jobs == {(0, 1): (1, (0,))}
+    return run
+
+
+async def overtaken(case: Case) -> Started:
+    """Stopped while its children are being deployed, and so ended again by the dispatcher: run after run, until
+    everything has happened to it at that."""
+    dispatcher = case.notes_of("dispatcher")
+    while len(list(dispatcher.glob("cluster.stop.*"))) < len(TROUBLES):
+        run = await case.begin("polite", name=str(len(case.begun)), tasks=1 + CHILDREN, grace_seconds=600)
+        held = hold(dispatcher, run.run_uid)
+        held.touch()
+        made = {(task, 1) for task in range(1, 1 + CHILDREN)}
+        await until(lambda run=run, made=made: made <= case.site.jobs(run).keys())  # type: ignore[misc]
+        await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+        await until(lambda run=run: StopPhase.QUEUED_CANCELLED in events(case.site.details(run)))  # type: ignore[misc]
+        held.unlink()
+        await case.until_handed_over(run)
+        await assert_stopped(case.site, run)
+    return run
+
+
+async def _stop_by_update(case: Case, run: Started, stop: StopRequest) -> None:
+    """Said again under its id while nobody answers."""
+    client = await case.site.control.engine.client()
+    handle = client.get_workflow_handle(run.workflow_id)
+
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            with suppress(RPCError):
+                await handle.execute_update("stop", stop, id="stop-it", rpc_timeout=AN_ANSWER)
+                return
+
+
 async def _until_running(case: Case, run: Started, *others: TaskStatus) -> None:
     """The main job, and the run has told that it has started."""
 
@@ -206,27 +264,50 @@ async def hostile(case: Case) -> Started:
     return run
 
 
+def _of_runs(*steps: str) -> frozenset[str]:
+    return frozenset(f"{RUN_WORKFLOW} {each}" for each in steps)
+
+
 STOP = frozenset(("add_cancellation_log_to_db", "cancel_queued_tasks", "note_stop_phase", "k8_stop_task"))
 AUDIT = frozenset(("begin_audit", "audit_runs", "audit_jobs", "audit_handovers", "finish_audit"))
 COURSES = {
     "scheduled": Course(scheduled, only=frozenset(("run_scheduled_crawler",))),
-    "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}),
-    "forced": Course(forced, only=frozenset(("k8_stop_pod",))),
+    "stopped": Course(stopped, only=STOP | {"signal_pusher_stopped"}, steps=_of_runs("signal stop")),
+    "forced": Course(forced, only=frozenset(("k8_stop_pod",)), steps=_of_runs("update stop")),
     "resumed": Course(resumed, only=frozenset(("hand_over_run",)), also=frozenset(("take_over_run",))),
     "stop_resumed": Course(stop_resumed, also=frozenset(("take_over_run",))),
-    "cancelled": Course(cancelled, only=frozenset(("cancel_execution",))),
+    "cancelled": Course(cancelled, only=frozenset(("cancel_execution",)), steps=_of_runs("cancel", "continuation")),
     "unwanted": Course(unwanted, only=frozenset(("k8_stop_unwanted",))),
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
-    "exported_again": Course(exported_again, also=frozenset(("initiate_export_signal", "export_supporting_files"))),
-    "audited": Course(audited, only=AUDIT, alone=True, before=frozenset((BEFORE_THE_EXPORT,))),
+    "exported_again": Course(
+        exported_again,
+        also=frozenset(("initiate_export_signal", "export_supporting_files")),
+        steps=frozenset((f"{EXPORT_WORKFLOW} start",)),
+    ),
+    "audited": Course(
+        audited,
+        only=AUDIT,
+        also=frozenset(("take_over_run",)),
+        steps=frozenset((f"{AUDIT_WORKFLOW} start",)),
+        alone=True,
+        before=frozenset((BEFORE_THE_EXPORT,)),
+    ),
     "hostile": Course(hostile),
-    "plain": Course(plain),
+    "delisted": Course(delisted),
+    "overtaken": Course(overtaken),
+    PLAIN: Course(plain),
 }
 
 
-def courses_of(activities: list[str]) -> list[tuple[str, str]]:
+def courses_of(activities: Sequence[str]) -> list[tuple[str, str]]:
     """Each activity with every course that it has to be died on: what no other course claims has the plain one."""
     claimed = frozenset[str]().union(*(course.only for course in COURSES.values()))
     found = [(name, each) for name, course in COURSES.items() for each in activities if each in course.activities]
-    return found + [("plain", each) for each in activities if each not in claimed]
+    return found + [(PLAIN, each) for each in activities if each not in claimed]
+
+
+def courses_by_step(steps: set[str]) -> dict[str, set[str]]:
+    """The same of the steps of workflows, by course."""
+    found = {name: steps & course.steps for name, course in COURSES.items() if course.steps}
+    return found | {PLAIN: steps - set().union(*found.values())}

@@ -21,14 +21,20 @@ class Deaths:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / ARMED).touch()
 
-    def pass_by(self, point: str) -> None:
-        """Goes on only where it is not named, or was died at before."""
-        if (point in self.at or point.rpartition(".")[0] in self.at) and (self.folder / ARMED).exists():
-            try:
-                (self.folder / point).touch(exist_ok=False)
-            except FileExistsError:
-                return
+    def pass_by(self, *points: str) -> None:
+        """Goes on only where none of them is named, or all were died at before."""
+        if (self.folder / ARMED).exists() and [each for each in points if self._is_named(each) and self._first(each)]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def died(self) -> set[str]:
         return {path.name for path in self.folder.iterdir() if path.name != ARMED}
+
+    def _is_named(self, point: str) -> bool:
+        return any(point == each or point.startswith((f"{each}.", f"{each}~")) for each in self.at)
+
+    def _first(self, point: str) -> bool:
+        try:
+            (self.folder / point).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True

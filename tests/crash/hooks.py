@@ -3,16 +3,16 @@
 Their own mains run; only what these are given is changed from outside.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from temporalio import activity
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
-from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import (
     ActivityInboundInterceptor,
     ExecuteActivityInput,
@@ -29,25 +29,43 @@ import workers.watcher
 from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded before the first fork)
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.dispatcher import Dispatcher
+from crawler_lifecycle.services.placing import PlacesJobs
 from crawler_lifecycle.services.scheduler import make_app
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.crash.deaths import Deaths
-from tests.crash.faults import Fault, Faulty, LosingCommits
+from tests.crash.faults import OF_PORTS, Fault, Faulty, LosingCommits, one_after_the_other
 from tests.crash.ports import Way, between, by_way_of, methods_of, through
+from tests.crash.steps import THEN, MortalSteps
 
-BEFORE, AFTER, THEN = "before", "after", "then"
+BEFORE, AFTER = "before", "after"
 MOMENTS = (BEFORE, AFTER, THEN)
+TROUBLES = (*OF_PORTS, BEFORE, AFTER)  # of the other parts, at each call
+PAUSE = 0.1
+OF_THE_CLUSTER = [*methods_of(Cluster), *methods_of(PlacesJobs)]
 
 
 @contextmanager
-def mortal(deaths: Deaths) -> Iterator[None]:
-    """Activities and workflow tasks of a worker; calls of ports of the other parts."""
-    way = partial(_dying, deaths)
+def mortal(deaths: Deaths, faulty: Faulty | None = None) -> Iterator[None]:
+    """A worker, in its activities and in the steps of its workflows. `faulty`: how the ports of its activities are, or
+    its connections to the database."""
+    with ExitStack() as changed:
+        deaths.folder.mkdir(parents=True, exist_ok=True)
+        if faulty and faulty.fault is Fault.LOST_COMMIT:
+            changed.enter_context(patch.object(LosingCommits, "faulty", faulty, create=True))
+            changed.enter_context(patch("pymysql.connect", LosingCommits))
+            faulty = None
+        changed.enter_context(patch.object(workers.lifecycle, "LifecyclePlugin", partial(_plugin, deaths, faulty)))
+        yield
+
+
+@contextmanager
+def troubled(deaths: Deaths) -> Iterator[None]:
+    """The other parts: each call of a port meets the next fault of what is behind it, then they die around it."""
+    way = one_after_the_other(deaths.folder, partial(_dying, deaths))
     with ExitStack() as changed:
         for target, name, replacement in (
-            (workers.lifecycle, "LifecyclePlugin", partial(MortalPlugin, deaths)),
-            (workers.dispatcher, "Dispatcher", lambda *given: by_way_of(way, Dispatcher(*given))),
+            (workers.dispatcher, "Dispatcher", partial(_dispatcher, way, deaths.folder)),
             (workers.watcher, "Watcher", partial(_watcher, way)),
             (workers.scheduler, "make_app", partial(_app, way)),
         ):
@@ -55,17 +73,9 @@ def mortal(deaths: Deaths) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def faulty(fault: Fault, folder: Path) -> Iterator[None]:
-    """The ports of a worker's activities, or its connections to the database."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if fault is Fault.LOST_COMMIT:
-        LosingCommits.folder = folder
-        with patch("pymysql.connect", LosingCommits):
-            yield
-        return
-    with patch.object(workers.lifecycle, "LifecyclePlugin", partial(_with_ports, Faulty(fault, folder))):
-        yield
+def hold(folder: Path, run_uid: str) -> Path:
+    """While this file is there, the dispatcher of this folder waits for what becomes of the run's requests."""
+    return folder / f"{run_uid}.held"
 
 
 def _dying(deaths: Deaths, point: str, call: Callable[[], Any]) -> Any:
@@ -83,21 +93,38 @@ async def _dying_after(deaths: Deaths, point: str, answer: Any) -> Any:
     return answered
 
 
+def _dispatcher(way: Way, folder: Path, claims: Any, deploying: Any, *given: Any) -> Dispatcher:
+    deployer = between(partial(_held, folder), deploying.deployer, "deployer", ["deploy"])
+    return by_way_of(way, Dispatcher(claims, replace(deploying, deployer=deployer), *given))
+
+
+def _held(folder: Path, _: str, call: Callable[[], Any]) -> Any:
+    (request,) = call.args  # type: ignore[attr-defined]
+    answer = call()
+    while hold(folder, request.run_uid).exists():
+        time.sleep(PAUSE)
+    return answer
+
+
 def _watcher(way: Way, nudges: Any, cluster: Any, send: Any) -> Watcher:
     return by_way_of(way, Watcher(nudges, cluster, through(way, "engine.nudge", send)))
 
 
 def _app(way: Way, cluster: Any, *given: Any) -> Any:
-    return make_app(between(way, cluster, "cluster", [*methods_of(Cluster), "place_waiting"]), *given)
+    return make_app(between(way, cluster, "cluster", OF_THE_CLUSTER), *given)
 
 
-def _with_ports(way: Way, activities: Sequence[Callable[..., Any]]) -> LifecyclePlugin:
+def _plugin(deaths: Deaths, way: Way | None, activities: Sequence[Callable[..., Any]]) -> "MortalPlugin":
+    return MortalPlugin(deaths, _with_ports(way, activities) if way else activities)
+
+
+def _with_ports(way: Way, activities: Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:
     holders: dict[int, Any] = {}
     for each in activities:
         holder = each.__self__  # type: ignore[attr-defined]
         if id(holder) not in holders:
             holders[id(holder)] = by_way_of(way, holder)
-    return LifecyclePlugin([getattr(holders[id(each.__self__)], each.__name__) for each in activities])  # type: ignore[attr-defined]
+    return [getattr(holders[id(each.__self__)], each.__name__) for each in activities]  # type: ignore[attr-defined]
 
 
 class MortalPlugin(LifecyclePlugin):
@@ -114,7 +141,7 @@ class MortalPlugin(LifecyclePlugin):
 
     def _created(self, create: Callable[[Details], Instance], details: Details) -> Instance:
         instance = create(details)
-        vars(instance)["activate"] = MortalTasks(self._deaths, instance.activate)
+        vars(instance)["activate"] = MortalSteps(self._deaths, instance, details)
         return instance
 
 
@@ -139,22 +166,3 @@ class _MortalActivity(ActivityInboundInterceptor):
         answer = await super().execute_activity(input)
         self._deaths.pass_by(f"{name}.{AFTER}")
         return answer
-
-
-class MortalTasks:
-    """The step of a workflow that an activity's answer leads to: it is made, and dies with whoever made it."""
-
-    def __init__(self, deaths: Deaths, activate: Callable[[WorkflowActivation], WorkflowActivationCompletion]) -> None:
-        self._deaths = deaths
-        self._activate = activate
-        self._scheduled: dict[int, str] = {}
-
-    def __call__(self, given: WorkflowActivation) -> WorkflowActivationCompletion:
-        answered = [job.resolve_activity.seq for job in given.jobs if job.HasField("resolve_activity")]
-        made = self._activate(given)
-        for command in made.successful.commands:
-            if command.HasField("schedule_activity"):
-                self._scheduled[command.schedule_activity.seq] = command.schedule_activity.activity_type
-        for number in answered:
-            self._deaths.pass_by(f"{self._scheduled[number]}.{THEN}")
-        return made

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,7 +26,7 @@ import workers.watcher
 from crawler_lifecycle.services import process
 from tests.crash import hooks
 from tests.crash.deaths import Deaths
-from tests.crash.faults import Fault
+from tests.crash.faults import Fault, Faulty
 
 PARTS: dict[str, Callable[[], Any]] = {
     "lifecycle": lambda: process.run(workers.lifecycle.main),
@@ -35,22 +35,30 @@ PARTS: dict[str, Callable[[], Any]] = {
     "scheduler": lambda: sys.exit(workers.scheduler.main()),
 }
 PAUSE = 0.02
-BETWEEN_BIRTHS = 0.2  # all at once would keep each other from ever being ready
+BETWEEN_LOOKS = 0.2
 AFTER_A_REFUSAL = 2.0
 LAST_WORD_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class ChildPlan:
-    """`notes`: the folder of its deaths, or of its faults. `alone`: in an installation of its own."""
+    """`notes`: the folder of its deaths and of its faults. `failing`: the activities that fail, or else all.
+
+    `alone`: in an installation of its own."""
 
     name: str
     part: str
     notes: str
     deaths: list[str] = field(default_factory=list)
     fault: str | None = None
+    failing: list[str] = field(default_factory=list)
     alone: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+
+
+def wanted(child: ChildPlan) -> Path:
+    """Who has this file is born; all of them at once would keep each other from ever being ready."""
+    return Path(f"{child.notes}.wanted")
 
 
 def write(path: Path, environment: dict[str, str], logs: Path, children: list[ChildPlan]) -> None:
@@ -68,10 +76,10 @@ class Nursery:
         self._ending_since: float | None = None
 
     def run(self) -> None:
-        parent, now = os.getppid(), time.monotonic()
+        parent = os.getppid()
         signal.signal(signal.SIGTERM, lambda *_: self._end())
         gc.freeze()  # or every child would copy all that is loaded as soon as it looks for garbage
-        self._unborn = [(now + BETWEEN_BIRTHS * number, child) for number, child in enumerate(self._children)]
+        self._unborn = [(0.0, child) for child in self._children]
         while not self._ending_since or self._living:
             if os.getppid() != parent:
                 self._end()
@@ -88,10 +96,14 @@ class Nursery:
             self._unborn.append((time.monotonic() + pause, child))
 
     def _bear(self) -> None:
-        due = [] if self._ending_since else [each for each in self._unborn if each[0] <= time.monotonic()]
+        now = time.monotonic()
+        due = [] if self._ending_since else [each for each in self._unborn if each[0] <= now]
         for each in due:
             self._unborn.remove(each)
-            self._fork(each[1])
+            if wanted(each[1]).exists():
+                self._fork(each[1])
+            else:
+                self._unborn.append((now + BETWEEN_LOOKS, each[1]))
 
     def _end(self) -> None:
         self._ending_since = self._ending_since or time.monotonic()
@@ -117,11 +129,9 @@ class Nursery:
             os.dup2(log, number)
         status = 1
         try:
-            with ExitStack() as changed:
-                if child.fault:
-                    changed.enter_context(hooks.faulty(Fault(child.fault), Path(child.notes)))
-                else:
-                    changed.enter_context(hooks.mortal(Deaths(Path(child.notes), child.deaths)))
+            deaths = Deaths(Path(child.notes), child.deaths)
+            fault = Faulty(Fault(child.fault), deaths.folder, child.failing) if child.fault else None
+            with hooks.mortal(deaths, fault) if child.part == "lifecycle" else hooks.troubled(deaths):
                 PARTS[child.part]()
         except SystemExit as ended:
             status = int(ended.code or 0)

@@ -1,15 +1,22 @@
-"""What comes between a part and the ports that it works with? The parts are found by their types, not listed."""
+"""What comes between a part and the ports that it works with? The ports are found by the types of its fields, and what
+it asks of them in its code: nothing is listed."""
 
 import inspect
+import re
+import sys
+import threading
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
+from types import ModuleType
 from typing import Any, TypeVar
 
 # given `port.method` and the call itself: what comes of it
 Way = Callable[[str, Callable[[], Any]], Any]
 T = TypeVar("T")
+STEPS = "crawler_lifecycle.activities."  # what others make use of, too
+ASKS = re.compile(r"(?=\b_?(\w+)\.(\w+)\b)")
 
 
 def methods_of(protocol: type) -> list[str]:
@@ -25,6 +32,20 @@ def ports_of(part: type) -> dict[str, type]:
         elif isinstance(hint, type) and is_dataclass(hint):
             found |= ports_of(hint)
     return found
+
+
+def asked_by(part: type) -> set[str]:
+    """`port.method`, as the code of this part has it, with that of the steps which it makes use of."""
+    module = sys.modules[part.__module__]
+    used = {getattr(each, "__module__", "") for each in vars(module).values()}
+    modules = [module, *(sys.modules[name] for name in used if name.startswith(STEPS) and name != module.__name__)]
+    return asked_in(modules, {name: methods_of(port) for name, port in ports_of(part).items()})
+
+
+def asked_in(modules: Sequence[ModuleType], ports: Mapping[str, Sequence[str]]) -> set[str]:
+    """The same of whole modules. `ports`: their methods by what they are called there."""
+    called = [found for module in modules for found in ASKS.findall(inspect.getsource(module))]
+    return {f"{port}.{method}" for port, method in called if method in ports.get(port, ())}
 
 
 def by_way_of(way: Way, part: T) -> T:
@@ -53,10 +74,33 @@ def through(way: Way, point: str, method: Callable[..., Any]) -> Callable[..., A
         return way(point, partial(method, *given, **named))
 
     @wraps(method)
+    def turning(*given: Any, **named: Any) -> Any:
+        return Turns(way, point, method(*given, **named))
+
+    @wraps(method)
     async def awaited(*given: Any, **named: Any) -> Any:
         return await way(point, partial(method, *given, **named))
 
+    if typing.get_origin(inspect.signature(method).return_annotation) is Iterator:
+        return turning
     return awaited if inspect.iscoroutinefunction(method) else called
+
+
+class Turns(Iterator[Any]):
+    """What is asked for again and again: each time by this way."""
+
+    def __init__(self, way: Way, point: str, inner: Iterator[Any]) -> None:
+        self._way = way
+        self._point = point
+        self._inner = inner
+        self._lock = threading.Lock()  # a turn may come late, in the midst of another
+
+    def __next__(self) -> Any:
+        return self._way(self._point, self._turn)
+
+    def _turn(self) -> Any:
+        with self._lock:
+            return next(self._inner)
 
 
 def _own_methods(protocol: type) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -28,15 +28,18 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
 from tests.crash.deaths import Deaths
-from tests.crash.nursery import ChildPlan, write
+from tests.crash.nursery import ChildPlan, wanted, write
 from tests.embedded import Crawlctl
 from tests.process.crawls import Site, catalogue_of, end_all_of, eventually_async
 from tests.process.stops import CRAWLERS
 from tests.receivers import Receiver, serving
 from tests.servers import SHORT_HISTORIES
 
-PAUSE = 0.4  # many wait at once
+PAUSE = 0.8  # many wait at once
+CALM_JOBS = "PAUSE=1\n"  # and so do their jobs
 PATIENCE = 400.0  # a case dies several times, and each time it takes Temporal 10 or 30 seconds to miss it
+# what a worker that dies in a step of a workflow costs
+SOON_MISSED = ("--dynamic-config-value", 'history.defaultWorkflowTaskTimeout="4s"')
 SETTINGS = {
     "CRAWLER_CLUSTER__CAPACITY": "500",
     "CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "6",
@@ -54,6 +57,7 @@ OF_THE_DATABASE = "database-c0nf1dent1al"
 HOSTILE = "'; DROP TABLE histories; -- \" $(touch pwned) ../%s{0}\u202e🕷 \\"
 HOSTILE_FILE = "$(touch pwned) '\"; %s\u202e\n🕷"
 WRITES_WHAT_IT_IS_TOLD = f"import json, sys; json.dump(sys.argv[1:], open({HOSTILE_FILE!a}, 'w'))"
+DELISTED = "delisted"  # out of the catalogue before its run is over
 HOSTILE_ENTRY = f"""
 [crawlers.{json.dumps(HOSTILE, ensure_ascii=False)}]
 command = {json.dumps([sys.executable, "-I", "-c", WRITES_WHAT_IT_IS_TOLD])}
@@ -78,6 +82,10 @@ class Case:
     @property
     def noted(self) -> set[str]:
         return self.deaths.died()
+
+    def notes_of(self, service: str) -> Path:
+        """The folder of what has happened to one of the other parts."""
+        return Path(self.plan.notes).with_name(service)
 
     async def begin(self, crawler: str = "gated", *, name: str = "", **request: object) -> Started:
         """A run that exists. `name`: one of several of this case."""
@@ -127,6 +135,15 @@ class Case:
 
         await until(deployed)
 
+    def delist(self) -> None:
+        """Takes the last crawler out of the catalogue."""
+        catalogue = self.site.control.installation.settings.scheduler.catalogue
+        assert catalogue
+        listed, _, _ = catalogue.read_text().partition(f"[crawlers.{DELISTED}]")
+        draft = catalogue.with_suffix(".draft")
+        draft.write_text(listed)
+        draft.rename(catalogue)
+
     async def until_it_goes_on(self, run: Started) -> None:
         """As a new execution of its workflow."""
         client = await self.site.control.engine.client()
@@ -162,10 +179,15 @@ class Stack:
     cases: dict[str, Case] = field(default_factory=dict)
     services: dict[str, Deaths] = field(default_factory=dict)
 
-    def assert_each_notice_is_one(self, case: Case) -> None:
-        """However often it was sent, a receiver that knows ids has it once."""
+    def assert_each_is_one(self, case: Case) -> None:
+        """However often anything was tried: one job for each task and attempt, and of each end one closing notice, one
+        event of each kind and one archive, for a receiver that knows ids."""
         for run in case.begun:
-            self._assert_told_once(run, case.site.details(run).run.end_number)
+            ends = case.site.details(run).run.end_number
+            self._assert_told_once(run, ends)
+            self._assert_exported_once(case, run, ends)
+            jobs = case.site.jobs(run).items()
+            assert all(job.began == 1 and len(job.ends) <= 1 for _, job in jobs), jobs
 
     def _assert_told_once(self, run: Started, ends: int) -> None:
         ids = defaultdict(set)
@@ -175,6 +197,17 @@ class Stack:
                 ids[notice["type"]].add(each.headers["webhook-id"])
         closing = ids["run.finished"] | ids["run.stopped"]
         assert (len(ids["run.started"]), len(closing)) == (ends, ends), ids
+
+    def _assert_exported_once(self, case: Case, run: Started, ends: int) -> None:
+        exports = case.site.details(run).exports
+        assert Counter(each.kind for each in exports) == {"run_ended": ends, "files_ready": ends}
+        told = [json.loads(line) for line in (self.site.state / "exports" / "events.jsonl").read_text().splitlines()]
+        assert {each["event_id"] for each in told if each["run_uid"] == run.run_uid} == {
+            each.event_id for each in exports
+        }
+        archives = {each.location for each in exports if each.kind == "files_ready"}
+        assert len(archives) == ends
+        assert all(Path(str(each)).is_file() for each in archives)
 
     async def told(self) -> dict[str, bytes]:
         """All that others come to see, by where: payloads and failures of workflows, logs, notices, exports."""
@@ -220,7 +253,8 @@ async def crashing(
     for each in (state / "logs", truth, folder / "notes"):
         each.mkdir(parents=True)
     catalogue = folder / "catalogue.toml"
-    catalogue.write_text(f"{catalogue_of(truth, CRAWLERS)}\n{HOSTILE_ENTRY}")
+    crawlers = {name: CALM_JOBS + first for name, first in {"gated": "", **CRAWLERS, DELISTED: ""}.items()}
+    catalogue.write_text(f"{HOSTILE_ENTRY}\n{catalogue_of(truth, crawlers)}")
     receiver = Receiver()
     plan = make_plan(state, Ports.free(), catalogue)
     plan.environment.update(SETTINGS, CRAWLER_NOTICES__WEBHOOKS=f"{receiver.url} {SECRET}", **SECRETS)
@@ -235,7 +269,7 @@ async def crashing(
     try:
         with serving(receiver), ExitStack() as logs:
             temporal = await _started(
-                logs, state / "logs" / "temporal.log", *temporal_part(plan).command, *SHORT_HISTORIES
+                logs, state / "logs" / "temporal.log", *temporal_part(plan).command, *SHORT_HISTORIES, *SOON_MISSED
             )
             control = _control(plan, {"CRAWLER_WORKER__TASK_QUEUE": "nobody"})
             await eventually_async(lambda: _answers(control))
@@ -261,6 +295,7 @@ def _stack(plan: Plan, site: Site, receiver: Receiver, children: Sequence[ChildP
         else:
             stack.services[child.name] = deaths
             deaths.arm()
+            wanted(child).touch()
     return stack
 
 

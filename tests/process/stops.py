@@ -33,6 +33,7 @@ until [ -s "$TRUTH/$CRAWL_RUN_UID.child" ]; do sleep 0.1; done
 """,
 }
 STOPPED = ("stopped", "stopped_forced")
+OF_NOTICES = ("delivered", "undelivered")  # that were not taken at once
 
 
 async def command(site: Site, *words: str) -> tuple[int, str]:
@@ -137,7 +138,7 @@ async def assert_stopped(site: Site, run: Started, reason: str = "stopped", *, e
     expected = (RunStatus.COMPLETED, "all_succeeded") if succeeded else (RunStatus.FAILED, reason)
     assert (details.run.status, details.run.reason) == expected
     assert (details.run.end_number, events(details).count("ended")) == (ends, ends)
-    told = [event for event in events(details) if event != "delivered"]  # a notice that was not taken at once
+    told = [event for event in events(details) if event not in OF_NOTICES]
     assert told[-2:] == [StopPhase.PROVED, "ended"]
     assert Counter((each.kind, each.state) for each in details.exports) == {
         ("run_ended", ExportState.DONE): ends,
