@@ -51,11 +51,11 @@ test-all: ## all three; nothing may be skipped
 	@CI=true $(MAKE) --no-print-directory test-system
 	@$(MAKE) --no-print-directory test-crashes
 
-test-cluster: $(VENV)/.installed-dev ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
+test-cluster: $(VENV)/.installed-dev mariadb ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' -q
 
-test-cluster-large: $(VENV)/.installed-dev ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
+test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
 	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes -m 'cluster and large' -q
 

@@ -193,8 +193,10 @@ class Differences(Message):
     )
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
     saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
-    seconds: float | None = Field(default=None, description="how long it took to look and to compare")
-    suspended: bool = Field(default=False, description="all that is left in the cluster is suspended")
+    seconds: float | None = Field(default=None, description="how long it took, from when a worker began with it")
+    suspended: bool | None = Field(
+        default=None, description="all that is left in the cluster is suspended; none: it cannot be told"
+    )
     problem: str | None = None
 
 

@@ -1,30 +1,40 @@
 """When is a run's time up? Not while somebody holds its jobs back: a queue that waits for room, a person."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.clock import Clock
-from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import SUSPENDED
 
 HELD, RELEASED = "limits_held", "limits_released"  # in the run's timeline
 
 
-def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool:
-    """What is not deployed yet says nothing; of the others every one has to be suspended."""
-    deployed = [row for row in open_rows if row.status is not TaskStatus.QUEUED and not row.status.is_over]
-    return bool(deployed) and all(_is_suspended(row, look) for row in deployed)
+def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool | None:
+    """Whether every job of theirs is suspended. None: it cannot be told, as the look does not show one of them."""
+    suspended = list(_suspended(open_rows, look))
+    if False in suspended:
+        return False
+    return None if None in suspended else bool(suspended)
 
 
-def _is_suspended(row: TaskRow, look: Look) -> bool:
-    job = look.jobs.get((row.task, row.attempt))
-    return job is not None and job.phase is JobPhase.WAITING and job.cause == SUSPENDED
+def _suspended(open_rows: Iterable[TaskRow], look: Look) -> Iterator[bool | None]:
+    """Of what is not deployed yet nothing is said."""
+    for row in open_rows:
+        job = look.jobs.get((row.task, row.attempt))
+        if row.status.is_over or (row.job_uid is None and job is None):
+            continue
+        is_seen = job is not None and job.phase is not JobPhase.UNCLEAR
+        yield _is_suspended(job) if job and is_seen else None
+
+
+def _is_suspended(job: JobLook) -> bool:
+    return job.phase is JobPhase.WAITING and job.cause == SUSPENDED
 
 
 def limit_at(begun_at: datetime, seconds: int | None, clock: Clock) -> datetime | None:
     """None: there is no limit, or it does not count now."""
-    if seconds is None or clock.held_since is not None:
+    if seconds is None or clock.is_held:
         return None
     return begun_at + timedelta(seconds=seconds + clock.held_seconds)
 

@@ -59,6 +59,8 @@ async def _started_unnoticed(watch: Watch, plan: RunPlan) -> str | None:
         status = await _main_job(plan)
         if status.started:
             return None
+        if status.cause == SUSPENDED and await watch.know_suspension(plan, True, f"unnoticed-{attempt}"):
+            return await _started(watch, plan)
         if status.known or not workflow.patched(UNSEEN):
             break
         watch.tell(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
@@ -79,7 +81,7 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         status = await _main_job(plan)
         watch.know_saturation(plan, status.saturated)
         if status.known:
-            await watch.know_suspension(plan, status.cause == SUSPENDED)
+            await watch.know_suspension(plan, status.cause == SUSPENDED, f"start-{attempt}")
         missed = missed + 1 if status.vanished else 0
         # what became of a job that vanished is for the looks to judge
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):

@@ -38,7 +38,7 @@ class Looked:
     lingering: str
     by_attempt: bool  # of the tasks that linger, not only the present attempts are meant
     saturated: str | None
-    suspended: bool
+    suspended: bool | None
     intent: Intent
     took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
 

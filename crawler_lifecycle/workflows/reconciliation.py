@@ -38,8 +38,8 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         looked = await look(plan.run, watch.state.looks, look_time(anchor, number))
         looks = watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_saturation(plan, looked.saturated)
-        if looked.known:
-            await watch.know_suspension(plan, looked.suspended)
+        if looked.known and looked.suspended is not None:
+            await watch.know_suspension(plan, looked.suspended, f"look-{looks}")
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
         await end_lingering(plan.run, looked, StoppingActivities.k8_stop_task)

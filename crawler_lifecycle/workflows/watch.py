@@ -62,11 +62,13 @@ class Watch:
             self._saturated = cause
             list_saturated(plan, cause)
 
-    async def know_suspension(self, plan: RunPlan, suspended: bool) -> None:
-        if suspended is (self.clock.held_since is not None) or not workflow.patched(LIMITS_ARE_HELD):
-            return
-        step = HoldLimits(run=plan.run, held=suspended, number=self.clock.changes + 1)
-        self.clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
+    async def know_suspension(self, plan: RunPlan, suspended: bool, moment: str) -> bool:
+        """Whether the run's limits are held now. Each moment asks for itself: a no is remembered, also where only a
+        worker of an earlier version had one."""
+        while suspended is not self.clock.is_held and workflow.patched(f"{LIMITS_ARE_HELD}-{moment}"):
+            step = HoldLimits(run=plan.run, held=suspended, number=self.clock.changes + 1)
+            self.clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
+        return self.clock.is_held
 
     def take_asked(self) -> list[Asked]:
         taken, self.asked = self.asked, []

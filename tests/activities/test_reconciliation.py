@@ -256,7 +256,9 @@ def test_a_run_is_held_while_every_job_of_it_is_suspended(house: House) -> None:
     assert not shown(house, plan, main, replace(child, phase=JobPhase.RUNNING, cause=None))[0].suspended
     assert not shown(house, plan, main, replace(child, phase=JobPhase.RUNNING))[0].suspended, "its pods still end"
     assert not shown(house, plan, main, replace(child, cause="unschedulable"))[0].suspended
-    assert not shown(house, plan, main)[0].suspended, "what is not seen may run"
+    assert shown(house, plan, main)[0].suspended is None, "what is not seen may run"
+    assert shown(house, plan, main, replace(child, phase=JobPhase.UNCLEAR, cause=None))[0].suspended is None
+    assert shown(house, plan)[0].suspended is None
 
 
 def test_a_look_tells_how_long_it_took(house: House) -> None:

@@ -16,10 +16,11 @@ from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, 
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
 from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.domain.limits import HELD, RELEASED
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
-from tests.crash.hooks import TROUBLES, hold
+from tests.crash.hooks import TROUBLES, hold, suspend
 from tests.crash.stack import DELISTED, HOSTILE, HOSTILE_FILE, PATIENCE, Case, until
 from tests.process.stops import assert_stopped, events, notices, workflow_status
 
@@ -160,6 +161,21 @@ async def telling(case: Case) -> Started:
     return run
 
 
+async def held(case: Case) -> Started:
+    """Its job is suspended for a while, and its limits stand still."""
+    suspended = suspend(case.deaths.folder)
+    suspended.touch()
+    case.deaths.arm()
+    run = await case.begin()
+    await until(lambda: HELD in events(case.site.details(run)))
+    suspended.unlink()
+    case.site.release(run, 0)
+    details = await case.until_handed_over(run)
+    await case.site.assert_true(run, {0: 0})
+    assert [event for event in events(details) if event in (HELD, RELEASED)] == [HELD, RELEASED]
+    return run
+
+
 async def reopened(case: Case) -> Started:
     """It fails, and gets another attempt, for which somebody asks another workflow."""
     run = await case.begin()
@@ -279,6 +295,7 @@ COURSES = {
     "cancelled": Course(cancelled, only=frozenset(("cancel_execution",)), steps=_of_runs("cancel", "continuation")),
     "unwanted": Course(unwanted, only=frozenset(("k8_stop_unwanted",))),
     "telling": Course(telling, only=frozenset(("signal_pusher_progress",))),
+    "held": Course(held, only=frozenset(("hold_limits",))),
     "reopened": Course(reopened, only=frozenset(("take_over_run",))),
     "exported_again": Course(
         exported_again,

@@ -27,6 +27,8 @@ import workers.lifecycle
 import workers.scheduler
 import workers.watcher
 from crawler_lifecycle.activities.boundary import Boundary  # noqa: F401 (loaded before the first fork)
+from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.domain.reasons import SUSPENDED
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.placing import PlacesJobs
@@ -78,6 +80,19 @@ def hold(folder: Path, run_uid: str) -> Path:
     return folder / f"{run_uid}.held"
 
 
+def suspend(folder: Path) -> Path:
+    """While this file is there, the worker of this folder sees every job suspended, as a queue does that to Jobs."""
+    return folder.with_name(f"{folder.name}.suspended")
+
+
+def _shown(folder: Path, point: str, call: Callable[[], Any]) -> Any:
+    answer = call()
+    if point != "cluster.look" or not suspend(folder).exists():
+        return answer
+    jobs = {key: replace(job, phase=JobPhase.WAITING, cause=SUSPENDED) for key, job in answer.jobs.items()}
+    return replace(answer, jobs=jobs)
+
+
 def _dying(deaths: Deaths, point: str, call: Callable[[], Any]) -> Any:
     deaths.pass_by(f"{point}.{BEFORE}")
     answer = call()
@@ -115,15 +130,22 @@ def _app(way: Way, cluster: Any, *given: Any) -> Any:
 
 
 def _plugin(deaths: Deaths, way: Way | None, activities: Sequence[Callable[..., Any]]) -> "MortalPlugin":
-    return MortalPlugin(deaths, _with_ports(way, activities) if way else activities)
+    activities = _changed(partial(_with_cluster, partial(_shown, deaths.folder)), activities)
+    return MortalPlugin(deaths, _changed(partial(by_way_of, way), activities) if way else activities)
 
 
-def _with_ports(way: Way, activities: Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:
+def _with_cluster(way: Way, holder: Any) -> Any:
+    if not hasattr(holder, "cluster"):
+        return holder
+    return replace(holder, cluster=between(way, holder.cluster, "cluster", methods_of(Cluster)))
+
+
+def _changed(change: Callable[[Any], Any], activities: Sequence[Callable[..., Any]]) -> Sequence[Callable[..., Any]]:
     holders: dict[int, Any] = {}
     for each in activities:
         holder = each.__self__  # type: ignore[attr-defined]
         if id(holder) not in holders:
-            holders[id(holder)] = by_way_of(way, holder)
+            holders[id(holder)] = change(holder)
     return [getattr(holders[id(each.__self__)], each.__name__) for each in activities]  # type: ignore[attr-defined]
 
 

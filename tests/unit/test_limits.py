@@ -2,11 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.clock import Clock
-from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of, limit_at
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of, is_held, limit_at
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 
 BEGUN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -42,3 +45,40 @@ def test_a_line_that_is_there_twice_changes_nothing() -> None:
     )
     assert once.held_seconds == twice.held_seconds == 60
     assert twice.held_since is None
+
+
+NONE_YET = TaskRow(1, TaskStatus.DEPLOYING, 1, 1)
+
+
+def row(task: int, status: TaskStatus = TaskStatus.PENDING) -> TaskRow:
+    return TaskRow(task, status, 1, 1, job_uid=f"uid-{task}")
+
+
+def look(*jobs: JobLook) -> Look:
+    return Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
+
+
+def job(task: int, phase: JobPhase = JobPhase.WAITING, cause: str | None = "suspended") -> JobLook:
+    return JobLook(task, 1, f"uid-{task}", "job", phase, cause)
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown", "held"),
+    [
+        ([], look(), False),
+        ([TaskRow(0, TaskStatus.QUEUED, 1, 1)], look(), False),
+        ([row(0)], look(job(0)), True),
+        ([row(0), NONE_YET], look(job(0)), True),
+        ([NONE_YET], look(job(1)), True),
+        ([row(0, TaskStatus.LOST), row(1)], look(job(1)), True),
+        ([row(0), row(1)], look(job(0)), None),
+        ([row(0), row(1)], look(job(0), job(1, JobPhase.UNCLEAR, None)), None),
+        ([row(0), row(1), row(2)], look(job(0), job(1, JobPhase.RUNNING, None)), False),
+        ([row(0)], look(job(0, JobPhase.RUNNING, "suspending")), False),
+        ([row(0)], look(job(0, cause="unschedulable")), False),
+    ],
+)
+def test_a_run_is_held_while_nothing_of_it_is_seen_but_what_is_suspended(
+    rows: list[TaskRow], shown: Look, held: bool | None
+) -> None:
+    assert is_held(rows, shown) is held

@@ -91,9 +91,10 @@ class Script:
     lingering: Callable[[int], str] = lambda look: ""
     unwanted: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
-    suspended: Callable[[int], bool] = lambda look: False
+    suspended: Callable[[int], bool | None] = lambda look: False
     work: Callable[[int], float | None] = lambda look: None  # seconds
     clock: Clock = field(default_factory=Clock)  # as the timeline tells it
+    hold: Callable[[HoldLimits], Clock | None] = lambda step: None
     removable: Callable[[int], str] = lambda look: ""
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
@@ -271,6 +272,9 @@ class Script:
     @activity.defn
     async def hold_limits(self, step: HoldLimits) -> Clock:
         await self._noted("hold_limits", step)
+        if (known := self.hold(step)) is not None:
+            self.clock = known
+            return known
         since, now = self.clock.held_since, activity.info().scheduled_time
         held = (now - since).total_seconds() if since else 0
         total = self.clock.held_seconds + held

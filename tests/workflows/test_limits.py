@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 from crawler_lifecycle.contract.steps import MainJobStatus, RunPlan, TakenOver, TakeOver
 from tests.plays import Play, played
-from tests.workflows.script import STARTED, Script, moments
+from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 
 HOUR = timedelta(hours=1)
 SUSPENDED = MainJobStatus(cause="suspended")
@@ -102,3 +102,41 @@ async def test_who_continues_or_resumes_a_held_run_goes_on_with_its_clock(
     async with play(again) as stage:
         result = await (await stage.start(RunRequest(crawler="books", run_id=7))).result()
     assert result["reason"] != "max_duration"
+
+
+async def test_what_cannot_be_seen_while_it_waits_to_start_releases_nothing(play: Play) -> None:
+    unseen = MainJobStatus(known=False, message="the API server does not answer")
+    script = Script(statuses=in_turn(SUSPENDED, unseen, SUSPENDED, STARTED))
+    async with play(script) as stage:
+        await (await stage.start(RunRequest(crawler="books", start_limit_seconds=20))).result()
+    assert [step.held for step in script.inputs("hold_limits")] == [True, False]
+    assert script.names.index("update_run_started") > script.names.index("hold_limits")
+
+
+async def test_a_main_job_that_was_made_unnoticed_and_is_suspended_may_still_start(play: Play) -> None:
+    """All answers of its deployment were lost."""
+    script = Script(deployments=in_turn(UNAVAILABLE), statuses=in_turn(SUSPENDED, SUSPENDED, STARTED))
+    async with play(script) as stage:
+        result = await (await stage.start(RunRequest(crawler="books", start_limit_seconds=60))).result()
+    assert result["status"] == "COMPLETED"
+
+
+async def test_a_held_run_can_be_stopped(play: Play) -> None:
+    script = Script(statuses=in_turn(SUSPENDED))
+    until_asked(script)
+    async with play(script) as stage:
+        handle = await stage.start(RunRequest(crawler="books", start_limit_seconds=60))
+        script.before["hold_limits"] = lambda: handle.signal("stop", {"actor": "ann"})
+        result = await handle.result()
+    assert (result["reason"], script.names.count("hold_limits")) == ("stopped", 1)
+
+
+async def test_who_goes_on_with_another_clock_than_the_timelines_learns_it(play: Play) -> None:
+    """As when a worker of an earlier version, which knows of none, continued it as new."""
+    script = Script(statuses=in_turn(SUSPENDED, STARTED))
+    known = Clock(held_seconds=60, changes=2)
+    script.hold = lambda step: known if step.number <= known.changes else None
+    async with play(script) as stage:
+        result = await (await stage.start(RunRequest(crawler="books", start_limit_seconds=60))).result()
+    assert result["status"] == "COMPLETED"
+    assert [(step.held, step.number) for step in script.inputs("hold_limits")] == [(True, 1), (True, 3), (False, 4)]

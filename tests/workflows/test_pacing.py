@@ -125,7 +125,7 @@ async def test_what_a_look_waited_for_holds_up_no_other(play: Play, work: float)
         await handle.result()
         history = await handle.fetch_history()
     closed, (_, again) = _scheduled(history, "count_alive_tasks")[0], _scheduled(history, "get_active_running_tasks")
-    assert (again - closed).total_seconds() == pytest.approx(max(1, 10 * work), abs=1)
+    assert (again - closed).total_seconds() == pytest.approx(max(1, 10 * work), abs=0.5)
 
 
 async def test_a_look_that_saw_more_than_it_could_carry_is_followed_by_another(play: Play) -> None:
