@@ -66,7 +66,7 @@ class Control(Reading):
         workflow_id = _workflow_id(request.crawler, installation, key)
         known = await self.asked(lambda parts: parts.records.latest_of(workflow_id)) if key else None
         if known is None:
-            entry = await asyncio.to_thread(self.deployer.crawler, request.crawler)
+            entry = await self.asked_scheduler(lambda scheduler: scheduler.crawler(request.crawler))
             summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
             once = key is not None
             handle = await self.engine.start(WORKFLOW, request, workflow_id, summary, join=once, once=once)

@@ -17,6 +17,7 @@ from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.installation import Installation, locate
+from crawler_lifecycle.control.rooms import Room
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.logs import without_credentials
 
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOK_PAUSE = 0.3
 EXPORT_PATIENCE = 30.0
+ASKING_SCHEDULER = 6  # at once
 
 
 class Reading:
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
         self._opening = threading.Lock()
+        self._at_scheduler = Room("the scheduler service", ASKING_SCHEDULER)
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:
@@ -116,6 +119,10 @@ class Reading:
             return ask(self.parts)
 
         return await asyncio.to_thread(asking)
+
+    async def asked_scheduler(self, ask: Callable[["Deployer"], T]) -> T:
+        """Apart from all else: a stop must not wait behind those who ask a scheduler service that hangs."""
+        return await self._at_scheduler.ask(lambda: ask(self.deployer))
 
     @cached_property
     def parts(self) -> Parts:

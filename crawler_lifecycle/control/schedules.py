@@ -49,7 +49,7 @@ class Schedules:
 
     async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
         """A schedule that goes, or an error and nothing made."""
-        entry = await asyncio.to_thread(self._control.deployer.crawler, request.run.crawler)
+        entry = await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         note = pause_log.with_line("", pause_log.PAUSED, _now(), actor, "made so") if request.paused else ""
         client = await self._engine.client()
         async with self._engine.translated():
@@ -70,7 +70,7 @@ class Schedules:
         wish of its own. So does its crawler, by which lists know it.
 
         The rules it has already change nothing: with others, what was due by the earlier ones is forgotten."""
-        await asyncio.to_thread(self._control.deployer.crawler, request.run.crawler)
+        await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         handle, description = await self._ours(request.schedule_id)
         was = forms.run_of(forms.action_of(description.schedule))
         if was is not None and was.crawler != request.run.crawler:

@@ -11,6 +11,7 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.rooms import Room
 from crawler_lifecycle.ports import Changes, Notices
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
@@ -18,7 +19,11 @@ from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
 T = TypeVar("T")
-READERS, LOG_READERS = 6, 10  # together fewer than the connections to the database that a process may have
+READERS, LOG_READERS, TAIL_READERS = (
+    6,
+    8,
+    4,
+)  # together fewer than the connections to the database that a process may have
 
 
 def _readers() -> ThreadPoolExecutor:
@@ -27,6 +32,10 @@ def _readers() -> ThreadPoolExecutor:
 
 def _log_readers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(LOG_READERS, thread_name_prefix="logs")
+
+
+def _tail_readers() -> Room:
+    return Room("logs", TAIL_READERS)
 
 
 @dataclass
@@ -39,6 +48,7 @@ class Desk:
     metrics: Metrics = field(default_factory=Metrics)
     readers: ThreadPoolExecutor = field(default_factory=_readers)
     log_readers: ThreadPoolExecutor = field(default_factory=_log_readers)
+    tail_readers: Room = field(default_factory=_tail_readers)
     readiness: Readiness = field(default_factory=Readiness)
 
     @property

@@ -25,9 +25,10 @@ def me(token: Caller) -> messages.Caller:
 
 
 @router.get("/crawlers", dependencies=READING, responses=CRAWLERS | problems())
-def crawlers(desk: Here) -> messages.CrawlerList:
+async def crawlers(desk: Here) -> messages.CrawlerList:
     """The names that a run can be started with."""
-    return messages.CrawlerList(crawlers=desk.control.deployer.crawler_names())
+    names = await desk.control.asked_scheduler(lambda scheduler: scheduler.crawler_names())
+    return messages.CrawlerList(crawlers=names)
 
 
 @router.get("/runs", dependencies=READING, responses=PAGE | problems(_422="Not acceptable: `field` says what."))

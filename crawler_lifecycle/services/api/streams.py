@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -30,9 +31,9 @@ LastId = Annotated[
 
 
 @router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422="`field` says what."))
-def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
+async def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
     """What the last attempt of a task printed."""
-    return following.part(desk, run, task, None, offset)
+    return await desk.tail_readers.ask(partial(following.part, desk, run, task, None, offset))
 
 
 @router.get(

@@ -1,0 +1,96 @@
+"""Who asked a scheduler service that hangs, or a node that is slow with logs, did so in the threads that all requests
+share: some fifty starts, lists of crawlers or logs held up every stop, every list and the readiness."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.ports import LogChunk
+from tests.apis import Api, problem, served
+from tests.databases import MakeRun, copy_of
+
+CALLERS = 60  # more than all threads that requests share
+PATIENCE = 20.0
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def run(make_run: MakeRun) -> RunRecord:
+    return make_run()
+
+
+@pytest.fixture
+def silent_scheduler() -> Iterator[str]:
+    """Takes connections, and answers none."""
+    with socket.create_server(("127.0.0.1", 0), backlog=CALLERS) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path, silent_scheduler: str) -> Iterator[Api]:
+    variables = {"CRAWLER_SCHEDULER__URL": silent_scheduler, "CRAWLER_SCHEDULER__TOKEN": "a-token"}
+    limits = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "50", "CRAWLER_API__REQUESTS_PER_SECOND": "1000"}
+    with served(tmp_path, database_url, **variables, **limits) as api:
+        yield api
+
+
+@pytest.fixture
+def slow_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cluster that answers every request for a log when the test is over."""
+    over = threading.Event()
+
+    def slow(*_: object) -> LogChunk:
+        over.wait(100)
+        return LogChunk(text="", offset=0, ended=False)
+
+    monkeypatch.setattr(Control, "task_log", slow)
+    yield
+    over.set()
+
+
+@asynccontextmanager
+async def crowd(api: Api, method: str, path: str, body: object = None) -> AsyncIterator[httpx.AsyncClient]:
+    """So many at once that ask for this; those for whom there is no room are sent away, the others wait."""
+    headers = {"Authorization": f"Bearer {api.client().headers['Authorization'].partition(' ')[2]}"}
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(
+        base_url=api.url, headers=headers, timeout=100, trust_env=False, limits=limits
+    ) as http:
+        asking = [asyncio.create_task(http.request(method, path, json=body)) for _ in range(CALLERS)]
+        answered, _ = await asyncio.wait(asking, timeout=PATIENCE / 2, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            yield http
+            assert problem(answered.pop().result(), 503).detail.endswith("try again later")
+            assert any(not each.done() for each in asking), "nobody waits any more"
+        finally:
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_slow_logs_hold_up_no_other_request(api: Api, run: RunRecord, slow_logs: None) -> None:
+    async with crowd(api, "GET", f"/v1/runs/{run.run_id}/logs") as http, asyncio.timeout(PATIENCE):
+        assert (await http.get("/v1/runs")).json()["runs"][0]["run_id"] == run.run_id
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"), [("POST", "/v1/runs", {"crawler": "c"}), ("GET", "/v1/crawlers", None)]
+)
+async def test_a_scheduler_service_that_hangs_holds_up_no_stop(
+    api: Api, run: RunRecord, method: str, path: str, body: object
+) -> None:
+    async with crowd(api, method, path, body) as http, asyncio.timeout(PATIENCE):
+        assert (await http.post(f"/v1/runs/{run.run_id}/stop", json={})).json()["intent"] == "STOP"
+        assert (await http.get("/v1/runs")).json()["runs"][0]["intent"] == "STOP"
