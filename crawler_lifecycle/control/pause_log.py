@@ -16,14 +16,16 @@ LINE = re.compile(r"(paused|resumed) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)
 
 
 def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str | None) -> str:
-    """The note with one more line; the oldest ones go."""
+    """The note with one more line; the oldest ones of these go."""
     stamp = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = f"{word} {stamp}"
     if actor:
         line += f" by {_one_line(actor).replace(':', ' ')}"
     if reason:
         line += f": {_one_line(reason)}"
-    return "\n".join([*note.splitlines(), line][-MOST_LINES:])
+    lines = [*note.splitlines(), line]
+    surplus = [number for number, each in enumerate(lines) if LINE.fullmatch(each)][:-MOST_LINES]
+    return "\n".join(each for number, each in enumerate(lines) if number not in surplus)
 
 
 def pauses(note: str) -> list[Pause]:

@@ -4,6 +4,7 @@ The change names the state it was made from. Temporal drops one that comes too l
 that: so it is looked whether it was carried out, and if not, it is made anew from what is there now.
 """
 
+import dataclasses
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -23,10 +24,11 @@ async def replace(
     found: ScheduleDescription,
     rules: Schedule,
     goes_by_them: Callable[[Schedule], bool],
+    noted: Callable[[ScheduleDescription], str | None] = lambda found: found.schedule.state.note,
 ) -> None:
-    """By these rules; its state, whether it is paused and why, stays as it is."""
+    """By these rules; its state, whether it is paused and why, stays as it is but for what is `noted` of the change."""
     for _ in range(TRIES):
-        rules.state = found.schedule.state
+        rules.state = dataclasses.replace(found.schedule.state, note=noted(found))
         await _update(client, found, rules)
         now = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         if goes_by_them(now.schedule):

@@ -30,6 +30,7 @@ from crawler_lifecycle.contract.schedules import (
 )
 from crawler_lifecycle.control import pause_log, schedule_changes
 from crawler_lifecycle.control import schedule_forms as forms
+from crawler_lifecycle.control.earlier_rules import with_rules
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedule_occurrences import PAGE, Occurrences
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
@@ -69,7 +70,7 @@ class Schedules:
         """The schedule of this name goes by these rules from now on. Whether it is paused stays as it is: that is a
         wish of its own. So does its crawler, by which lists know it.
 
-        The rules it has already change nothing: with others, what was due by the earlier ones is forgotten."""
+        The rules it has already change nothing. Those before are noted: what was due by them stays known."""
         await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         handle, description = await self._ours(request.schedule_id)
         was = forms.run_of(forms.action_of(description.schedule))
@@ -83,7 +84,12 @@ class Schedules:
         async with self._engine.translated():
             with _refused(request):
                 await schedule_changes.replace(
-                    client, handle, description, rules, partial(forms.goes_by, request=request)
+                    client,
+                    handle,
+                    description,
+                    rules,
+                    partial(forms.goes_by, request=request),
+                    partial(with_rules, now=_now()),
                 )
         return await self.show(request.schedule_id)
 

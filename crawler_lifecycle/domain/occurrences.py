@@ -40,10 +40,10 @@ class Circumstances:
 
 
 def judged(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
-    """Oldest first, as `due` is."""
+    """Oldest first, as `due` is: by the same rules. What waits is found among all, those by other rules too."""
     started = _by_time(due, known)
     found = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
-    return _with_missed(_with_queue(found, known), known)
+    return _with_missed(found, known)
 
 
 def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
@@ -95,7 +95,7 @@ def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
     return None
 
 
-def _with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence]:
+def with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence]:
     """What waits behind an open run looks like a skip. `queue` keeps the first of those, `replace` the last."""
     if not known.queued or known.overlap is None or not known.overlap.waits:
         return found

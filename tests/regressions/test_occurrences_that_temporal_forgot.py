@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from temporalio.client import SchedulePolicy, ScheduleSpec
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
@@ -42,10 +43,11 @@ class Forgetful:
 
 
 def description(jitter: timedelta, missed: int) -> Any:
-    spec, policy = SimpleNamespace(jitter=jitter), SimpleNamespace(catchup_window=timedelta(hours=1), overlap=None)
+    spec = ScheduleSpec(jitter=jitter)
+    policy = SchedulePolicy(catchup_window=timedelta(hours=1))
     schedule = SimpleNamespace(spec=spec, policy=policy, state=SimpleNamespace(note="", paused=False))
     raw = SimpleNamespace(info=SimpleNamespace(buffer_size=0))
-    info = SimpleNamespace(num_actions_missed_catchup_window=missed)
+    info = SimpleNamespace(num_actions_missed_catchup_window=missed, created_at=NIGHTS[0], last_updated_at=None)
     return SimpleNamespace(id="nightly", schedule=schedule, raw_description=raw, info=info)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
-from crawler_lifecycle.domain.occurrences import Circumstances, Start, judged
+from crawler_lifecycle.domain.occurrences import Circumstances, Start, judged, with_queue
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KNOWN = Circumstances(
@@ -31,7 +31,7 @@ def start(nominal: float, began: float | None = None, closed: float | None = Non
 
 
 def told(due: list[float], known: Circumstances) -> list[str]:
-    return [_word(each) for each in judged([at(minute) for minute in due], known)]
+    return [_word(each) for each in with_queue(judged([at(minute) for minute in due], known), known)]
 
 
 def _word(each: Occurrence) -> str:
