@@ -7,7 +7,7 @@ from pydantic import Field, field_serializer
 from crawler_lifecycle.contract.audits import FindingRecord
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.requests import AcceptedRequest
+from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 
@@ -50,7 +50,7 @@ class RunRecord(RunSummary):
     begun_at: datetime
     end_number: int
     export_state: ExportState | None
-    request: AcceptedRequest
+    request: KeptRequest
     entry: Crawler
     last_look_at: datetime | None
     look_problem: str | None

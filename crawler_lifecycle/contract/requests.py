@@ -76,6 +76,15 @@ class AcceptedRequest(RunParameters):
     reopen: bool = Field(default=False, description="with a run_id: give the tasks of a FAILED run another attempt")
 
 
+class KeptRequest(AcceptedRequest):
+    """With nothing left open any more, as it is written down with its run."""
+
+    left_open: list[str] | None = Field(
+        default=None,
+        description="what the request itself did not say, and the crawler or the installation did; none: not on record",
+    )
+
+
 class RunRequest(AcceptedRequest):
     """Start a run of a crawler, or, with a `run_id`, go on with one that exists. Strict, as it comes from outside."""
 

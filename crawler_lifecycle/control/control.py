@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 WORKFLOW = "CrawlerLifecycleWorkflow"
 WORKER_PATIENCE = 20.0
 NOT_COMPARED = {"requested_by"}
+OPEN = [name for name, field in RunRequest.model_fields.items() if field.default is None]
 
 
 class Started(Message):
@@ -245,10 +246,12 @@ def _workflow_id(crawler: str, installation: str, key: str | None) -> str:
 
 
 def _refuse_another_request(known: RunRecord, request: RunRequest) -> None:
-    """What the request leaves open was filled in, so it says nothing."""
-    asked = request.model_dump(exclude_none=True, exclude=NOT_COMPARED)
-    made = known.request.model_dump()
-    if different := [name for name, value in asked.items() if made[name] != value]:
+    """What the first request left open was filled in, so it may be left open again, and nothing else may be."""
+    asked, made = request.model_dump(exclude=NOT_COMPARED), known.request.model_dump()
+    left_open = OPEN if known.request.left_open is None else known.request.left_open  # by a worker of before: unknown
+    if different := [
+        name for name, value in asked.items() if made[name] != value and not (value is None and name in left_open)
+    ]:
         raise Conflict(f"the key was used for run {known.run_id}, with another {', '.join(different)}")
 
 

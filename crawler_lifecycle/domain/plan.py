@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.requests import AcceptedRequest
+from crawler_lifecycle.contract.requests import AcceptedRequest, KeptRequest
 from crawler_lifecycle.contract.steps import RunPlan, RunRef
 from crawler_lifecycle.errors import BadInput
 
@@ -39,23 +39,21 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock
     )
 
 
-def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> AcceptedRequest:
+def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> KeptRequest:
     """The request with nothing left open: request before crawler before installation."""
     if request.cluster not in limits.clusters:
         raise BadInput("cluster", f"there is no cluster {request.cluster!r} here, only {', '.join(limits.clusters)}")
     tasks = request.tasks or entry.processes
     if tasks > limits.most_tasks:
         raise BadInput("tasks", f"{tasks} are asked for, this installation allows {limits.most_tasks} in a run")
-    return request.model_copy(
-        update={
-            "tasks": tasks,
-            "max_parallel": request.max_parallel or entry.max_parallel,
-            "start_limit_seconds": request.start_limit_seconds
-            or entry.start_limit_seconds
-            or limits.start_limit_seconds,
-            "max_duration_seconds": request.max_duration_seconds
-            or entry.max_duration_seconds
-            or limits.max_duration_seconds,
-            "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
-        }
-    )
+    said = request.model_dump()
+    filled = {
+        "tasks": tasks,
+        "max_parallel": request.max_parallel or entry.max_parallel,
+        "start_limit_seconds": request.start_limit_seconds or entry.start_limit_seconds or limits.start_limit_seconds,
+        "max_duration_seconds": request.max_duration_seconds
+        or entry.max_duration_seconds
+        or limits.max_duration_seconds,
+        "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
+    }
+    return KeptRequest(**said | filled, left_open=[name for name in filled if said[name] is None])

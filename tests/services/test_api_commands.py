@@ -73,6 +73,7 @@ async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
     assert (again.status_code, again.json()["created"]) == (200, False)
     (run,) = {answer.json()["run_id"] for answer in [*at_once, again]}
     problem(await start(http, "one-key", tasks=3), 409, "Idempotency-Key")
+    assert "tasks" in problem(await start(http, "one-key"), 409, "Idempotency-Key").detail
     problem(await start(http, "one-key", tasks=2, arguments={"site": "x"}), 409, "Idempotency-Key")
     other = (await start(http, "another-key", tasks=2)).json()
     assert other["run_id"] != run

@@ -11,7 +11,7 @@ import pytest
 
 from crawler_lifecycle.adapters.local.records import Ended
 from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunDetails
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.naming import event_id
 from tests.chaos.comparison import Told, compared
@@ -38,7 +38,7 @@ def a_truth() -> Told:
         run_uid=UID,
         reason="tasks_failed",
         end_number=1,
-        request=RunRequest(crawler="shop", tasks=2),
+        request=KeptRequest(crawler="shop", tasks=2),
     )
     tasks = [task.model_copy(update={"exit_code": code}) for task, code in zip(details.tasks, (0, 3), strict=True)]
     log = [LogRecord(at=NOW, event="ended", message="")]
@@ -111,7 +111,7 @@ def test_nothing_is_wrong_with_the_truth() -> None:
         (told(ends={(0, 1): end(0), (1, 1): end(3, left_over=1)}), "has left 1 processes"),
         (run(status=RunStatus.COMPLETED), "it is COMPLETED"),
         (run(reason="stopped"), "its reason is stopped"),
-        (run(request=RunRequest(crawler="shop", tasks=3)), "3 were asked for"),
+        (run(request=KeptRequest(crawler="shop", tasks=3)), "3 were asked for"),
         (run(end_number=2), "it has ended 2 times"),
         (told(events=[_event("run_ended", None)]), "files_ready of end 1 never came out"),
         (told(events=[_event("run_ended", None), _event("files_ready", FILES + 1)]), "or another one"),

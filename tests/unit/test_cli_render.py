@@ -21,7 +21,7 @@ from crawler_lifecycle.cli.render import (
 )
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunDetails, RunRecord, TaskRecord
-from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -41,7 +41,7 @@ def a_run(status: RunStatus, *tasks: TaskStatus, exports: list[ExportRecord] | N
         "changed_at": NOW,
         "end_number": 0,
         "installation": "i", "epoch": 1, "workflow_id": "w", "first_execution_run_id": "f", "nudge_sent": 0,
-        "nudge_acknowledged": 0, "request": RunRequest(crawler="shop"), "entry": Crawler(name="shop"),
+        "nudge_acknowledged": 0, "request": KeptRequest(crawler="shop"), "entry": Crawler(name="shop"),
     }  # fmt: skip
     rows = [a_task(number, each) for number, each in enumerate(tasks)]
     return RunDetails(run=RunRecord(**nothing | known | more), tasks=rows, log=[], exports=exports or [])

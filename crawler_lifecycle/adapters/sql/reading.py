@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, func, select
 from crawler_lifecycle.adapters.sql.schema import histories, installation, task_histories
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.requests import AcceptedRequest
+from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.errors import Conflict, NotFound
 
@@ -47,7 +47,7 @@ def run_record(connection: Connection, run_id: int) -> RunRecord:
         run_id=row.id,
         trigger=row.trigger_kind,
         tasks=task_counts(connection, [row.id])[row.id],
-        request=AcceptedRequest.model_validate_json(row.request),
+        request=KeptRequest.model_validate_json(row.request),
         entry=Crawler.model_validate_json(row.entry),
         **_fields(row, RECORD_FIELDS),
     )

@@ -1,0 +1,62 @@
+"""A start with a key that was used before was taken for the same request although it left out what that had said: who
+asked for a run of all the crawler's own tasks got one of two tasks, and no word of it."""
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import AcceptedRequest
+from crawler_lifecycle.control.control import _workflow_id
+from crawler_lifecycle.domain.plan import RunLimits, planned
+from crawler_lifecycle.ports import NewRun
+from tests.apis import Api, problem
+from tests.databases import copy_of
+
+KEY = "order-4711"
+ENTRY = Crawler(name="books", processes=4, grace_seconds=20)
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    return copy_of(sqlite_template, tmp_path)
+
+
+def start(api: Api, **said: Any) -> httpx.Response:
+    with api.client() as http:
+        return http.post("/v1/runs", json={"crawler": "books", **said}, headers={"Idempotency-Key": KEY})
+
+
+def made(database: Database, *, by_a_worker_of_before: bool = False, **said: Any) -> None:
+    histories = SqlHistories(database)
+    request = planned(AcceptedRequest(crawler="books", **said), ENTRY, RunLimits())
+    if by_a_worker_of_before:
+        request = request.model_copy(update={"left_open": None})
+    workflow_id = _workflow_id("books", SqlRecords(database).installation(), KEY)
+    histories.create(NewRun(request, ENTRY, request.tasks or 1, workflow_id, str(uuid4())))
+
+
+@pytest.mark.parametrize("said", [{"tasks": 2}, {"grace_seconds": 9}, {"max_parallel": 1, "max_duration_seconds": 60}])
+def test_what_the_first_one_said_must_be_said_again(api: Api, database: Database, said: dict[str, Any]) -> None:
+    made(database, **said)
+    assert start(api, **said).status_code == 200
+    told = problem(start(api), 409, "Idempotency-Key")
+    assert all(name in told.detail for name in said)
+
+
+def test_what_the_first_one_left_open_may_be_left_open_again(api: Api, database: Database) -> None:
+    made(database)
+    assert start(api).status_code == 200
+    assert start(api, tasks=4, requested_by="ann").status_code == 200, "it is the same run that is asked for"
+    problem(start(api, tasks=5), 409, "Idempotency-Key")
+
+
+def test_of_runs_of_before_it_is_not_known(api: Api, database: Database) -> None:
+    made(database, by_a_worker_of_before=True, tasks=2)
+    assert start(api).status_code == 200
