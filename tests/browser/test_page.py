@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
@@ -27,6 +27,7 @@ from tests.process.crawls import Site
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 ROOM_FOR_TWO = {"CRAWLER_CLUSTER__CAPACITY": "2"}
+FIRST_RUN = "document.querySelector('.runs tbody a').textContent"
 STUBBORN = {"stubborn": "trap '' TERM\n"}
 
 
@@ -181,6 +182,41 @@ async def test_ten_thousand_runs_and_tasks(page: Page, stack: Site) -> None:
     await page.until_text("0\u201399 of 10,000")
 
 
+async def test_no_run_is_left_out_between_two_pages(page: Page, stack: Site) -> None:
+    """With Older, runs that newer ones had pushed off the first page meanwhile were on none."""
+    _make_runs(stack.state / "crawler.db", 60)
+    await page.reload()
+    await page.until(f"{IS_LIVE} && document.querySelectorAll('.runs tbody tr').length === 50")
+    newest = _make_runs(stack.state / "crawler.db", 7)
+    await page.until(f"{FIRST_RUN} === '{newest}'")
+    await page.click("button", "Older")
+    await page.until(f"{FIRST_RUN} !== '{newest}'")
+    assert await page.evaluate(FIRST_RUN) == str(newest - 50)
+
+
+async def test_a_page_that_runs_leave_is_filled_up(page: Page, stack: Site) -> None:
+    """Of runs in one state, those that went on to another left an empty page, with more of them on the next."""
+    newest = _make_runs(stack.state / "crawler.db", 60)
+    await page.evaluate("location.hash = '#/?status=INITIALIZING&crawler=mass'")
+    await page.until(f"document.querySelectorAll('.runs tbody tr').length === 50 && {FIRST_RUN} === '{newest}'")
+    database = Database(f"sqlite:///{stack.state / 'crawler.db'}")
+    with database.transaction() as connection:
+        ended = {"status": RunStatus.COMPLETED, "changed_at": datetime.now(UTC)}
+        connection.execute(update(histories).where(histories.c.id > newest - 5).values(**ended))
+    database.close()
+    await page.until(f"{FIRST_RUN} === '{newest - 5}'")
+    await page.until("document.querySelectorAll('.runs tbody tr').length === 50")
+
+
+async def test_the_filter_that_was_chosen_is_the_one_that_is_marked(page: Page, stack: Site) -> None:
+    """Of a run of which nothing changes it stayed the one before."""
+    with unattended(stack) as (_, run):
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        chip = "[...document.querySelectorAll('.chips button')].find((each) => each.textContent === 'queued 1')"
+        await page.until(chip)
+        assert await page.evaluate(f"{chip}.click(), {chip}.getAttribute('aria-pressed')") == "true"
+
+
 async def test_nothing_is_cut_off_on_a_phone(page: Page, stack: Site) -> None:
     await page.look_like(360, 740, mobile=True)
     run_id = stack.control.list(limit=1, crawler="gated")[0].run_id
@@ -189,6 +225,16 @@ async def test_nothing_is_cut_off_on_a_phone(page: Page, stack: Site) -> None:
         await page.until("document.querySelector('table.list tbody tr')")
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     await page.look_like(1280, 900)
+
+
+def _make_runs(path: Path, number: int) -> int:
+    """So many that nobody supervises; the last one's RunID."""
+    database = Database(f"sqlite:///{path}")
+    for _ in range(number):
+        new = NewRun(RunRequest(crawler="mass"), Crawler(name="mass"), 1, f"crawl-{uuid4()}", str(uuid4()))
+        run_id = SqlHistories(database).create(new).run_id
+    database.close()
+    return run_id
 
 
 def _make_many(path: Path) -> int:

@@ -78,6 +78,17 @@ BUSY_ONCE_EACH = """
   window.asked = {...window.asked, [about]: (window.asked?.[about] ?? 0) + 1};
   if (window.asked[about] === 1) return new Response("{}", {status: 429});
 """
+CUT_LOG = """
+  if (asked.includes("/logs/stream") && !window.cut) {
+    window.cut = 1;
+    throw new TypeError("cut off");
+  }
+"""
+BUSY_DOOR = """
+  if (asked === "GET /v1/me" && (window.refused = (window.refused ?? 0) + 1) < 3) {
+    return new Response("{}", {status: 503});
+  }
+"""
 LATE_TASKS = """
   if (asked.includes("/tasks?first=0") && !window.release) {
     await new Promise((release) => { window.release = release; });
@@ -163,6 +174,33 @@ async def test_a_log_that_is_not_there_is_asked_for_once(page: Page, stack: Site
         await page.until_text("there is no such log")
         await page.evaluate("new Promise((resume) => setTimeout(resume, 1500))")  # it asked again after 500
         assert await page.evaluate("asked") == 1
+
+
+async def test_a_log_that_is_followed_again_is_not_called_away(page: Page, stack: Site) -> None:
+    """Until the task printed something it said that the API does not answer, which it had done long since."""
+    with unattended(stack) as (_, run):
+        await page.evaluate(FETCH % CUT_LOG)
+        await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
+        await page.until_text(f"run {run.run_id}", "Timeline")
+        await page.click("button.open", "0 (main)")
+        await page.until("cut && document.querySelector('.logs .tools .quiet').textContent !== 'following'")
+        await page.until("document.querySelector('.logs .tools .quiet').textContent === 'following'")
+
+
+async def test_what_is_typed_stays_while_nobody_says_what_the_token_may(page: Page, stack: Site) -> None:
+    """The whole page was made anew every two seconds."""
+    _, token = await address_and_token(stack)
+    await page.evaluate(FETCH % BUSY_DOOR)
+    await page.evaluate(f"location.hash = '#token={token}'")
+    await page.until("window.refused === 1")
+    await page.evaluate("window.field = document.querySelector('input[type=search]'); field.focus()")
+    await page.type("gat")
+    await page.until("window.refused === 3")
+    assert await page.evaluate("[field.isConnected, document.activeElement === field, field.value]") == [
+        True,
+        True,
+        "gat",
+    ]
 
 
 async def test_a_stop_from_one_of_many_tabs_is_sent(page: Page, stack: Site) -> None:

@@ -70,9 +70,10 @@ const SHORTEST = 500;
 const LONGEST = 10_000;
 
 // Follows a stream of events for ever, going on where it broke off. `told` hears "live" and why it is not.
+// `begun` is called whenever the stream is there (again).
 // `final`: the answers after which nobody needs to ask again.
 // A tab that nobody sees has none: a browser opens six connections to one address, for all of its tabs together.
-export async function follow(path, { event, told = () => {}, signal, last = null, final = [401, 403] }) {
+export async function follow(path, { event, told = () => {}, begun = () => {}, signal, last = null, final = [401, 403] }) {
   let pause = SHORTEST;
   while (!signal?.aborted) {
     await shown();
@@ -93,6 +94,7 @@ export async function follow(path, { event, told = () => {}, signal, last = null
     try {
       heard();
       const response = await ask(path, { signal: either, headers: last === null ? {} : { "Last-Event-ID": last } });
+      begun();
       for await (const each of events(response.body, heard)) {
         pause = SHORTEST;
         last = each.id ?? last;

@@ -45,18 +45,22 @@ function askForToken() {
   field.focus();
 }
 
-async function begin() {
+function begin() {
   route();
   if (!hasToken()) return;
   live.hidden = false;
   goLive();
+  learnScopes();
+}
+
+async function learnScopes() {
   try {
     const me = await get("/v1/me");
     document.body.dataset.scopes = me.scopes.join(" ");
     startButton.hidden = !me.scopes.includes("operate");
     if (!startButton.hidden) goOnStarting();
   } catch (error) {
-    if (error.status !== 401) setTimeout(begin, 2000);
+    if (error.status !== 401) setTimeout(learnScopes, 2000);
   }
 }
 

@@ -14,6 +14,7 @@ export function makeLog(id, task, signal) {
   follow(path, {
     signal,
     final: [401, 403, 404],
+    begun: () => setText(state, "following"),
     told: (how) => { if (how !== "live") setText(state, how); },
     event: ({ kind, data }) => {
       if (kind === "problem") {

@@ -9,11 +9,14 @@ import {
 
 const PAGE = 50;
 const AGAIN = 2000;
+const SETTLE = 250;
 
 export function showRuns(main, filter, signal) {
   const pages = [null]; // the cursors of the pages up to this one
   let runs = new Map();
   let next = null;
+  let pushed = false; // off this page by newer runs, so that the next page begins earlier by now
+  let refilling = null;
   let asked = 0;
   let answered = 0; // the latest of those asked for
 
@@ -31,7 +34,7 @@ export function showRuns(main, filter, signal) {
       .map((name) => h("th", { scope: "col" }, name)))),
     body);
   const empty = h("p", { class: "empty", hidden: true });
-  const older = h("button", { type: "button", onclick: () => { pages.push(next); load(); } }, "Older");
+  const older = h("button", { type: "button", onclick: goOlder }, "Older");
   const newer = h("button", { type: "button", onclick: () => { pages.pop(); load(); } }, "Newer");
   const place = h("span", { class: "quiet num" });
   main.append(
@@ -60,12 +63,20 @@ export function showRuns(main, filter, signal) {
       const known = runs;
       runs = new Map(page.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
       next = page.next;
+      pushed = false;
       draw();
     } catch (error) {
       if (signal.aborted || cursor !== pages.at(-1)) return;
       say(error.message);
       if (isOpen(error)) setTimeout(() => mine === asked && !signal.aborted && load(), Math.max(AGAIN, (error.pause ?? 0) * 1000));
     }
+  }
+
+  async function goOlder() {
+    if (pushed) await load();
+    if (pushed) return; // it could not be read; that is told
+    pages.push(next);
+    load();
   }
 
   function draw() {
@@ -75,7 +86,7 @@ export function showRuns(main, filter, signal) {
     older.hidden = !next;
     setText(place, pages.length > 1 || next ? `page ${pages.length}` : "");
     table.hidden = !shown.length;
-    say(shown.length ? "" : filter.size ? "No such runs." : "No runs yet. The first one that starts appears here.");
+    say(shown.length || next ? "" : filter.size ? "No such runs." : "No runs yet. The first one that starts appears here.");
   }
 
   function say(text) {
@@ -91,7 +102,7 @@ export function showRuns(main, filter, signal) {
     if (kind !== "run") return;
     const known = runs.get(run.run_id);
     const latest = newest(known, run);
-    if (!fits(latest)) runs.delete(run.run_id);
+    if (!fits(latest)) leave(run.run_id);
     else if (known || pages.length === 1) runs.set(run.run_id, latest);
     if (!known && pages.length === 1 && runs.size > PAGE) trim();
     draw();
@@ -100,9 +111,16 @@ export function showRuns(main, filter, signal) {
   function trim() {
     const oldest = Math.min(...runs.keys());
     runs.delete(oldest);
+    pushed = true;
     if (next === null) load(); // there is a second page now: its cursor is the API's to say
   }
 
+  function leave(run) {
+    if (!runs.delete(run) || next === null) return;
+    refilling ??= setTimeout(() => { refilling = null; load(); }, SETTLE); // from the next page
+  }
+
+  signal.addEventListener("abort", () => clearTimeout(refilling));
   load();
 }
 

@@ -21,7 +21,7 @@ export function makeTasks(id, signal, again) {
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Task status" });
   const meter = h("div", { class: "meter wide" });
   const body = h("tbody");
-  const go = (change) => { change(); load(); };
+  const go = (change) => { change(); drawChips(); load(); };
   const next = h("button", { type: "button", onclick: () => go(() => firsts.push(page.next)) }, "Next");
   const previous = h("button", { type: "button", onclick: () => go(() => firsts.pop()) }, "Previous");
   const jump = h("input", {
@@ -71,6 +71,17 @@ export function makeTasks(id, signal, again) {
     say(page.tasks.length ? "" : "No such tasks.");
   }
 
+  function drawChips() {
+    const states = [null, ...TASK_STATES.filter((state) => all[state] || state === status)];
+    patch(chips, states, (state) => state ?? "all",
+      (state) => h("button", { type: "button", class: "chip", onclick: () => go(() => { status = state; firsts = [0]; }) }),
+      (chip, state) => {
+        const count = state ? all[state] ?? 0 : Object.values(all).reduce((sum, each) => sum + each, 0);
+        setText(chip, `${state ? state.toLowerCase() : "all"} ${number(count)}`);
+        chip.setAttribute("aria-pressed", String(state === status));
+      });
+  }
+
   function say(text) {
     empty.hidden = !text;
     setText(empty, text);
@@ -117,14 +128,7 @@ export function makeTasks(id, signal, again) {
     know: (tasks) => {
       all = tasks;
       setBar(meter, all);
-      const states = [null, ...TASK_STATES.filter((state) => all[state] || state === status)];
-      patch(chips, states, (state) => state ?? "all",
-        (state) => h("button", { type: "button", class: "chip", onclick: () => go(() => { status = state; firsts = [0]; }) }),
-        (chip, state) => {
-          const count = state ? all[state] ?? 0 : Object.values(all).reduce((sum, each) => sum + each, 0);
-          setText(chip, `${state ? state.toLowerCase() : "all"} ${number(count)}`);
-          chip.setAttribute("aria-pressed", String(state === status));
-        });
+      drawChips();
     },
   };
 }
