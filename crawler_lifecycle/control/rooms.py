@@ -5,28 +5,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import TemporaryError
 
 T = TypeVar("T")
-WAITING = 4  # for each thread
+PATIENCE = 10.0
 
 
 class Room:
-    """Threads of its own. Those who wait for one are not many: whoever comes beside them is told so at once."""
+    """Threads of its own. Who has none of them in time is told so."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._name = name
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._most = threads * WAITING
-        self._inside = 0
 
     async def ask(self, question: Callable[[], T]) -> T:
-        if self._inside >= self._most:
-            asking = counted(self._inside, "request")
-            raise TemporaryError(f"{asking} wait for {self._name} already, which is slow: try again later")
-        self._inside += 1
+        asked = self._threads.submit(question)
+        answer = asyncio.wrap_future(asked)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, question)
+            done, _ = await asyncio.wait([answer], timeout=PATIENCE)
+            if not done and asked.cancel():  # which one that has begun cannot be
+                raise TemporaryError(f"{self._name} is too slow for all who ask just now: try again later")
+            return await answer
         finally:
-            self._inside -= 1
+            asked.cancel()

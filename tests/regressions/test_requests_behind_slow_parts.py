@@ -6,12 +6,14 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.control import rooms
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import LogChunk
 from tests.apis import Api, problem, served
@@ -39,7 +41,8 @@ def silent_scheduler() -> Iterator[str]:
 
 
 @pytest.fixture
-def api(database_url: str, tmp_path: Path, silent_scheduler: str) -> Iterator[Api]:
+def api(database_url: str, tmp_path: Path, silent_scheduler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    monkeypatch.setattr(rooms, "PATIENCE", 1.0)
     variables = {"CRAWLER_SCHEDULER__URL": silent_scheduler, "CRAWLER_SCHEDULER__TOKEN": "a-token"}
     limits = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "50", "CRAWLER_API__REQUESTS_PER_SECOND": "1000"}
     with served(tmp_path, database_url, **variables, **limits) as api:
@@ -94,3 +97,9 @@ async def test_a_scheduler_service_that_hangs_holds_up_no_stop(
     async with crowd(api, method, path, body) as http, asyncio.timeout(PATIENCE):
         assert (await http.post(f"/v1/runs/{run.run_id}/stop", json={})).json()["intent"] == "STOP"
         assert (await http.get("/v1/runs")).json()["runs"][0]["intent"] == "STOP"
+
+
+async def test_a_crowd_that_is_answered_soon_is_answered_all() -> None:
+    room = rooms.Room("quick", 2)
+    answers = await asyncio.gather(*(room.ask(partial(int, number)) for number in range(1000)))
+    assert answers == list(range(1000))

@@ -35,7 +35,7 @@ def _log_readers() -> ThreadPoolExecutor:
 
 
 def _tail_readers() -> Room:
-    return Room("logs", TAIL_READERS)
+    return Room("the reading of logs", TAIL_READERS)
 
 
 @dataclass
