@@ -19,11 +19,8 @@ from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
 T = TypeVar("T")
-READERS, LOG_READERS, TAIL_READERS = (
-    6,
-    8,
-    4,
-)  # together fewer than the connections to the database that a process may have
+# together fewer than the connections to the database that a process may have
+READERS, LOG_READERS, TAIL_READERS = 6, 8, 4
 
 
 def _readers() -> ThreadPoolExecutor:
