@@ -29,6 +29,7 @@ from tests.kubernetes.bed import Bed
 ACCOUNTS = {"scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer"}
 PATIENCE = 120.0
 TOKEN = "between-friends"
+PATHS = {"jobs": "/apis/batch/v1", "pods": "/api/v1"}
 
 
 @dataclass
@@ -177,9 +178,17 @@ class Service:
 
     def objects(self, kind: str, run: Started | None = None) -> list[dict[str, Any]]:
         """Jobs or pods in the namespace, of this run or of all."""
-        paths = {"jobs": "/apis/batch/v1", "pods": "/api/v1"}
         chosen = {"labelSelector": f"crawler-lifecycle/run-uid={run.run_uid}"} if run else {}
-        return self.bed.admin.items(f"{paths[kind]}/namespaces/{self.namespace}/{kind}", **chosen)
+        return self.bed.admin.items(f"{PATHS[kind]}/namespaces/{self.namespace}/{kind}", **chosen)
+
+    def paths(self, kind: str, run: Started) -> list[str]:
+        base = f"{PATHS[kind]}/namespaces/{self.namespace}/{kind}"
+        return [f"{base}/{each['metadata']['name']}" for each in self.objects(kind, run)]
+
+    def pod(self, run: Started) -> str:
+        """The path of its only one."""
+        (path,) = self.paths("pods", run)
+        return path
 
     def crawlctl(self, *words: str) -> str:
         """What a user of that command would read."""
