@@ -20,6 +20,7 @@ OVERDUE_SECONDS = 5
 IMAGES = {
     "books": fates.after(fates.SUCCEEDS, "1s"),
     "slow-books": fates.after(fates.SUCCEEDS, "15s"),
+    "long-books": fates.after(fates.SUCCEEDS, "30s"),
     "obeys": fates.RUNS,
     "no-image": fates.NO_IMAGE,
     "no-config": fates.BAD_CONFIG,
@@ -29,22 +30,22 @@ IMAGES = {
     "unprepared": fates.UNPREPARED,
     "memory-beside": fates.after(fates.MEMORY_BESIDE, "1s"),
     "out-of-time": fates.after(fates.OUT_OF_TIME, "1s"),
-    "lasting": fates.LASTING,
-    "done-unseen": fates.DONE_UNSEEN,
     "denied": "denied/books",
     "unacceptable": " fate/succeeds",
 }
-SIZED = """
-[crawlers.huge]
-command = ["crawl"]
-image = "fate/succeeds"
-resources = { memory = "100Ti" }
+SIZED = {
+    "huge": (fates.SUCCEEDS, 'memory = "100Ti"'),
+    "small": (fates.RUNS, 'cpu = "1"'),
+    # of which a node takes one
+    "alone": (fates.RUNS, 'cpu = "40"'),
+    "lasting": (fates.LASTING, 'cpu = "40"'),
+    "done-unseen": (fates.DONE_UNSEEN, 'cpu = "40"'),
+}
 
-[crawlers.small]
-command = ["crawl"]
-image = "fate/runs"
-resources = { cpu = "1" }
-"""
+
+def _sized() -> str:
+    entry = '[crawlers.{}]\ncommand = ["crawl"]\nimage = "{}"\nresources = {{ {} }}\n'
+    return "\n".join(entry.format(name, *each) for name, each in SIZED.items())
 
 
 def _container(name: str, **more: str) -> dict[str, Any]:
@@ -87,7 +88,7 @@ async def faulty_service(bed: Bed, folder: Path, temporal: str, mariadb: int) ->
     with proxy_to(bed) as proxy, changing(bed, namespace, *CHANGES):
         url = create_database(mariadb, "faulty")
         service = Service(bed, namespace, folder, temporal, url, server=proxy.url, more=settings)
-        service.crawlers(IMAGES, SIZED)
+        service.crawlers(IMAGES, _sized())
         async with served(service):
             yield Faulty(service, proxy, f"http://127.0.0.1:{port}/metrics")
             await service.assert_clean()

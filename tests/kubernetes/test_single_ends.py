@@ -1,10 +1,11 @@
 """A run whose job ends as it should not, or is taken from it: does the database say what the cluster knows?"""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
@@ -16,9 +17,56 @@ from tests.kubernetes.harm import delete, hold, preempt, release, taint
 from tests.kubernetes.service import Service, assert_completed
 from tests.kubernetes.touching import SETTLED, until
 
-pytestmark = pytest.mark.timeout(600)
+# it takes the cluster a minute to miss a node: meanwhile there is all else
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("lost")]
 
 BACKGROUND = {"propagationPolicy": "Background"}
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Four runs, each alone on a node that is lost, and how."""
+
+    stays: Started  # away for long, and its pod with it
+    tells: Started  # comes back, and its pod had ended before
+    silent: Started  # for a while, and nobody takes its pod away
+    removed: Started  # for good, by a person
+    nodes: dict[int, str]
+
+    def begin(self, bed: Bed) -> None:
+        for run in (self.stays, self.tells, self.silent):
+            self._cordon(bed, self.nodes[run.run_id], True)  # for a minute more it would be given pods
+            bed.lose_node(self.nodes[run.run_id])
+        bed.admin.delete(f"/api/v1/nodes/{self.nodes[self.removed.run_id]}")
+
+    def end(self, bed: Bed) -> None:
+        removed = self.nodes[self.removed.run_id]
+        if not bed.admin.exists(f"/api/v1/nodes/{removed}"):
+            bed.add_node(removed)
+        for node in self.nodes.values():
+            self._cordon(bed, node, None)
+            bed.return_node(node)
+
+    def _cordon(self, bed: Bed, node: str, value: bool | None) -> None:
+        bed.admin.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": value}})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def lost(faulty: Faulty) -> AsyncIterator[Lost]:
+    service, bed = faulty.service, faulty.service.bed
+    how = {"stays": ("alone", 1), "tells": ("done-unseen", 600), "silent": ("lasting", 1), "removed": ("alone", 600)}
+    runs = {name: await service.run(crawler, grace_seconds=grace) for name, (crawler, grace) in how.items()}
+    nodes = {}
+    for run in runs.values():
+        await service.until(run, TaskStatus.RUNNING, 1)
+        nodes[run.run_id] = bed.admin.get(service.pod(run))["spec"]["nodeName"]
+    hold(bed, service.pod(runs["tells"]))
+    lost = Lost(**runs, nodes=nodes)
+    lost.begin(bed)
+    try:
+        yield lost
+    finally:
+        lost.end(bed)
 
 
 async def test_what_happens_beside_the_program_is_its_reason_or_among_its_evidence(faulty: Faulty) -> None:
@@ -57,8 +105,8 @@ async def test_a_job_that_a_person_deletes_is_lost_and_the_others_go_on(faulty: 
 
 async def test_what_ends_while_no_worker_is_there_is_known_as_far_as_the_cluster_tells(faulty: Faulty) -> None:
     service, admin = faulty.service, faulty.service.bed.admin
-    cleaned = await service.run("slow-books", tasks=2)
-    late = await service.run("obeys", max_duration_seconds=20)
+    cleaned = await service.run("long-books", tasks=2)
+    late = await service.run("obeys", max_duration_seconds=30)
     for run, tasks in ((cleaned, 2), (late, 1)):
         await service.until(run, TaskStatus.RUNNING, tasks)
     service.kill("lifecycle")
@@ -75,38 +123,25 @@ async def test_what_ends_while_no_worker_is_there_is_known_as_far_as_the_cluster
     assert (details.tasks[0].status, details.tasks[0].reason) == (TaskStatus.FAILED, "deadline_exceeded")
 
 
-async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty) -> None:
-    """One stays away with its pod, one comes back and tells, one is silent for a while, one is taken out for good."""
+async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty, lost: Lost) -> None:
     service, bed = faulty.service, faulty.service.bed
-    stays, tells, silent, removed = [
-        await service.run("obeys", grace_seconds=1),
-        await service.run("done-unseen", grace_seconds=600),
-        await service.run("lasting", grace_seconds=1),
-        await service.run("obeys", grace_seconds=600),
-    ]
-    nodes = {run.run_id: await node_of(service, run) for run in (stays, tells, silent, removed)}
-    assert len(set(nodes.values())) == 4, "the scheduler spreads pods over nodes"
-    hold(bed, service.pod(tells))
-    with lost(bed, *(nodes[run.run_id] for run in (stays, tells, silent))):
-        bed.admin.delete(f"/api/v1/nodes/{nodes[removed.run_id]}")
-        await until(service, silent, lambda details: details.tasks[0].cause == "node_unreachable")
-        assert "node_unreachable" in service.crawlctl("show", str(silent.run_id))
-        await until(service, tells, lambda details: details.tasks[0].cause == "pod_terminating")
-        await until(service, stays, lambda details: details.run.status.is_over)
-        assert_lost(await service.until_over(stays), "pod_overdue")
-        await service.control.resume(stays.run_id, reopen=True)
-        await until(service, stays, lambda details: details.tasks[0].attempt == 2 and is_running(details))
-    assert_failed(await service.until_over(removed, SETTLED), "node_deleted", "disrupted")
-    bed.add_node(nodes[removed.run_id])
-    assert_completed(await service.until_over(tells, SETTLED), 1)
-    release(bed, service.pod(tells))
-    await until(service, silent, lambda details: is_running(details) and not details.tasks[0].cause)
-    for run in (silent, stays):
+    await until(service, lost.silent, lambda details: details.tasks[0].cause == "node_unreachable")
+    assert "node_unreachable" in service.crawlctl("show", str(lost.silent.run_id))
+    await until(service, lost.tells, lambda details: details.tasks[0].cause == "pod_terminating")
+    await until(service, lost.stays, lambda details: details.run.status.is_over)
+    assert_lost(await service.until_over(lost.stays), "pod_overdue")
+    await service.control.resume(lost.stays.run_id, reopen=True)
+    await until(service, lost.stays, lambda details: details.tasks[0].attempt == 2 and is_running(details))
+    lost.end(bed)
+    assert_failed(await service.until_over(lost.removed, SETTLED), "node_deleted", "disrupted")
+    assert_completed(await service.until_over(lost.tells, SETTLED), 1)
+    release(bed, service.pod(lost.tells))
+    await until(service, lost.silent, lambda details: is_running(details) and not details.tasks[0].cause)
+    for run, attempts in ((lost.silent, 1), (lost.stays, 2)):
         await service.stop_run(run)
         details = await service.until_over(run)
-        assert (details.run.reason, details.tasks[0].status) == ("stopped", TaskStatus.STOPPED)
-    assert details.tasks[0].attempt == 2
-    bed.until_ready(list(nodes.values()))
+        assert details.run.reason == "stopped"
+        assert (details.tasks[0].status, details.tasks[0].attempt) == (TaskStatus.STOPPED, attempts)
 
 
 def assert_failed(details: RunDetails, *reasons: str) -> None:
@@ -129,20 +164,3 @@ def is_running(details: RunDetails) -> bool:
 
 def job_of_task(service: Service, run: Started, task: int) -> str:
     return next(path for path in service.paths("jobs", run) if path.endswith(f"-{task}-1"))
-
-
-async def node_of(service: Service, run: Started) -> str:
-    await service.until(run, TaskStatus.RUNNING, 1)
-    node: str = service.bed.admin.get(service.pod(run))["spec"]["nodeName"]
-    return node
-
-
-@contextmanager
-def lost(bed: Bed, *nodes: str) -> Iterator[None]:
-    for node in nodes:
-        bed.lose_node(node)
-    try:
-        yield
-    finally:
-        for node in nodes:
-            bed.return_node(node)
