@@ -31,11 +31,12 @@ IMAGES = {
     "memory-beside": fates.after(fates.MEMORY_BESIDE, "1s"),
     "out-of-time": fates.after(fates.OUT_OF_TIME, "1s"),
     "denied": "denied/books",
-    "unacceptable": " fate/succeeds",
+    "misspelt": " fate/succeeds",  # which a Job may say, and a pod may not
 }
 SIZED = {
     "huge": (fates.SUCCEEDS, 'memory = "100Ti"'),
     "small": (fates.RUNS, 'cpu = "1"'),
+    "unacceptable": (fates.SUCCEEDS, 'memory = "-1"'),
     # of which a node takes one
     "alone": (fates.RUNS, 'cpu = "40"'),
     "lasting": (fates.LASTING, 'cpu = "40"'),

@@ -134,7 +134,9 @@ async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty, lost: Lo
     await until(service, lost.stays, lambda details: details.tasks[0].attempt == 2 and is_running(details))
     lost.end(bed)
     assert_failed(await service.until_over(lost.removed, SETTLED), "node_deleted", "disrupted")
-    assert_completed(await service.until_over(lost.tells, SETTLED), 1)
+    details = await service.until_over(lost.tells, SETTLED)
+    assert_failed(details, "node_tainted")
+    assert details.tasks[0].exit_code == 0, "it had ended in order, and nobody can prove that it was not told to"
     release(bed, service.pod(lost.tells))
     await until(service, lost.silent, lambda details: is_running(details) and not details.tasks[0].cause)
     for run, attempts in ((lost.silent, 1), (lost.stays, 2)):

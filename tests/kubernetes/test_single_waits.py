@@ -30,8 +30,9 @@ CAUSES = {
     "gated": "scheduling_gated",
     "suspended": "suspended",
     "huge": "unschedulable",
+    "misspelt": "pod_create_rejected",
 }
-START_LIMIT_SECONDS = 25
+START_LIMIT_SECONDS = 40
 
 
 async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, real_time: WorkflowEnvironment) -> None:
@@ -58,6 +59,10 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
     details = await service.until_over(runs["no-volume"])
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "never_started")
     assert details.tasks[0].status is TaskStatus.STOPPED
+
+    await service.stop_run(runs["misspelt"])
+    details = await service.until_over(runs["misspelt"])
+    assert (details.run.reason, details.tasks[0].status) == ("stopped", TaskStatus.STOPPED)
 
     await it_is_seen_by_everybody_that_the_cluster_is_full(faulty, real_time, runs["huge"])
 
