@@ -12,6 +12,7 @@ from tests.kubernetes.stages import (
     NOT_FORCED,
     NOW,
     UNREADY,
+    Condition,
     conditions,
     ended,
     of,
@@ -36,7 +37,15 @@ def _beside(state: str, more: str = "", restarts: int = 0) -> str:
     )
 
 
+OUT_OF_SIGHT: Condition = ('.status.conditions.[] | select(.type == "Ready") | .status', "In", ("False",))
+
 PODS = [
+    stage(
+        "pod-is-seen-again",  # the control plane took Ready from it when its node was silent
+        "Pod",
+        [ALIVE, phase("Running"), OUT_OF_SIGHT],
+        conditions(Ready="True"),
+    ),
     stage(
         "pod-waits-for-its-volume",
         "Pod",
