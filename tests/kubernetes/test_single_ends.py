@@ -10,6 +10,7 @@ import pytest_asyncio
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.domain.reasons import BY_A_STOP
 from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.client import until as until_is_so
 from tests.kubernetes.faulty import Faulty
@@ -142,7 +143,7 @@ async def test_nodes_are_lost_and_nobody_stops_anything(faulty: Faulty, lost: Lo
     for run, attempts in ((lost.silent, 1), (lost.stays, 2)):
         await service.stop_run(run)
         details = await service.until_over(run)
-        assert details.run.reason == "stopped"
+        assert details.run.reason in BY_A_STOP
         assert (details.tasks[0].status, details.tasks[0].attempt) == (TaskStatus.STOPPED, attempts)
 
 
