@@ -151,18 +151,21 @@ class Shelf(Api):
         until: float = math.inf,
     ) -> Iterator[bytes]:
         kind = path.rpartition("/")[2]
-        whole = self.there[kind] if query or kind != "jobs" else [*self.there[kind], *self.hidden]
-        selected = [each for each in whole if _is_selected(each, query or {})]
-        for start in range(0, len(selected) + 1, self.page):  # after a full page there may be objects of others
+        query = query or {}
+        whole = self.there[kind] if query.keys() & SELECTORS or kind != "jobs" else [*self.there[kind], *self.hidden]
+        selected = [each for each in whole if _is_selected(each, query)]
+        size = int(query.get("limit", self.page))
+        for start in range(0, len(selected) + 1, size):  # after a full page there may be objects of others
             self._called("names" if "Metadata" in accept else kind)
-            more = "more" if start + self.page <= len(selected) else ""
-            yield _list("metadata" if "Metadata" in accept else kind, selected[start : start + self.page], more)
+            more = "more" if start + size <= len(selected) else ""
+            yield _list("metadata" if "Metadata" in accept else kind, selected[start : start + size], more)
 
     def _called(self, what: str) -> None:
         self.calls.append(what)
         self.fault(what)
 
 
+SELECTORS = {"fieldSelector", "labelSelector"}
 KINDS = {"jobs": "JobList", "pods": "PodList", "events": "EventList", "metadata": "PartialObjectMetadataList"}
 
 
@@ -183,7 +186,7 @@ def _metadata(obj: Any) -> Json:
 
 def _is_selected(obj: Any, query: Mapping[str, str | int]) -> bool:
     """Nonsense is always selected: else no look would ever meet it."""
-    if not query.keys() & {"fieldSelector", "labelSelector"}:
+    if not query.keys() & SELECTORS:
         return True
     if field := query.get("fieldSelector"):
         return not isinstance(obj, dict) or obj.get("involvedObject", {}).get("uid") == str(field).partition("=")[2]

@@ -1,10 +1,16 @@
 """Having the main job deployed: run_scheduled_crawler, run_onetime_crawler, get_main_job_status."""
 
-import pytest
+from datetime import timedelta
 
+import pytest
+from sqlalchemy import update
+from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
+
+from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
+from crawler_lifecycle.domain import saturation
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
 from tests.clusters import until
@@ -45,6 +51,27 @@ def test_a_quota_is_told_from_a_service_that_is_down(house: House) -> None:
     details = house.details(plan)
     assert (details.run.waiting_cause, details.run.waiting_message) == ("quota", "exceeded quota")
     assert (details.tasks[0].status, details.tasks[0].cause) == (TaskStatus.DEPLOYING, "quota")
+
+
+def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(house: House) -> None:
+    buffer = MetricBuffer(100)
+    house.environment.metric_meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
+    plan, deploy = house.begin("sleepy"), house.deployment.run_onetime_crawler
+    house.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
+    assert house.do(deploy, ToRun(run=plan.run)).saturated is None
+    since = house.details(plan).run.waiting_since
+    assert since
+    long_ago = since - saturation.PATIENCE + timedelta(seconds=1)
+    with house.database.transaction() as connection:
+        connection.execute(update(histories).values(waiting_since=long_ago))
+    assert house.do(deploy, ToRun(run=plan.run)).saturated is None
+    with house.database.transaction() as connection:
+        connection.execute(update(histories).values(waiting_since=since - saturation.PATIENCE))
+    assert buffer.retrieve_updates() == []
+    assert house.do(deploy, ToRun(run=plan.run)).saturated == "quota"
+    (counted,) = buffer.retrieve_updates()
+    assert (counted.metric.name, counted.value) == ("crawler_saturated_looks", 1)
+    assert counted.attributes.items() >= {"cause": "quota", "cluster": "default"}.items()
 
 
 def test_a_job_that_admission_denies_says_so(house: House) -> None:

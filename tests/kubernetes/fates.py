@@ -14,7 +14,17 @@ NODE_SHUTDOWN = "fate/node-shutdown"
 NO_IMAGE = "fate/no-image"
 BAD_CONFIG = "fate/bad-config"
 NO_START = "fate/no-start"  # the container cannot be created for ever (ContainerCreating)
+NO_VOLUME = "fate/no-volume"  # the same, and its node says that a volume is missing
 CANNOT_RUN = "fate/cannot-run"  # the container's program cannot be started
+
+# those of which a test has the cluster change the pod, or its Job (`admission`)
+GATED = "fate/gated"  # succeeds, once it may be scheduled
+SUSPENDED = "fate/suspended"  # succeeds, once its Job goes on
+UNPREPARED = "fate/unprepared"  # an init container exits with 7
+MEMORY_BESIDE = "fate/memory-beside"  # succeeds; a sidecar ran out of memory and was started again
+OUT_OF_TIME = "fate/out-of-time"  # runs until the deadline of the pod itself
+LASTING = "fate/lasting"  # runs until asked; stays on a node that does not answer
+DONE_UNSEEN = "fate/done-unseen"  # runs as far as anybody sees; asked to end, it had ended with 0 long before
 
 
 def exits(code: int) -> str:

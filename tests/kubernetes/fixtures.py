@@ -1,12 +1,15 @@
 """The bed, once a session, and a namespace for each test; used here and by the contract suites."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from temporalio.testing import WorkflowEnvironment
 
 from tests.kubernetes.bed import Bed, running
 from tests.kubernetes.bench import KubernetesBench
+from tests.kubernetes.faulty import Faulty, faulty_service
 from tests.kubernetes.proxy import Proxy, proxy_to
 
 
@@ -42,3 +45,13 @@ def proxy(bed: Bed) -> Iterator[Proxy]:
 @pytest.fixture
 def kubernetes(bed: Bed, namespace: str, tmp_path: Path) -> KubernetesBench:
     return KubernetesBench(bed, namespace, tmp_path)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def faulty(
+    bed: Bed, tmp_path_factory: pytest.TempPathFactory, real_time: WorkflowEnvironment, mariadb_server: int
+) -> AsyncIterator[Faulty]:
+    """One for several modules: until the last job of a run leaves the cluster, it takes more than a minute."""
+    temporal = real_time.client.service_client.config.target_host
+    async with faulty_service(bed, tmp_path_factory.mktemp("faulty"), temporal, mariadb_server) as faulty:
+        yield faulty

@@ -29,6 +29,7 @@ from tests.kubernetes.bed import Bed
 ACCOUNTS = {"scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer"}
 PATIENCE = 120.0
 TOKEN = "between-friends"
+PATHS = {"jobs": "/apis/batch/v1", "pods": "/api/v1"}
 
 
 @dataclass
@@ -177,9 +178,17 @@ class Service:
 
     def objects(self, kind: str, run: Started | None = None) -> list[dict[str, Any]]:
         """Jobs or pods in the namespace, of this run or of all."""
-        paths = {"jobs": "/apis/batch/v1", "pods": "/api/v1"}
         chosen = {"labelSelector": f"crawler-lifecycle/run-uid={run.run_uid}"} if run else {}
-        return self.bed.admin.items(f"{paths[kind]}/namespaces/{self.namespace}/{kind}", **chosen)
+        return self.bed.admin.items(f"{PATHS[kind]}/namespaces/{self.namespace}/{kind}", **chosen)
+
+    def paths(self, kind: str, run: Started) -> list[str]:
+        base = f"{PATHS[kind]}/namespaces/{self.namespace}/{kind}"
+        return [f"{base}/{each['metadata']['name']}" for each in self.objects(kind, run)]
+
+    def pod(self, run: Started) -> str:
+        """The path of its only one."""
+        (path,) = self.paths("pods", run)
+        return path
 
     def crawlctl(self, *words: str) -> str:
         """What a user of that command would read."""
@@ -201,12 +210,12 @@ class Service:
     # What must hold at the end of every run
 
     async def assert_clean(self) -> None:
-        """Of all its runs nothing is left in the cluster, each was told once, and the database holds nothing open."""
+        """Of its runs nothing is left in the cluster, each end was told once, and the database holds nothing open."""
         for run in self.asked:
             details = await self.until_over(run)
             assert all(task.status.is_over for task in details.tasks)
             closing = [each for each in self.told("notices", run) if each["kind"] in ("finished", "stopped")]
-            assert len(closing) == 1, closing
+            assert len(closing) == details.run.end_number, closing
         for run in self.asked:
             await self.until_gone(run)
 

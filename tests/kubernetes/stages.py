@@ -1,6 +1,6 @@
 """How do simulated nodes run pods? Stages of kwok: which pods, after how long, what their status becomes.
 
-Written as Python because twelve stages share four status templates; `configuration()` is what kwok reads (JSON
+Written as Python because many stages share four status templates; `configuration()` is what kwok reads (JSON
 documents are YAML documents). Timing is short: a pod is Running as soon as kwok sees it.
 """
 
@@ -17,6 +17,7 @@ SIGTERM_MILLISECONDS = 200
 TIDYING = f'.spec.containers[0].image | split(":")[1] // "{SIGTERM_MILLISECONDS}ms"'
 PHASE = ".status.phase"
 DELETED = ".metadata.deletionTimestamp"
+NOW, BEGAN = "{{ Now | Quote }}", "{{ $began }}"
 
 Condition = tuple[str, str, Sequence[str]]
 
@@ -26,7 +27,8 @@ ASKED: Condition = (DELETED, "Exists", ())
 NOT_FORCED: Condition = (".metadata.deletionGracePeriodSeconds", "NotIn", ("0",))
 
 
-def configuration() -> str:
+def configuration(*more: dict[str, object]) -> str:
+    """`more`: further stages."""
     options = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokConfiguration",
@@ -37,7 +39,7 @@ def configuration() -> str:
             "podsOnNodeSyncParallelism": 4,
         },
     }
-    return "\n---\n".join(json.dumps(document) for document in [options, *NODES, *PODS])
+    return "\n---\n".join(json.dumps(document) for document in [options, *NODES, *PODS, *more])
 
 
 def of(*names: str) -> Condition:
@@ -52,7 +54,7 @@ def phase(name: str) -> Condition:
     return (PHASE, "In", (name,))
 
 
-def _stage(
+def stage(
     name: str,
     kind: str,
     when: Sequence[Condition],
@@ -91,7 +93,7 @@ def _expression(key: str, operator: str, values: Sequence[str]) -> dict[str, obj
     return {"jq": jq | ({"values": list(values)} if values else {})}
 
 
-def _conditions(**statuses: str) -> str:
+def conditions(**statuses: str) -> str:
     lines = [
         f'- {{type: {kind}, status: "{status}", lastTransitionTime: {{{{ Now | Quote }}}}}}'
         for kind, status in statuses.items()
@@ -109,25 +111,24 @@ def _containers(ready: str, state: str) -> str:
     )
 
 
-UNREADY = _conditions(Initialized="True", Ready="False", ContainersReady="False")
+UNREADY = conditions(Initialized="True", Ready="False", ContainersReady="False")
 
 
-def _waiting(reason: str, message: str = "") -> str:
+def waiting(reason: str, message: str = "") -> str:
     return _containers("false", f"{{waiting: {{reason: {reason}, message: '{message}'}}}}")
 
 
-def _ended(code: str, reason: str, phase: str, *, message: str = "", more: str = "") -> str:
+def ended(code: str, reason: str, phase: str, *, message: str = "", more: str = "", finished: str = NOW) -> str:
     """All containers over with this exit code, and the pod with them."""
-    began = "{{ $began }}"
     state = (
         f"{{terminated: {{exitCode: {code}, reason: {reason}, message: '{message}',"
-        f" startedAt: {began}, finishedAt: {{{{ Now | Quote }}}}}}}}"
+        f" startedAt: {BEGAN}, finishedAt: {finished}}}}}"
     )
     return (
         "{{ $began := or .status.startTime Now | Quote }}\n"
         + "{{ $root := . }}\n"
         + f"phase: {phase}\n"
-        + _conditions(Ready="False", ContainersReady="False")
+        + conditions(Ready="False", ContainersReady="False")
         + more
         + _containers("false", state)
     )
@@ -143,7 +144,7 @@ def _forgotten(reason: str, message: str) -> str:
     """The node ended the pod and tells nothing of its containers."""
     return (
         f"phase: Failed\nreason: {reason}\nmessage: '{message}'\n"
-        + _conditions(Ready="False", ContainersReady="False")
+        + conditions(Ready="False", ContainersReady="False")
         + DISRUPTED.format(message=f"'{message}'")
         + "containerStatuses: []\n"
     )
@@ -175,16 +176,23 @@ CREATED = (
 )
 RUNNING = (
     "phase: Running\n"
-    + _conditions(Initialized="True", Ready="True", ContainersReady="True")
+    + conditions(Initialized="True", Ready="True", ContainersReady="True")
     + _containers("true", "{running: {startedAt: {{ Now | Quote }}}}")
 )
 
 NEW: Condition = (".status.podIP", "DoesNotExist", ())
 CREATING: Condition = (".status.containerStatuses[0].state.waiting.reason", "In", ("ContainerCreating",))
-NOT_TO_RUN = (fates.NO_IMAGE, fates.BAD_CONFIG, fates.NO_START, fates.CANNOT_RUN)
+NOT_TO_RUN = (
+    fates.NO_IMAGE,
+    fates.BAD_CONFIG,
+    fates.NO_START,
+    fates.NO_VOLUME,
+    fates.CANNOT_RUN,
+    fates.UNPREPARED,
+)
 
 NODES = [
-    _stage(
+    stage(
         "node-is-ready",
         "Node",
         [('.status.conditions.[] | select(.type == "Ready") | .status', "NotIn", ("True",))],
@@ -193,55 +201,55 @@ NODES = [
 ]
 
 PODS = [
-    _stage(
+    stage(
         "pod-is-created",
         "Pod",
-        [ALIVE, NEW],
-        CREATED + UNREADY + _waiting("ContainerCreating"),
+        [ALIVE, NEW, but(fates.NO_VOLUME)],
+        CREATED + UNREADY + waiting("ContainerCreating"),
     ),
-    _stage("pod-runs", "Pod", [ALIVE, phase("Pending"), CREATING, but(*NOT_TO_RUN)], RUNNING),
-    _stage(
+    stage("pod-runs", "Pod", [ALIVE, phase("Pending"), CREATING, but(*NOT_TO_RUN)], RUNNING),
+    stage(
         "pod-has-no-image",
         "Pod",
         [ALIVE, phase("Pending"), CREATING, of(fates.NO_IMAGE)],
-        _waiting("ImagePullBackOff", "Back-off pulling image: not found"),
+        waiting("ImagePullBackOff", "Back-off pulling image: not found"),
         event=("Failed", "Failed to pull image: not found"),
     ),
-    _stage(
+    stage(
         "pod-has-a-bad-configuration",
         "Pod",
         [ALIVE, phase("Pending"), CREATING, of(fates.BAD_CONFIG)],
-        _waiting("CreateContainerConfigError", 'secret "settings" not found'),
+        waiting("CreateContainerConfigError", 'secret "settings" not found'),
         event=("Failed", 'Error: secret "settings" not found'),
     ),
-    _stage(
+    stage(
         "pod-cannot-run",
         "Pod",
         [ALIVE, phase("Pending"), CREATING, of(fates.CANNOT_RUN)],
-        _ended("128", "StartError", "Failed", message="exec: no such file or directory"),
+        ended("128", "StartError", "Failed", message="exec: no such file or directory"),
     ),
-    _stage(
+    stage(
         "pod-succeeds",
         "Pod",
-        [ALIVE, phase("Running"), of(fates.SUCCEEDS)],
-        _ended("0", "Completed", "Succeeded"),
+        [ALIVE, phase("Running"), of(fates.SUCCEEDS, fates.GATED, fates.SUSPENDED)],
+        ended("0", "Completed", "Succeeded"),
         delay=DELAY,
     ),
-    _stage(
+    stage(
         "pod-exits",
         "Pod",
         [ALIVE, phase("Running"), of("fate/exits")],
-        _ended(EXIT_CODE, "Error", "Failed"),
+        ended(EXIT_CODE, "Error", "Failed"),
         delay=DELAY,
     ),
-    _stage(
+    stage(
         "pod-is-out-of-memory",
         "Pod",
         [ALIVE, phase("Running"), of(fates.OUT_OF_MEMORY)],
-        _ended("137", "OOMKilled", "Failed"),
+        ended("137", "OOMKilled", "Failed"),
         delay=DELAY,
     ),
-    _stage(
+    stage(
         "pod-is-evicted",
         "Pod",
         [ALIVE, phase("Running"), of(fates.EVICTED)],
@@ -249,11 +257,11 @@ PODS = [
         delay=DELAY,
         event=("Evicted", LOW_MEMORY),
     ),
-    _stage(
+    stage(
         "pod-ends-with-its-node",
         "Pod",
         [ALIVE, phase("Running"), of(fates.NODE_SHUTDOWN)],
-        _ended(
+        ended(
             "137",
             "Error",
             "Failed",
@@ -262,38 +270,38 @@ PODS = [
         ),
         delay=DELAY,
     ),
-    _stage(
+    stage(
         "pod-heeds-sigterm",
         "Pod",
-        [ASKED, NOT_FORCED, phase("Running"), but(fates.ORDERLY, fates.IGNORES, fates.STUCK)],
-        _ended("143", "Error", "Failed"),
+        [ASKED, NOT_FORCED, phase("Running"), but(fates.ORDERLY, fates.IGNORES, fates.STUCK, fates.DONE_UNSEEN)],
+        ended("143", "Error", "Failed"),
         milliseconds=SIGTERM_MILLISECONDS,
         delete=True,
     ),
-    _stage(
+    stage(
         "pod-ends-in-order",
         "Pod",
         [ASKED, NOT_FORCED, phase("Running"), of(fates.ORDERLY)],
-        _ended("0", "Completed", "Succeeded"),
+        ended("0", "Completed", "Succeeded"),
         delay=TIDYING,
         delete=True,
     ),
-    _stage(
+    stage(
         "pod-is-killed-after-its-grace",
         "Pod",
         [ASKED, NOT_FORCED, phase("Running"), of(fates.IGNORES)],
-        _ended("137", "Error", "Failed"),
+        ended("137", "Error", "Failed"),
         delay=DELETED,
         delete=True,
     ),
-    _stage(
+    stage(
         "pod-never-ran",
         "Pod",
         [ASKED, NOT_FORCED, phase("Pending"), but(fates.STUCK)],
         "phase: Failed\n",
         delete=True,
     ),
-    _stage(
+    stage(
         "ended-pod-is-removed",
         "Pod",
         [ASKED, NOT_FORCED, (PHASE, "In", ("Succeeded", "Failed"))],

@@ -18,10 +18,10 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import NotReady
 from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
 from tests.kubernetes import fates, rights
-from tests.kubernetes.bed import condition
+from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.client import until
-from tests.kubernetes.jobs import UNPRIVILEGED
+from tests.kubernetes.harm import delete, drain, preempt, taint
 from tests.kubernetes.proxy import Proxy
 from tests.rows import after, row
 
@@ -106,52 +106,14 @@ def running_pod(
     return request, path
 
 
-def drain(kubernetes: KubernetesBench, path: str) -> None:
-    name = path.rpartition("/")[2]
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    kubernetes.bed.admin.post(f"{path}/eviction", eviction)
-
-
-def preempt(kubernetes: KubernetesBench, path: str) -> None:
-    """By a pod that matters more and needs the whole node."""
-    node = kubernetes.bed.admin.get(path)["spec"]["nodeName"]
-    container = {"name": "main", "image": fates.RUNS, "securityContext": UNPRIVILEGED}
-    spec = {
-        "priorityClassName": "system-cluster-critical",
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "containers": [container | {"resources": {"requests": {"cpu": "64"}}}],
-    }
-    kubernetes.bed.admin.post(path.rpartition("/")[0], {"metadata": {"name": "vip"}, "spec": spec})
-
-
-def taint(kubernetes: KubernetesBench, path: str) -> None:
-    node = f"/api/v1/nodes/{kubernetes.bed.admin.get(path)['spec']['nodeName']}"
-    taints = [{"key": "example.org/out", "effect": "NoExecute"}]
-    kubernetes.bed.admin.merge(node, {"spec": {"taints": taints}})
-    try:
-        until(lambda: is_leaving(kubernetes, path), "the pod to be sent away")
-    finally:
-        kubernetes.bed.admin.merge(node, {"spec": {"taints": None}})
-
-
-def is_leaving(kubernetes: KubernetesBench, path: str) -> bool:
-    listed = kubernetes.bed.admin.items(path.rpartition("/")[0])
-    found = [pod["metadata"] for pod in listed if pod["metadata"]["name"] == path.rpartition("/")[2]]
-    return not found or "deletionTimestamp" in found[0]
-
-
-def delete(kubernetes: KubernetesBench, path: str) -> None:
-    kubernetes.bed.admin.delete(path)
-
-
 @pytest.mark.parametrize(
     ("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted"), (delete, "sigterm")]
 )
 def test_a_deleted_pod_that_is_still_there_says_who_did_it(
-    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None], reason: str
+    kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str
 ) -> None:
     request, path = running_pod(kubernetes, held=True)
-    act(kubernetes, path)
+    act(kubernetes.bed, path)
     job = kubernetes.until_ended(request)
     assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, 143)
     kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
@@ -159,11 +121,11 @@ def test_a_deleted_pod_that_is_still_there_says_who_did_it(
 
 @pytest.mark.parametrize(("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted")])
 def test_a_program_that_was_sent_away_and_ended_in_order_was_not_done(
-    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None], reason: str
+    kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str
 ) -> None:
     """Its Job is complete."""
     request, path = running_pod(kubernetes, held=True, image=fates.ORDERLY)
-    act(kubernetes, path)
+    act(kubernetes.bed, path)
     job = kubernetes.until_ended(request)
     assert (job.phase, job.stop_asked, job.reason, job.exit_code) == (JobPhase.SUCCEEDED, True, reason, 0)
     ended = after(row(job_uid=job.uid), kubernetes.cluster.look(request.run_uid, MAIN))
@@ -173,10 +135,10 @@ def test_a_program_that_was_sent_away_and_ended_in_order_was_not_done(
 
 @pytest.mark.parametrize("act", [drain, delete])
 def test_a_program_that_was_seen_being_told_and_left_no_pod_was_not_done(
-    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None]
+    kubernetes: KubernetesBench, act: Callable[[Bed, str], None]
 ) -> None:
     request, path = running_pod(kubernetes, image=fates.after(fates.ORDERLY, "3s"))
-    act(kubernetes, path)
+    act(kubernetes.bed, path)
     told = until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be told")
     task = after(row(job_uid=told.uid), Look(complete=True, jobs={(0, 1): told}))
     until(lambda: not kubernetes.bed.admin.exists(path), "the pod to be gone")
@@ -260,10 +222,10 @@ def until_another_second() -> None:
     [(drain, "disrupted", None), (preempt, "disrupted", None), (taint, "disrupted", None), (delete, "sigterm", 143)],
 )
 def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(
-    kubernetes: KubernetesBench, act: Callable[[KubernetesBench, str], None], reason: str, code: int | None
+    kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str, code: int | None
 ) -> None:
     request, path = running_pod(kubernetes)
-    act(kubernetes, path)
+    act(kubernetes.bed, path)
     until(lambda: not kubernetes.bed.admin.exists(path), "the pod to be gone")
     job = kubernetes.until_ended(request)
     assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, code)
@@ -421,7 +383,7 @@ def test_a_pod_that_was_drained_and_never_ends_is_overdue_until_it_is_ended_by_f
     request = deployed(kubernetes, fates.STUCK, grace_seconds=1)
     kubernetes.until_phase(request, JobPhase.RUNNING)
     (pod,) = pods(kubernetes, request)
-    drain(kubernetes, f"/api/v1/namespaces/{kubernetes.namespace}/pods/{pod['metadata']['name']}")
+    drain(kubernetes.bed, f"/api/v1/namespaces/{kubernetes.namespace}/pods/{pod['metadata']['name']}")
     until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be sent away")
     impatient = kubernetes.client(patience=Patience(overdue=timedelta(0)))
     until(lambda: impatient.look(request.run_uid, MAIN).jobs[0, 1].overdue, "its grace to be over")

@@ -11,11 +11,11 @@ import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
 from tests.databases import create_database
 from tests.embedded import eventually
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed, condition
+from tests.kubernetes.harm import drain
 from tests.kubernetes.service import Service, assert_completed, served
 
 pytestmark = pytest.mark.timeout(600)
@@ -89,18 +89,10 @@ async def test_every_end_has_its_reason_and_its_evidence(service: Service) -> No
         assert task.node in shown
 
 
-def drain(service: Service, run: Started) -> None:
-    """As `kubectl drain` does it."""
-    (pod,) = service.objects("pods", run)
-    name = pod["metadata"]["name"]
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    service.bed.admin.post(f"/api/v1/namespaces/{service.namespace}/pods/{name}/eviction", eviction)
-
-
 async def test_a_drained_task_says_so_with_its_pod_or_without(service: Service) -> None:
     run = await service.run("obeys")
     await service.until(run, TaskStatus.RUNNING, 1)
-    drain(service, run)
+    drain(service.bed, service.pod(run))
     details = await service.until_over(run)
     task = details.tasks[0]
     assert (details.run.status, task.status) == (RunStatus.FAILED, TaskStatus.FAILED)
@@ -114,7 +106,7 @@ async def test_a_drained_task_that_ends_in_order_has_failed_and_runs_again(servi
     """With exit code 0: its run was COMPLETED, with half of its data."""
     run = await service.run("careful", grace_seconds=60)
     await service.until(run, TaskStatus.RUNNING, 1)
-    drain(service, run)
+    drain(service.bed, service.pod(run))
     details = await service.until_over(run)
     task = details.tasks[0]
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "main_job_failed")

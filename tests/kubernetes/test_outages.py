@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -16,13 +15,13 @@ from tests.databases import create_database
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.service import Service, assert_completed, served
+from tests.kubernetes.touching import SETTLED, until
 
 pytestmark = pytest.mark.timeout(900)
 
 OUTAGE_SECONDS = 60.0
 # as by default: whoever asks the scheduler service waits longer than the service for the API server
 SETTINGS = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "20", "CRAWLER_DISPATCHER__CLAIM_SECONDS": "40"}
-SETTLED = 240.0  # the longest pause of a deployment that failed, and the look after it
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -135,24 +134,3 @@ async def it_goes_on_until_it_is_stopped(service: Service, run: Started, tasks: 
 def assert_stopped(details: RunDetails, tasks: int) -> None:
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "stopped")
     assert details.run.tasks == {TaskStatus.STOPPED: tasks}
-
-
-async def until(
-    service: Service, run: Started, holds: Callable[[RunDetails], bool], *, touching: bool = True
-) -> RunDetails:
-    """`touching`: its jobs change all the time, so that the watcher has it looked at."""
-    deadline = time.monotonic() + SETTLED
-    while not holds(details := service.details(run)):
-        assert time.monotonic() < deadline, details.run
-        if touching:
-            touch(service, run)
-        await asyncio.sleep(0.5)
-    return details
-
-
-def touch(service: Service, run: Started) -> None:
-    """Each of its jobs changes a little."""
-    change: dict[str, Any] = {"metadata": {"annotations": {"touched": str(time.time_ns())}}}
-    for job in service.objects("jobs", run):
-        path = f"/apis/batch/v1/namespaces/{service.namespace}/jobs/{job['metadata']['name']}"
-        service.bed.admin.merge(path, change)

@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS, Unreadable
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.domain.looks import JobPhase, Look
-from tests.kube import OURS, RUN, Json, Shelf, condition, event, job, labels, pod, running
+from tests.kube import OURS, RUN, SCHEDULED, Json, Shelf, condition, event, job, labels, pod, running, waiting
 
 COMPLETE, FAILED = condition("Complete"), condition("Failed", "BackoffLimitExceeded")
 WAITS: Json = {"active": 1, "ready": 0}
@@ -57,6 +57,23 @@ def test_ten_thousand_jobs_cost_at_most_21_lists_whatever_they_do(status: Json) 
     assert not any(job.phase is JobPhase.UNCLEAR for job in seen.jobs.values())
     assert len(seen.jobs) == 10_000
     assert len(shelf.calls) <= 21
+
+
+def test_ten_thousand_jobs_cost_at_most_21_lists_also_where_events_would_say_more_or_many_are_missing() -> None:
+    creating = [pod("Pending", waiting("ContainerCreating"), task=task, uid=f"uid-{task}") for task in range(10_000)]
+    for each in creating:
+        each["status"]["conditions"] = [SCHEDULED]
+    events = [event("pod-of-uid-0-0", "FailedMount"), event("pod-of-uid-1-1", "FailedMount")]
+    shelf = Shelf().put(jobs=many(10_000, **WAITS), pods=creating, events=events)
+    seen = look(shelf, 10_000)
+    assert [seen.jobs[task, 1].cause for task in (0, 1)] == ["volume", "container_creating"], (
+        "the main job's come first"
+    )
+    assert calls(shelf) == {"jobs": 10, "pods": 10, "events": 1}
+    shelf = Shelf().put(jobs=many(10_000, **WAITS)[100:], pods=creating[100:], events=events)
+    seen = look(shelf, 10_000)
+    assert (seen.complete, len(seen.jobs)) == (True, 9_900)
+    assert calls(shelf) == {"jobs": 10, "namespace": 1, "names": 1, "pods": 10}
 
 
 def test_pods_of_a_few_of_many_jobs_cost_one_list() -> None:

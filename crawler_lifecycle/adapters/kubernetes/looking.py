@@ -1,12 +1,13 @@
 """What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence, Sized
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from crawler_lifecycle.adapters.kubernetes import leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
-from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.api import JSON, PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Clock, Key
@@ -15,6 +16,7 @@ from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
+MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one of all names or of events
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
 NOT_SEEN = (TemporaryError, PermanentError)
@@ -64,7 +66,7 @@ class Looking:
         naming.checked(survey.run_uid)
         whole_run = [naming.selector(survey.installation, survey.run_uid)]
         for selector in whole_run if tasks is None else _selectors_of(survey, tasks):
-            for body in self._api.pages(self._api.batch("jobs"), {"labelSelector": selector}):
+            for body in self._pages(survey, self._api.batch("jobs"), {"labelSelector": selector}):
                 page = JOBS.page(body)
                 for job in page.whole:
                     survey.add(job)
@@ -75,7 +77,7 @@ class Looking:
     def _absent(self, survey: Survey, missing: Sequence[Key]) -> list[Key]:
         """Of these, those that are provably not there."""
         keys = {survey.name(key): key for key in missing}
-        for name, job in self._absence.found(list(keys)):
+        for name, job in self._absence.found(list(keys), partial(self._pages, survey)):
             if job is not None and survey.key_of_ours(job.metadata.labels) == keys[name]:
                 survey.add(job)
             if keys[name] not in survey.jobs:
@@ -107,7 +109,7 @@ class Looking:
     def _pods(self, survey: Survey, keys: Collection[Key]) -> dict[Key, list[Pod]]:
         found: dict[Key, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
-            for body in self._api.pages(self._api.core("pods"), {"labelSelector": selector}):
+            for body in self._pages(survey, self._api.core("pods"), {"labelSelector": selector}):
                 page = PODS.page(body)
                 for broken in page.broken:
                     _note(survey, broken, keys)
@@ -121,6 +123,13 @@ class Looking:
                         found.setdefault(key, []).append(pod)
         return found
 
+    def _pages(
+        self, survey: Survey, path: str, query: Mapping[str, str | int], *, accept: str = JSON
+    ) -> Iterator[bytes]:
+        for page in self._api.pages(path, query, accept=accept):
+            survey.lists += 1
+            yield page
+
     def _selectors(self, survey: Survey, keys: Collection[Key]) -> Iterator[str]:
         """Only the pods of these tasks, unless it takes fewer lists to read those of the whole run."""
         tasks = {task for task, _ in keys}
@@ -130,8 +139,10 @@ class Looking:
         yield from _selectors_of(survey, tasks)
 
     def _ask_events(self, survey: Survey, asking: Iterable[tuple[Key, str]]) -> None:
-        """Of the first few: they say more about why a job waits, and change nothing else."""
-        for key, uid in sorted(asking)[:MOST_ASKED_FOR_EVENTS]:
+        """Of the first few: they say more about why a job waits, and change nothing else. A look that is dear already
+        does without most of them."""
+        affordable = max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))
+        for key, uid in sorted(asking)[:affordable]:
             query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
             look = survey.jobs[key]
             try:

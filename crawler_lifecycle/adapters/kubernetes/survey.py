@@ -23,6 +23,7 @@ class Survey:
     jobs: dict[Key, JobLook] = field(default_factory=dict)
     closer: dict[Key, Job] = field(default_factory=dict)  # their pods have to be asked
     problems: list[str] = field(default_factory=list)
+    lists: int = 0  # asked for so far
 
     def add(self, job: Job) -> None:
         labels, name = job.metadata.labels, job.metadata.name

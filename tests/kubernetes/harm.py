@@ -1,0 +1,57 @@
+"""Who may take the pod of a job away, other than a stop of ours? Each by the path of the pod."""
+
+from tests.kubernetes import fates
+from tests.kubernetes.bed import Bed
+from tests.kubernetes.client import until
+from tests.kubernetes.jobs import UNPRIVILEGED
+
+HOLDER = "example.org/held"
+
+
+def drain(bed: Bed, path: str) -> None:
+    name = path.rpartition("/")[2]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    bed.admin.post(f"{path}/eviction", eviction)
+
+
+def preempt(bed: Bed, path: str) -> None:
+    """By a pod that matters more and needs the whole node."""
+    node = bed.admin.get(path)["spec"]["nodeName"]
+    container = {"name": "main", "image": fates.RUNS, "securityContext": UNPRIVILEGED}
+    spec = {
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container | {"resources": {"requests": {"cpu": "64"}}}],
+    }
+    bed.admin.post(path.rpartition("/")[0], {"metadata": {"name": "vip"}, "spec": spec})
+
+
+def taint(bed: Bed, path: str) -> None:
+    node = f"/api/v1/nodes/{bed.admin.get(path)['spec']['nodeName']}"
+    taints = [{"key": "example.org/out", "effect": "NoExecute"}]
+    bed.admin.merge(node, {"spec": {"taints": taints}})
+    try:
+        until(lambda: is_leaving(bed, path), "the pod to be sent away")
+    finally:
+        bed.admin.merge(node, {"spec": {"taints": None}})
+
+
+def is_leaving(bed: Bed, path: str) -> bool:
+    listed = bed.admin.items(path.rpartition("/")[0])
+    found = [pod["metadata"] for pod in listed if pod["metadata"]["name"] == path.rpartition("/")[2]]
+    return not found or "deletionTimestamp" in found[0]
+
+
+def delete(bed: Bed, path: str) -> None:
+    bed.admin.delete(path)
+
+
+def hold(bed: Bed, path: str) -> None:
+    """It stays when it has ended, as something of the cluster's own wants to see it."""
+    finalizers = bed.admin.get(path)["metadata"].get("finalizers", [])
+    bed.admin.merge(path, {"metadata": {"finalizers": [*finalizers, HOLDER]}})
+
+
+def release(bed: Bed, path: str) -> None:
+    finalizers = bed.admin.get(path)["metadata"]["finalizers"]
+    bed.admin.merge(path, {"metadata": {"finalizers": [each for each in finalizers if each != HOLDER]}})

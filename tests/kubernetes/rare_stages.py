@@ -1,0 +1,86 @@
+"""What happens on nodes to pods that somebody changed before they came there, or that nobody could see?"""
+
+from tests.kubernetes import fates
+from tests.kubernetes.stages import (
+    ALIVE,
+    ASKED,
+    BEGAN,
+    CREATED,
+    CREATING,
+    DELAY,
+    NEW,
+    NOT_FORCED,
+    NOW,
+    UNREADY,
+    Condition,
+    conditions,
+    ended,
+    of,
+    phase,
+    stage,
+    waiting,
+)
+
+NOT_MOUNTED = 'MountVolume.SetUp failed for volume "files": not found'
+TOO_LONG = "Pod was active on the node longer than the specified deadline"
+ENDED = "{terminated: {exitCode: %s, reason: %s, startedAt: " + NOW + ", finishedAt: " + NOW + "}}"
+
+
+def _beside(state: str, more: str = "", restarts: int = 0) -> str:
+    """Its init containers, sidecars among them."""
+    return (
+        "initContainerStatuses:\n"
+        "{{ range .spec.initContainers }}\n"
+        f"- {{name: {{{{ .name | Quote }}}}, image: {{{{ .image | Quote }}}}, imageID: '', restartCount: {restarts},"
+        f" ready: false, started: false, state: {state}{more}}}\n"
+        "{{ end }}\n"
+    )
+
+
+OUT_OF_SIGHT: Condition = ('.status.conditions.[] | select(.type == "Ready") | .status', "In", ("False",))
+
+PODS = [
+    stage(
+        "pod-is-seen-again",  # the control plane took Ready from it when its node was silent
+        "Pod",
+        [ALIVE, phase("Running"), OUT_OF_SIGHT],
+        conditions(Ready="True"),
+    ),
+    stage(
+        "pod-waits-for-its-volume",
+        "Pod",
+        [ALIVE, NEW, of(fates.NO_VOLUME)],
+        CREATED + UNREADY + waiting("ContainerCreating"),
+        event=("FailedMount", NOT_MOUNTED),
+    ),
+    stage(
+        "pod-is-not-prepared",
+        "Pod",
+        [ALIVE, phase("Pending"), CREATING, of(fates.UNPREPARED)],
+        "phase: Failed\n"
+        + conditions(Initialized="False", Ready="False", ContainersReady="False")
+        + _beside(ENDED % (7, "Error"))
+        + waiting("PodInitializing"),
+    ),
+    stage(
+        "pod-succeeds-beside-one-that-was-out-of-memory",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.MEMORY_BESIDE)],
+        ended("0", "Completed", "Succeeded")
+        + _beside(ENDED % (0, "Completed"), f", lastState: {ENDED % (137, 'OOMKilled')}", restarts=1),
+        delay=DELAY,
+    ),
+    stage(
+        "pod-is-out-of-time",
+        "Pod",
+        [ALIVE, phase("Running"), of(fates.OUT_OF_TIME)],
+        ended("143", "Error", "Failed", more=f"reason: DeadlineExceeded\nmessage: '{TOO_LONG}'\n"),
+        delay=DELAY,
+    ),
+    stage(
+        "pod-had-ended-unseen",
+        "Pod",
+        [ASKED, NOT_FORCED, phase("Running"), of(fates.DONE_UNSEEN)],
+        ended("0", "Completed", "Succeeded", finished=BEGAN),
+    ),
+]
