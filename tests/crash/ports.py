@@ -96,11 +96,15 @@ class Turns(Iterator[Any]):
         self._lock = threading.Lock()  # a turn may come late, in the midst of another
 
     def __next__(self) -> Any:
-        return self._way(self._point, self._turn)
+        answers: list[Any] = []  # who asks for the same turn twice gets the same
 
-    def _turn(self) -> Any:
-        with self._lock:
-            return next(self._inner)
+        def turn() -> Any:
+            with self._lock:
+                if not answers:
+                    answers.append(next(self._inner))
+                return answers[0]
+
+        return self._way(self._point, turn)
 
 
 def _own_methods(protocol: type) -> list[str]:
