@@ -186,6 +186,7 @@ def test_no_next_attempt_while_a_job_of_the_last_one_lives(house: House) -> None
     house.deployer.scripts["books"] = "exec sleep 60"
     plan = house.started(tasks=2)
     house.tasks.cancel_queued(plan.run, "stopped")
+    until(lambda: house.bench.cluster.look(plan.run.run_uid).jobs[0, 1].phase is JobPhase.RUNNING, "it to have started")
     main = house.tasks.rows(plan.run.run_id, [0])[0]
     given_up = StatusWrite.model_validate(
         {"run": plan.run, "changes": [{"task": 0, "attempt": 1, "version": main.version, "status": TaskStatus.LOST}]}

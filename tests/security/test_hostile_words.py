@@ -116,4 +116,4 @@ def test_the_doors_read_what_was_written(tmp_path: Path, name: str, value: str) 
 
 
 def _toml(text: str) -> str:
-    return json.dumps(text).replace("\x7f", "\\u007f") if text.isascii() else json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
