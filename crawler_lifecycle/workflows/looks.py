@@ -23,6 +23,7 @@ from crawler_lifecycle.workflows.removal import remove
 
 BY_ATTEMPT = "unwanted-jobs-by-attempt"
 WORK_COUNTS = "a-look-takes-as-long-as-it-works"
+LONG_WAIT = timedelta(seconds=2)
 NOT_WRITTEN = "what-came-too-late-is-looked-at-again"
 
 
@@ -101,9 +102,12 @@ async def look(
 
 
 def _took(differences: Differences, began: datetime) -> timedelta:
-    """Not how long it waited for a worker: a machine with many runs would look at each of them ten times as rarely."""
-    if differences.seconds is None or not workflow.patched(WORK_COUNTS):
-        return workflow.now() - began
+    """Not how long it waited for a worker: a machine with many runs would look at each of them ten times as rarely.
+
+    As little as most wait makes no difference, and a version before goes on with such runs."""
+    took = workflow.now() - began
+    if differences.seconds is None or took < LONG_WAIT or not workflow.patched(WORK_COUNTS):
+        return took
     return timedelta(seconds=differences.seconds)
 
 

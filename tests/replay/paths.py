@@ -194,7 +194,8 @@ PATHS = {
     ),
     "busy": Path(
         lambda: Script(
-            alive=lambda look: 1 if look < 4 else 0, more=lambda look: look == 1, work=lambda look: 0.3 * look
+            alive=lambda look: 1 if look < 4 else 0, more=lambda look: look == 1, work=lambda look: 0.3 * look,
+            failures={IN_A_LOOK: 3},
         )
     ),
     "suspended_before_its_start": Path(
