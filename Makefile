@@ -37,7 +37,7 @@ test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real p
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in trouble, the image (7 minutes)
 	@$(BIN)/pytest $(SPREAD) -q -m $(SYSTEM)
 
-test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (11 minutes of processor time)
+test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eight minutes)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q
 
 test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (eight minutes)
