@@ -20,7 +20,7 @@ SYSTEM := 'system and not cluster'
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci lock clean mariadb chromium
+.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-faults ci-cluster lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,11 +52,11 @@ test-all: ## all three; nothing may be skipped
 	@$(MAKE) --no-print-directory test-crashes
 
 test-cluster: $(VENV)/.installed-dev mariadb ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
-	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
+	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' -q
 
 test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
-	@$(BIN)/python -m tests.kubernetes.programs >/dev/null
+	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
 	@CI=true $(BIN)/pytest tests/kubernetes -m 'cluster and large' -q
 
 test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
@@ -88,9 +88,15 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory test || $(AGAIN)
 	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line ci-faults ci-cluster
+
+# These two wait more than they compute, so they are at it together.
+ci-faults: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory chaos SEED=$(CHANGE)
 	@$(MAKE) --no-print-directory test-outages || $(AGAIN) tests/chaos -m outage
 	@$(MAKE) --no-print-directory test-triggers
+
+ci-cluster: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m 'cluster and not large'
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
