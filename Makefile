@@ -88,7 +88,7 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory test || $(AGAIN)
 	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line ci-faults ci-cluster
+	@$(MAKE) --no-print-directory --jobs 2 ci-faults ci-cluster
 
 # These two wait more than they compute, so they are at it together.
 ci-faults: $(VENV)/.installed-dev
