@@ -5,7 +5,7 @@ import json
 import signal
 import socket
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -130,28 +130,34 @@ class Sides:
 
     async def workers_of(self, run: Started) -> dict[int, set[str]]:
         """Which processes have brought the run's workflow forward, and with what: its own steps, or activities."""
-        found = defaultdict[int, set[str]](set)
+        return {pid: set(done) for pid, done in (await self.work_on(run)).items()}
+
+    async def work_on(self, run: Started) -> dict[int, Counter[str]]:
+        found = defaultdict[int, Counter[str]](Counter)
         async for event in self.history(run):
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-                found[_pid(event.workflow_task_completed_event_attributes.identity)].add("steps")
+                found[_pid(event.workflow_task_completed_event_attributes.identity)]["steps"] += 1
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
-                found[_pid(event.activity_task_completed_event_attributes.identity)].add("activities")
+                found[_pid(event.activity_task_completed_event_attributes.identity)]["activities"] += 1
         return found
 
     async def until_both_worked(self, run: Started, *workers: Process) -> None:
-        """A worker that knows a run is asked first: that is forgotten, until the others had their turns."""
-        wanted = {worker.pid: {"steps", "activities"} for worker in workers}
+        """A worker that knows a run is asked first: that is forgotten before each look, so that it falls to any."""
+        wanted = {worker.pid for worker in workers}
 
         async def worked() -> bool:
-            done = await self.workers_of(run)
-            if all(done[pid] >= what for pid, what in wanted.items()):
+            done = await self.work_on(run)
+            if all(set(done[pid]) == {"steps", "activities"} for pid in wanted):
                 return True
             await self.forget_worker(run)
             await self.site.nudge(run)
-            await asyncio.sleep(0.5)  # what is nudged more often than that looks no more often
+            await eventually_async(lambda: self._is_brought_forward(run, _activities(done)))
             return False
 
         await eventually_async(worked)
+
+    async def _is_brought_forward(self, run: Started, since: int) -> bool:
+        return _activities(await self.work_on(run)) > since
 
     async def forget_worker(self, run: Started) -> None:
         client = await self.site.control.engine.client()
@@ -217,6 +223,10 @@ def _answering(ask: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[b
         return True
 
     return answers
+
+
+def _activities(work: dict[int, Counter[str]]) -> int:
+    return sum(done["activities"] for done in work.values())
 
 
 def _pid(identity: str) -> int:

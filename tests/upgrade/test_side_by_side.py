@@ -1,12 +1,12 @@
 """An installation is brought to this version while crawls are under way, step by step, and half of the way back.
 
-The version before and this one work on the same runs, on one Temporal server, one database and one task queue. Each
-test goes on where the one before it ended.
+The version before and this one work on the same runs, on one Temporal server, one database and one task queue.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -29,7 +29,7 @@ from tests.upgrade.sides import Process, Sides, end, sides
 
 CRAWLERS = {"stopped": "polite", "ahead": "obliging"}
 TASKS = {"children": 2, "on_the_new_schema": 2}
-pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -47,15 +47,14 @@ class Upgrade:
         self.runs |= dict(zip(names, await asyncio.gather(*asked), strict=True))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=BOTH)
-async def upgrade(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Upgrade]:
+@pytest_asyncio.fixture(params=BOTH)
+async def upgrade(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Upgrade]:
     """The version before works, with runs that are under way."""
-    folder = tmp_path_factory.mktemp(request.param)
-    code = before.released(folder / "released")
+    code = before.released(tmp_path / "released")
     url = None
     if request.param == "mariadb":
         url = create_database(request.getfixturevalue("mariadb_server"), "upgraded")
-    async with sides(folder, code, url) as installation:
+    async with sides(tmp_path, code, url) as installation:
         status, told = await installation.crawlctl("db", "upgrade", old=True)
         assert status == 0, told
         assert installation.revision() == before.REVISION
@@ -68,7 +67,14 @@ async def upgrade(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
                 await end(each)
 
 
-async def test_the_version_before_works_on_while_the_schema_is_brought_forward(upgrade: Upgrade) -> None:
+async def test_an_installation_is_brought_forward_and_half_of_the_way_back(upgrade: Upgrade) -> None:
+    await _the_version_before_works_on_while_the_schema_is_brought_forward(upgrade)
+    await _both_versions_work_on_one_run(upgrade)
+    await _what_the_version_before_began_the_new_one_ends(upgrade)
+    await _and_back_as_long_as_nothing_new_has_happened_to_a_run(upgrade)
+
+
+async def _the_version_before_works_on_while_the_schema_is_brought_forward(upgrade: Upgrade) -> None:
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     status, told = await sides.crawlctl("db", "upgrade")
     assert status == 0, told
@@ -87,7 +93,7 @@ async def test_the_version_before_works_on_while_the_schema_is_brought_forward(u
         assert set(await sides.workers_of(run)) == {upgrade.old.pid}
 
 
-async def test_both_versions_work_on_one_run(upgrade: Upgrade) -> None:
+async def _both_versions_work_on_one_run(upgrade: Upgrade) -> None:
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     upgrade.new = await sides.start_worker()
     await asyncio.gather(upgrade.begin("begun_by_either"), terminate(site, runs["terminated"]))
@@ -102,7 +108,7 @@ async def test_both_versions_work_on_one_run(upgrade: Upgrade) -> None:
     await site.assert_true(runs["begun_by_either"], {0: 0})
 
 
-async def test_what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) -> None:
+async def _what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) -> None:
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     await asyncio.gather(sides.start_services(), end(upgrade.old))
     site.release(runs["children"], 0)
@@ -118,8 +124,7 @@ async def test_what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) 
     site.assert_one_history_per_request()
 
 
-@pytest.mark.parametrize("upgrade", ["sqlite"], indirect=True)
-async def test_and_back_as_long_as_nothing_new_has_happened_to_a_run(upgrade: Upgrade) -> None:
+async def _and_back_as_long_as_nothing_new_has_happened_to_a_run(upgrade: Upgrade) -> None:
     """A run that has gone a way that the version before does not know waits for the new one, unharmed."""
     sides, site, runs = upgrade.sides, upgrade.sides.site, upgrade.runs
     assert upgrade.new
