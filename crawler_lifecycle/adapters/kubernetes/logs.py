@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes import kept_logs, pods
@@ -19,6 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.local.layout import log_name
 from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, chunk_of, tail_of
+from crawler_lifecycle.adapters.local.logs import TAIL_BYTES as LAST_BYTES
 from crawler_lifecycle.ports import LogChunk
 
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
@@ -28,6 +30,7 @@ TAIL_SECONDS = 15.0
 NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
+LONGEST_END_SECONDS = 600.0  # of a pod that was told to end: longer than any stop waits for one
 NO_PLACE = "logs-not-kept.txt"
 NEVER_ANY = (400, 404)  # it never started, or its pod is gone
 NODE_SILENT = (500, 502, 504)  # for now, or for ever
@@ -46,6 +49,10 @@ class Logs:
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
         return kept_logs.read(self.kept(run_uid, task, attempt), offset)
+
+    def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
+        kept = self.read_kept(run_uid, task, attempt, -LAST_BYTES)
+        return "\n".join(kept.text.splitlines()[-TAIL_LINES:]) if kept else ""
 
     def tail(self, pod: Pod, until: float) -> str:
         """In that time, however often it is asked for."""
@@ -103,6 +110,14 @@ class Logs:
         """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
         kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
+    def keep_to_its_end(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
+        """The same of one that still prints: what comes until it ends, or for ten minutes. It is not there before."""
+        self.files.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
+            file.writelines(self._all_of(pod, or_a_part=True, to_its_end=True))
+            file.seek(0)
+            kept_logs.write(self.kept(run_uid, task, attempt), iter(partial(file.read, CHUNK), b""))
+
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
@@ -113,11 +128,14 @@ class Logs:
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
         kept_logs.write_once(self.files / checked(run_uid) / NO_PLACE, text)
 
-    def _all_of(self, pod: Pod, *, or_a_part: bool) -> Iterator[bytes]:
+    def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""
-        came, until = 0, time.monotonic() + WHOLE_SECONDS
+        came, seconds = 0, LONGEST_END_SECONDS if to_its_end else WHOLE_SECONDS
+        query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}
+        if to_its_end:
+            query["follow"] = "true"
         try:
-            for piece in self._pieces(pod, {"limitBytes": self.most_bytes + 1}, until):
+            for piece in self._pieces(pod, query, time.monotonic() + seconds, seconds if to_its_end else None):
                 yield piece[: max(0, self.most_bytes - came)]
                 came += len(piece)
             if came > self.most_bytes:
