@@ -513,6 +513,18 @@ def test_what_a_job_prints_until_it_is_stopped_is_kept(acting: Acting, *, forced
     assert [seen.query["follow"] for seen in acting.server.asked("GET", "/log")] == ["true"], "once"
 
 
+def test_what_could_not_be_heard_is_listened_to_by_the_next_round_of_a_stop(acting: Acting) -> None:
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.print(name, b"page 1\n")
+    acting.server.faults = [Fault("GET", "/log", Answered(500, "InternalError", "dial tcp: no route to host"))]
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert acting.stopping.listening.heard(acting.run_uid, [(0, 1)]) == set()
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.server.print(name, None)
+    assert acting.stopping.listening.heard(acting.run_uid, [(0, 1)]) == {(0, 1)}
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "page 1\n"
+
+
 def test_a_stop_waits_for_nothing_that_a_job_prints(acting: Acting) -> None:
     for task in (0, 1):
         acting.server.print(acting.pod(acting.deploy(task))["metadata"]["name"], b"page 1\n")

@@ -67,6 +67,8 @@ class Listening:
         except (Missing, ApiFailed, InTheWay, OSError) as error:
             where = (heard.run_uid, *heard.key)
             logger.info("run %s, task %s, attempt %s: its log was not heard to its end: %s", *where, error)
+            with self._lock:  # the next round of the stop may hear it
+                del self._begun[_uid(heard.pod)]
         finally:
             heard.over.set()
 

@@ -30,7 +30,7 @@ TAIL_SECONDS = 15.0
 NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
-LONGEST_END_SECONDS = 600.0  # of a pod that was told to end: longer than any stop waits for one
+LONGEST_SILENCE_SECONDS = 600.0  # of a pod that was told to end, and tidies up
 NO_PLACE = "logs-not-kept.txt"
 NEVER_ANY = (400, 404)  # it never started, or its pod is gone
 NODE_SILENT = (500, 502, 504)  # for now, or for ever
@@ -111,12 +111,22 @@ class Logs:
         kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
     def keep_to_its_end(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
-        """The same of one that still prints: what comes until it ends, or for ten minutes. It is not there before."""
+        """The same of one that still prints: what comes until it ends. It is not there before. ApiFailed: it broke off,
+        or nothing came for ten minutes; what had come until then is kept."""
         self.files.mkdir(parents=True, exist_ok=True)
+        broke_off = None
         with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
-            file.writelines(self._all_of(pod, or_a_part=True, to_its_end=True))
+            try:
+                file.writelines(self._all_of(pod, or_a_part=False, to_its_end=True))
+            except ApiFailed as error:
+                if not file.tell():
+                    raise
+                broke_off = error
+                file.write(_not_read(error))
             file.seek(0)
             kept_logs.write(self.kept(run_uid, task, attempt), iter(partial(file.read, CHUNK), b""))
+        if broke_off:
+            raise broke_off
 
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
@@ -130,12 +140,13 @@ class Logs:
 
     def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""
-        came, seconds = 0, LONGEST_END_SECONDS if to_its_end else WHOLE_SECONDS
         query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}
+        until, silence, came = time.monotonic() + WHOLE_SECONDS, None, 0
         if to_its_end:
+            until, silence = math.inf, LONGEST_SILENCE_SECONDS
             query["follow"] = "true"
         try:
-            for piece in self._pieces(pod, query, time.monotonic() + seconds, seconds if to_its_end else None):
+            for piece in self._pieces(pod, query, until, silence):
                 yield piece[: max(0, self.most_bytes - came)]
                 came += len(piece)
             if came > self.most_bytes:
@@ -145,7 +156,7 @@ class Logs:
                 raise
             if not or_a_part:
                 raise ApiFailed(error.message, timed_out=True) from error
-            yield f"\n(the rest of the log could not be read: {error.message})\n".encode()
+            yield _not_read(error)
 
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
@@ -154,6 +165,10 @@ class Logs:
         named = {"container": name} if name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", until=until, silence=silence)
+
+
+def _not_read(error: ApiFailed) -> bytes:
+    return f"\n(the rest of the log could not be read: {error.message})\n".encode()
 
 
 def is_gone(error: Missing | ApiFailed) -> bool:
