@@ -1,23 +1,26 @@
 """What does it cost to learn from a real API server where the jobs of a run stand, by ours and by the ways of others?
 
-The jobs were just made and no controller has seen them: what is measured is the asking, not the cluster.
+The jobs were just made and no controller has seen them: what is measured is the asking, not the cluster. In the end
+each has a pod that waits, so that our look asks for all of these as well.
 """
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 from bench.control_plane import Spent, on_control_plane, standing_still
-from bench.kubernetes_ways import WAYS
+from bench.kubernetes_ways import OURS, WAYS
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from tests.kubernetes.bed import Bed
+from tests.kubernetes.client import until
 
+CONTROLLERS = "kube-controller-manager"
 COLUMNS = ("jobs", "by", "calls", "MB read", "s", "CPU s", "server CPU s", "peak MB")
 MAKERS = 16
 PATIENCE = 1800.0
@@ -30,21 +33,41 @@ def measure(scale: Scale) -> Table:
 
 def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
     namespace = bed.namespace()
-    kubeconfig = bed.kubeconfig("observer", namespace)
-    with standing_still(bed, "kube-controller-manager", "kube-scheduler", "kwok"):
-        runs = {jobs: _made(bed, namespace, jobs) for jobs in scale.jobs}
-        return [row for jobs, run in runs.items() for row in _by_every_way(bed, run, jobs, namespace, kubeconfig)]
+    asker = Asker(bed, namespace, bed.kubeconfig("observer", namespace))
+    with standing_still(bed, "kube-scheduler", "kwok"):
+        with standing_still(bed, CONTROLLERS):
+            runs = {jobs: _made(bed, namespace, jobs) for jobs in scale.jobs}
+            rows = [asker.ask(run, jobs, way, way) for jobs, run in runs.items() for way in WAYS]
+        _let_each_have_its_pod(bed, namespace, sum(runs))
+        with standing_still(bed, CONTROLLERS):
+            return [*rows, *(asker.ask(run, jobs, OURS, f"{OURS}, each waits") for jobs, run in runs.items())]
 
 
-def _by_every_way(bed: Bed, run: str, jobs: int, namespace: str, kubeconfig: Path) -> Iterator[tuple[object, ...]]:
-    """All other runs are in the namespace, too."""
-    for way in WAYS:
-        spent = Spent(bed)
-        command = [sys.executable, "-m", "bench.kubernetes_ways", way, run, str(jobs), namespace, str(kubeconfig)]
+@dataclass(frozen=True)
+class Asker:
+    """For one of the runs. All others are in the namespace, too."""
+
+    bed: Bed
+    namespace: str
+    kubeconfig: Path
+
+    def ask(self, run: str, jobs: int, way: str, name: str) -> tuple[object, ...]:
+        spent = Spent(self.bed)
+        words = (way, run, str(jobs), self.namespace, str(self.kubeconfig))
+        command = [sys.executable, "-m", "bench.kubernetes_ways", *words]
         told = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout
         of = json.loads(told)
         server = spent.by_program()["kube-apiserver"] + spent.by_program()["etcd"]
-        yield jobs, way, of["calls"], of["bytes"] / 1e6, of["seconds"], of["cpu"], server, of["peak"]
+        return jobs, name, of["calls"], of["bytes"] / 1e6, of["seconds"], of["cpu"], server, of["peak"]
+
+
+def _let_each_have_its_pod(bed: Bed, namespace: str, jobs: int) -> None:
+    def all_there() -> bool:
+        found = bed.admin.get(f"/api/v1/namespaces/{namespace}/pods", limit=1)
+        more: int = found["metadata"].get("remainingItemCount", 0)
+        return len(found["items"]) + more == jobs
+
+    until(all_there, f"{jobs} pods", PATIENCE)
 
 
 def _made(bed: Bed, namespace: str, jobs: int) -> str:

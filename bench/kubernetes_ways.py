@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.domain.naming import job_name
 
+OURS = "ours"
 THREADS = 16
 SAMPLE_SECONDS = 0.005
 PATIENCE = 60.0
@@ -99,7 +100,7 @@ def _status(api: BatchV1Api, run: Run, name: str) -> Any:
 
 
 WAYS: dict[str, Callable[[Run], int]] = {
-    "ours": ours,
+    OURS: ours,
     "one typed list": typed_list,
     "a GET per job": one_by_one,
     f"a GET per job, {THREADS} threads": on_threads,

@@ -73,3 +73,5 @@ def configure(form: str, level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # it warns of each connection that it does not keep open, and of nothing else that we let it do
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

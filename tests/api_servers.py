@@ -168,7 +168,7 @@ class ApiServer:
         with self.printed:
             self.logs[pod] = self.logs.get(pod, b"") + (text or b"")
             if text is None:
-                del self.logs[pod]
+                self.earlier_logs[pod] = self.earlier_logs.get(pod, b"") + self.logs.pop(pod)
             self.printed.notify_all()
 
     def begin_file(self, pod: str, text: bytes) -> None:
@@ -180,7 +180,7 @@ class ApiServer:
 
     def more_of(self, pod: str, sent: int) -> bytes:
         def printed() -> bytes:
-            return self.earlier_logs.get(pod, b"") + self.logs[pod] if pod in self.logs else b""
+            return self.earlier_logs.get(pod, b"") + self.logs.get(pod, b"")
 
         with self.printed:
             self.printed.wait_for(lambda: len(printed()) > sent or pod not in self.logs, 60)

@@ -16,6 +16,7 @@ from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.reasons import RESULT_UNKNOWN
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import (
     LATER,
@@ -540,7 +541,8 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
         told = life.was_told and any(each.says("Complete") for each in past)
         assert said or life.is_hopeless or told
     elif current.status is TaskStatus.LOST:
-        assert past[-1].is_empty, "lost is only what is gone"
+        nobody_can_tell = seen is not None and seen.gone and current.reason == RESULT_UNKNOWN
+        assert past[-1].is_empty or nobody_can_tell, "lost is only what is gone"
         assert life.intent(now) is Intent.RUN
     elif current.status is TaskStatus.STOPPED:
         assert life.intent(now) is not Intent.RUN

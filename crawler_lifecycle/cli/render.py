@@ -192,7 +192,8 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
             yield from (f"      {line}" for line in _circumstances(task))
             yield from (f"      | {line}" for line in _last_words(task))
-            yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"
+            if task.log_tail:
+                yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"
     if stops := list(stop_lines(details)):
         yield ""
         yield click.style("Stop", bold=True)

@@ -22,6 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.listening import MOST, Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
 from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
@@ -57,10 +58,11 @@ class Acting:
         self.jobs = Jobs(self.api, self.installation)
         self.logs = Logs(self.api, self.folder / "files", 1000)
         self.deploying = Deploying(self.api, Pods())
-        self.stopping = Stopping(self.jobs)
+        listening = Listening(self.logs)
+        self.stopping = Stopping(self.jobs, listening)
         self.reaching = Reaching(self.jobs, self.logs)
-        self.removing = Removing(self.jobs, self.logs)
-        self.collecting = Collecting(self.jobs, self.logs)
+        self.removing = Removing(self.jobs, self.logs, listening)
+        self.collecting = Collecting(self.jobs, self.logs, listening)
 
     def request(self, **changes: Any) -> DeploymentRequest:
         given = {
@@ -347,13 +349,15 @@ def test_what_is_in_the_way_of_one_keeps_none_of_the_others(acting: Acting) -> N
 def test_the_jobs_of_another_installation_are_left_alone(acting: Acting) -> None:
     job = acting.deploy()
     acting.pod(job)
-    stranger = Jobs(acting.api, str(uuid4()))
-    for end in (Stopping(stranger).ask, Stopping(stranger).kill, Removing(stranger, acting.logs).remove):
+    stranger, listening = Jobs(acting.api, str(uuid4())), Listening(acting.logs)
+    stopping, removing = Stopping(stranger, listening), Removing(stranger, acting.logs, listening)
+    for end in (stopping.ask, stopping.kill, removing.remove):
         end(acting.run_uid, [(0, 1)])
     acting.server.end(acting.name())
-    Removing(stranger, acting.logs).remove(acting.run_uid, [(0, 1)])
-    assert Collecting(stranger, acting.logs).evidence(acting.run_uid, [(0, 1)]) == []
+    removing.remove(acting.run_uid, [(0, 1)])
+    assert Collecting(stranger, acting.logs, listening).evidence(acting.run_uid, [(0, 1)]) == []
     assert acting.server.asked("DELETE") == []
+    assert acting.server.asked("GET", "/log") == []
 
 
 def test_a_job_that_only_bears_the_name_is_left_alone(acting: Acting) -> None:
@@ -488,6 +492,47 @@ def test_a_job_of_which_something_runs_is_left_alone(acting: Acting) -> None:
     acting.pod(job)
     assert acting.removing.remove(acting.run_uid, [(0, 1)]) == 0
     assert acting.name() in acting.server.objects["jobs"]
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_what_a_job_prints_until_it_is_stopped_is_kept(acting: Acting, *, forced: bool) -> None:
+    """Its pod takes the log with it: what it printed in its grace was never to be had."""
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.print(name, b"page 1\n")
+    for _ in range(3):  # each round of a stop asks again
+        (acting.stopping.kill if forced else acting.stopping.ask)(acting.run_uid, [(0, 1)])
+    acting.server.print(name, b"shutting down\n" * 20)
+    assert not acting.logs.kept(acting.run_uid, 0, 1).exists(), "what is kept is whole, and its job over"
+    acting.server.print(name, None)
+    acting.server.objects.update(jobs={}, pods={})
+    [evidence] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
+    assert evidence.log_tail.splitlines() == ["shutting down"] * 20
+    acting.removing.remove(acting.run_uid, [(0, 1)])
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "page 1\n" + "shutting down\n" * 20
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert [seen.query["follow"] for seen in acting.server.asked("GET", "/log")] == ["true"], "once"
+
+
+def test_what_could_not_be_heard_is_listened_to_by_the_next_round_of_a_stop(acting: Acting) -> None:
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.print(name, b"page 1\n")
+    acting.server.faults = [Fault("GET", "/log", Answered(500, "InternalError", "dial tcp: no route to host"))]
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert acting.stopping.listening.heard(acting.run_uid, [(0, 1)]) == set()
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.server.print(name, None)
+    assert acting.stopping.listening.heard(acting.run_uid, [(0, 1)]) == {(0, 1)}
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "page 1\n"
+
+
+def test_a_stop_waits_for_nothing_that_a_job_prints(acting: Acting) -> None:
+    for task in (0, 1):
+        acting.server.print(acting.pod(acting.deploy(task))["metadata"]["name"], b"page 1\n")
+    acting.server.faults = [Fault("GET", "/pods?", Answered(500, "InternalError", "no pods today"))]
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.stopping.ask(acting.run_uid, [(1, 1), *((task, 1) for task in range(2, MOST + 2))])
+    assert all("deletionTimestamp" in acting.job(task)["metadata"] for task in (0, 1))
+    assert acting.server.asked("GET", "/log") == []
 
 
 def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:

@@ -216,12 +216,13 @@ def as_kept(text: str | None) -> str | None:
 
 def test_evidence_is_bounded_and_not_erased_by_less(database: Database, make_run: MakeRun) -> None:
     run, port = ref_to(make_run()), SqlTasks(database)
-    long = TaskEvidence(task=0, attempt=1, message="m" * 9000, log_tail="😀" * 20_000 + "the end", events=["pulled"])
+    told = {"message": "m" * 9000, "log_tail": "😀" * 20_000 + "the end", "restarts": 2, "events": ["pulled"]}
+    long = TaskEvidence.model_validate({"task": 0, "attempt": 1} | told)
     assert port.reconcile(run, [long]) == 1
     assert port.reconcile(run, [TaskEvidence(task=0, attempt=1)]) == 1
     assert port.reconcile(run, [TaskEvidence(task=0, attempt=2, message="of another attempt")]) == 0
     kept = record(database, run)
-    assert (kept.message, kept.events) == ("m" * 4000, ["pulled"])
+    assert (kept.message, kept.restarts, kept.events) == ("m" * 4000, 2, ["pulled"])
     assert kept.log_tail is not None
     assert kept.log_tail.endswith("😀the end")
 

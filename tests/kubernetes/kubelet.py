@@ -4,12 +4,14 @@ them. (The API server asks it and hands its answer on, with the bounds that the 
 import ssl
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kubernetes.certificates import Certificates
+
+LOOK_SECONDS = 0.2
 
 
 class Kubelet:
@@ -20,6 +22,7 @@ class Kubelet:
         self._outputs: dict[str, bytes] = defaultdict(bytes)
         self._over: set[str] = set()
         self._closed = False
+        self.has_pod: Callable[[str, str], bool] = lambda _namespace, _pod: True
 
     def print(self, job: str, text: str | bytes) -> None:
         with self._changed:
@@ -40,17 +43,26 @@ class Kubelet:
     def output(self, job: str) -> bytes:
         return self._outputs.get(job, b"")
 
-    def pieces(self, job: str) -> Iterator[bytes]:
-        """The output as it comes, up to its end."""
-        sent = 0
+    def pieces(self, job: str, is_there: Callable[[], bool]) -> Iterator[bytes]:
+        """The output as it comes, up to its end, or that of the pod: simulated ones do not tell it."""
+        sent, has_ended = 0, False
         while True:
-            with self._changed:
-                while not (piece := self.output(job)[sent:]) and job not in self._over and not self._closed:
-                    self._changed.wait()
-            if not piece:
+            piece, ended = self._next(job, sent)
+            if piece:
+                yield piece
+                sent += len(piece)
+            elif has_ended:
                 return
-            yield piece
-            sent += len(piece)
+            else:  # what it has printed until then is its output, too
+                has_ended = ended or not is_there()
+
+    def _next(self, job: str, sent: int) -> tuple[bytes, bool]:
+        with self._changed:
+            self._changed.wait_for(lambda: self.output(job)[sent:] or self._has_ended(job), LOOK_SECONDS)
+            return self.output(job)[sent:], self._has_ended(job)
+
+    def _has_ended(self, job: str) -> bool:
+        return job in self._over or self._closed
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -61,18 +73,20 @@ class _Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         query = {name: values[-1] for name, values in parse_qs(address.query).items()}
         match address.path.split("/"):
-            case ["", "containerLogs", _, pod, _]:
-                self._logs(pod.rpartition("-")[0], query)
+            case ["", "containerLogs", namespace, pod, _]:
+                self._logs(namespace, pod, query)
             case _:
                 self.send_error(404)
 
-    def _logs(self, job: str, query: dict[str, str]) -> None:
+    def _logs(self, namespace: str, pod: str, query: dict[str, str]) -> None:
+        job = pod.rpartition("-")[0]
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.end_headers()
         if query.get("follow") == "true":
-            for piece in self.kubelet.pieces(job):
-                self.wfile.write(piece)
+            with suppress(ConnectionError):  # whoever followed has left
+                for piece in self.kubelet.pieces(job, lambda: self.kubelet.has_pod(namespace, pod)):
+                    self.wfile.write(piece)
             return
         self.wfile.write(_bounded(self.kubelet.output(job), query))
 

@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.control.control import Started
 from tests.databases import create_database
 from tests.embedded import eventually
 from tests.kubernetes import fates
@@ -35,6 +37,11 @@ IMAGES = {
     "ignores": fates.IGNORES,
     "stuck": fates.STUCK,
     **{name: fates.after(fate, "300ms") for name, (fate, _, _) in ENDS.items()},
+}
+LAST_WORDS = "page 87 of 300"
+SHOWN = {
+    "memory": ("exit 137", "crawl ended with exit code 137 (OOMKilled)", f"| {LAST_WORDS}", "all of it: crawlctl logs"),
+    "evicted": ("| pod Evicted: The node was low on resource: memory.",),
 }
 HUGE = '[crawlers.huge]\ncommand = ["crawl"]\nimage = "fate/succeeds"\nresources = { memory = "100Ti" }\n'
 
@@ -65,19 +72,19 @@ async def service(
 
 async def test_four_tasks_from_start_to_finish(service: Service) -> None:
     run = await service.run("books", tasks=4)
-    service.bed.kubelet.print(f"crawl-{UUID(run.run_uid).hex}-0-1", b"60 items\n")
+    say(service, run, "60 items")
     details = await service.until_over(run)
     assert_completed(details, 4)
     assert [task.exit_code for task in details.tasks] == [0] * 4
     assert all(task.node for task in details.tasks)
-    location = next(str(each.location) for each in details.exports if each.kind == "files_ready")
-    with zipfile.ZipFile(location) as archive:
+    with zipfile.ZipFile(archive_of(details)) as archive:
         assert archive.read("files/logs/0-1.log") == b"60 items\n"
     assert "60 items" in service.crawlctl("logs", str(run.run_id), "--task", "0")
 
 
 async def test_every_end_has_its_reason_and_its_evidence(service: Service) -> None:
     runs = {name: await service.run(name) for name in ENDS}
+    say(service, runs["memory"], LAST_WORDS)
     for name, (_, reason, code) in ENDS.items():
         details = await service.until_over(runs[name])
         task = details.tasks[0]
@@ -85,8 +92,8 @@ async def test_every_end_has_its_reason_and_its_evidence(service: Service) -> No
         assert code is None or task.exit_code == code
         assert task.node
         shown = service.crawlctl("show", str(runs[name].run_id))
-        assert reason in shown
-        assert task.node in shown
+        missing = [each for each in (reason, f"on {task.node}", *SHOWN.get(name, ())) if each not in shown]
+        assert missing == [], shown
 
 
 async def test_a_drained_task_says_so_with_its_pod_or_without(service: Service) -> None:
@@ -155,14 +162,19 @@ async def test_what_cannot_be_scheduled_says_so_until_it_is_stopped(service: Ser
 async def test_a_stop_is_proved(service: Service, crawler: str, stop: dict[str, object], reason: str) -> None:
     run = await service.run(crawler, tasks=4, grace_seconds=60)
     await service.until(run, TaskStatus.RUNNING, 4)
+    say(service, run, LAST_WORDS)
     await service.stop_run(run, reason="enough", **stop)
     details = await service.until_over(run)
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, reason)
     assert {task.status for task in details.tasks} == {TaskStatus.STOPPED}
     assert service.objects("pods", run) == []
     shown = service.crawlctl("show", str(run.run_id))
-    assert "ann" in shown
-    assert "enough" in shown
+    asked = ("force stop asked", "jobs made to end after") if stop else ("stop asked", "jobs asked to end after")
+    told = (*asked, "by ann, test: enough", "proved after", reason, f"| {LAST_WORDS}", "all of it: crawlctl logs")
+    assert [each for each in told if each not in shown] == [], shown
+    assert service.crawlctl("logs", str(run.run_id), "--task", "0") == f"{LAST_WORDS}\n", "its pod is gone"
+    with zipfile.ZipFile(archive_of(details)) as archive:
+        assert archive.read("files/logs/0-1.log").decode() == f"{LAST_WORDS}\n"
 
 
 async def test_two_workers_share_the_work_and_one_may_die(service: Service) -> None:
@@ -187,3 +199,12 @@ async def test_two_installations_in_one_namespace_leave_each_other_alone(
         await other.stop_run(theirs)
         await other.until_over(theirs)
         await other.assert_clean()
+
+
+def say(service: Service, run: Started, words: str) -> None:
+    """As the first task's job."""
+    service.bed.kubelet.print(f"crawl-{UUID(run.run_uid).hex}-0-1", f"{words}\n")
+
+
+def archive_of(details: RunDetails) -> str:
+    return next(str(each.location) for each in details.exports if each.kind == "files_ready")

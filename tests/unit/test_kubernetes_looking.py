@@ -31,6 +31,13 @@ def their_pods(tasks: Any, phase: str = "Running") -> list[Json]:
     return [pod(phase, running(), task=task, uid=f"uid-{task}") for task in tasks]
 
 
+def being_created(count: int) -> list[Json]:
+    pods = [pod("Pending", waiting("ContainerCreating"), task=task, uid=f"uid-{task}") for task in range(count)]
+    for each in pods:
+        each["status"]["conditions"] = [SCHEDULED]
+    return pods
+
+
 def test_jobs_that_speak_for_themselves_cost_one_list() -> None:
     for jobs in (many(1000, **RUNS), many(1000, started=None)):
         shelf = Shelf().put(jobs=jobs)
@@ -60,9 +67,7 @@ def test_ten_thousand_jobs_cost_at_most_21_lists_whatever_they_do(status: Json) 
 
 
 def test_ten_thousand_jobs_cost_at_most_21_lists_also_where_events_would_say_more_or_many_are_missing() -> None:
-    creating = [pod("Pending", waiting("ContainerCreating"), task=task, uid=f"uid-{task}") for task in range(10_000)]
-    for each in creating:
-        each["status"]["conditions"] = [SCHEDULED]
+    creating = being_created(10_000)
     events = [event("pod-of-uid-0-0", "FailedMount"), event("pod-of-uid-1-1", "FailedMount")]
     shelf = Shelf().put(jobs=many(10_000, **WAITS), pods=creating, events=events)
     seen = look(shelf, 10_000)
@@ -113,7 +118,19 @@ def test_events_are_asked_for_a_few_only_the_main_job_first() -> None:
     shelf = Shelf().put(jobs=many(50), events=quota)
     seen = look(shelf, 50)
     assert calls(shelf) == {"jobs": 1, "pods": 1, "events": 10}
-    assert [seen.jobs[task, 1].cause for task in (0, 9, 10)] == ["quota", "quota", "pod_not_created"]
+    assert [seen.jobs[task, 1].message for task in (0, 9, 10)] == ["exceeded quota", "exceeded quota", None]
+
+
+def test_a_quota_is_that_of_all_jobs_without_a_pod() -> None:
+    """Most of a run's tasks said that they wait for no reason."""
+    jobs, creating = [*many(40, **WAITS), *many(50)[40:]], being_created(40)
+    quota = [event("uid-40", "FailedCreate", "exceeded quota")]
+    seen = look(Shelf().put(jobs=jobs, pods=creating, events=quota), 50)
+    assert {seen.jobs[task, 1].cause for task in range(40)} == {"container_creating"}
+    assert {seen.jobs[task, 1].cause for task in range(40, 50)} == {"quota"}
+    webhook = [event("uid-40", "FailedCreate", "admission webhook denied it")]
+    seen = look(Shelf().put(jobs=jobs, pods=creating, events=webhook), 50)
+    assert [seen.jobs[task, 1].cause for task in (40, 49)] == ["pod_create_rejected", "pod_not_created"]
 
 
 @pytest.mark.parametrize(("missing", "asked"), [(20, {"job": 20}), (21, {"names": 1})])

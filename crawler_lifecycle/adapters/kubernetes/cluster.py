@@ -15,6 +15,7 @@ from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
 from crawler_lifecycle.adapters.kubernetes.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
@@ -51,10 +52,11 @@ class KubernetesCluster:
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
         self._looking = Looking(self._api, installation, patience)
-        self._stopping = Stopping(jobs())
+        listening = Listening(self._logs)
+        self._stopping = Stopping(jobs(), listening)
         self._reaching = Reaching(jobs(), self._logs)
-        self._removing = Removing(jobs(), self._logs)
-        self._collecting = Collecting(jobs(), self._logs)
+        self._removing = Removing(jobs(), self._logs, listening)
+        self._collecting = Collecting(jobs(), self._logs, listening)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):

@@ -12,6 +12,7 @@ from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Event, Job, Metadata, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
@@ -28,6 +29,7 @@ LONGEST_EVENT = 300
 class Collecting:
     jobs: Jobs
     logs: Logs
+    listening: Listening
 
     def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
         until = time.monotonic() + SECONDS
@@ -35,7 +37,8 @@ class Collecting:
 
         def collect(key: Key) -> TaskEvidence | None:
             # the newest first: it is the one that counts
-            return self._of(key, jobs.get(key), next(iter(found.get(key, [])), None), until)
+            collected = self._of(key, jobs.get(key), next(iter(found.get(key, [])), None), until)
+            return collected or self._heard(run_uid, key, until)
 
         return [each for each in self.jobs.each(collect, keys, "no evidence") if each]
 
@@ -55,6 +58,12 @@ class Collecting:
             log_tail=log,
             events=[*_out_of_memory(pod), *events, *([problem] if problem else [])],
         )
+
+    def _heard(self, run_uid: str, key: Key, until: float) -> TaskEvidence | None:
+        """Of a job that was stopped, and is gone."""
+        if not self.listening.heard(run_uid, {key}, until - time.monotonic()):
+            return None
+        return TaskEvidence(task=key[0], attempt=key[1], log_tail=self.logs.tail_of_kept(run_uid, *key))
 
     def _tail(self, pod: Pod, until: float) -> tuple[str, str | None]:
         if time.monotonic() > until:

@@ -23,9 +23,13 @@ def if_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
 
 
 def leaving(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
-    """Whether they lived when it was deleted: by the time that it is complete they may be gone."""
-    if any(not pods.has_ended(pod) for pod in found):
+    """Whether they lived when it was deleted: by the time that it is complete they may be gone.
+
+    One in a phase that we do not know may live, or have ended before: nothing is told by that."""
+    if any(pods.lives(pod) for pod in found):
         return replace(look, cause=POD_TERMINATING)
+    if not all(pods.has_ended(pod) for pod in found):
+        return look
     told = telling.was_told(found, job.metadata.deletion_timestamp)
     return look if told is None else replace(look, cause=POD_TERMINATING if told else FINISHING)
 

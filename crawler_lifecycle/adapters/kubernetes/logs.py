@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from crawler_lifecycle.adapters.kubernetes import kept_logs, pods
@@ -19,6 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.local.layout import log_name
 from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, chunk_of, tail_of
+from crawler_lifecycle.adapters.local.logs import TAIL_BYTES as LAST_BYTES
 from crawler_lifecycle.ports import LogChunk
 
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
@@ -28,6 +30,7 @@ TAIL_SECONDS = 15.0
 NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
+LONGEST_SILENCE_SECONDS = 600.0  # of a pod that was told to end, and tidies up
 NO_PLACE = "logs-not-kept.txt"
 NEVER_ANY = (400, 404)  # it never started, or its pod is gone
 NODE_SILENT = (500, 502, 504)  # for now, or for ever
@@ -46,6 +49,10 @@ class Logs:
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
         return kept_logs.read(self.kept(run_uid, task, attempt), offset)
+
+    def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
+        kept = self.read_kept(run_uid, task, attempt, -LAST_BYTES)
+        return "\n".join(kept.text.splitlines()[-TAIL_LINES:]) if kept else ""
 
     def tail(self, pod: Pod, until: float) -> str:
         """In that time, however often it is asked for."""
@@ -103,6 +110,24 @@ class Logs:
         """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
         kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
+    def keep_to_its_end(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
+        """The same of one that still prints: what comes until it ends. It is not there before. ApiFailed: it broke off,
+        or nothing came for ten minutes; what had come until then is kept."""
+        self.files.mkdir(parents=True, exist_ok=True)
+        broke_off = None
+        with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
+            try:
+                file.writelines(self._all_of(pod, or_a_part=False, to_its_end=True))
+            except ApiFailed as error:
+                if not file.tell():
+                    raise
+                broke_off = error
+                file.write(_not_read(error))
+            file.seek(0)
+            kept_logs.write(self.kept(run_uid, task, attempt), iter(partial(file.read, CHUNK), b""))
+        if broke_off:
+            raise broke_off
+
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
@@ -113,11 +138,15 @@ class Logs:
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
         kept_logs.write_once(self.files / checked(run_uid) / NO_PLACE, text)
 
-    def _all_of(self, pod: Pod, *, or_a_part: bool) -> Iterator[bytes]:
+    def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""
-        came, until = 0, time.monotonic() + WHOLE_SECONDS
+        query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}
+        until, silence, came = time.monotonic() + WHOLE_SECONDS, None, 0
+        if to_its_end:
+            until, silence = math.inf, LONGEST_SILENCE_SECONDS
+            query["follow"] = "true"
         try:
-            for piece in self._pieces(pod, {"limitBytes": self.most_bytes + 1}, until):
+            for piece in self._pieces(pod, query, until, silence):
                 yield piece[: max(0, self.most_bytes - came)]
                 came += len(piece)
             if came > self.most_bytes:
@@ -127,7 +156,7 @@ class Logs:
                 raise
             if not or_a_part:
                 raise ApiFailed(error.message, timed_out=True) from error
-            yield f"\n(the rest of the log could not be read: {error.message})\n".encode()
+            yield _not_read(error)
 
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
@@ -136,6 +165,10 @@ class Logs:
         named = {"container": name} if name else {}
         path = self.api.core("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", until=until, silence=silence)
+
+
+def _not_read(error: ApiFailed) -> bytes:
+    return f"\n(the rest of the log could not be read: {error.message})\n".encode()
 
 
 def is_gone(error: Missing | ApiFailed) -> bool:

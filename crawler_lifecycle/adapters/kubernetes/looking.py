@@ -1,6 +1,6 @@
 """What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,7 +12,9 @@ from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, B
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Clock, Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.adapters.kubernetes.waiting import POD_NOT_CREATED
+from crawler_lifecycle.domain.looks import JobLook, Look
+from crawler_lifecycle.domain.reasons import QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
@@ -138,19 +140,25 @@ class Looking:
             return
         yield from _selectors_of(survey, tasks)
 
-    def _ask_events(self, survey: Survey, asking: Iterable[tuple[Key, str]]) -> None:
+    def _ask_events(self, survey: Survey, asking: Sequence[tuple[Key, str]]) -> None:
         """Of the first few: they say more about why a job waits, and change nothing else. A look that is dear already
         does without most of them."""
         affordable = max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))
-        for key, uid in sorted(asking)[:affordable]:
-            query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
-            look = survey.jobs[key]
-            try:
-                events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
-            except NOT_SEEN as error:
-                survey.jobs[key] = replace(look, message=look.message or f"its events cannot be read: {error.message}")
-            else:
-                survey.jobs[key] = status.with_events(look, events)
+        says_nothing = {key: survey.jobs[key].cause == POD_NOT_CREATED for key, _ in asking}
+        first = sorted(asking, key=lambda each: (each[0][0] > 0, not says_nothing[each[0]], each[0]))[:affordable]
+        for key, uid in first:
+            survey.jobs[key] = self._with_events(survey.jobs[key], uid)
+        if any(survey.jobs[key].cause == QUOTA for key, _ in first):  # it is the namespace's, so it is that of all
+            without = [key for key in says_nothing if survey.jobs[key].cause == POD_NOT_CREATED]
+            survey.jobs.update((key, replace(survey.jobs[key], cause=QUOTA)) for key in without)
+
+    def _with_events(self, look: JobLook, uid: str) -> JobLook:
+        query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
+        try:
+            events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
+        except NOT_SEEN as error:
+            return replace(look, message=look.message or f"its events cannot be read: {error.message}")
+        return status.with_events(look, events)
 
 
 def _times(what: Sized, size: int) -> int:

@@ -15,6 +15,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import (
 
 MAIN_CONTAINER = "crawl"
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
+OUT_OF_SIGHT = "Unknown"
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 NO_STATUS, NO_STATE = PodStatus(), ContainerState()
 
@@ -42,6 +43,11 @@ def phase(pod: Pod) -> str | None:
 def has_ended(pod: Pod) -> bool:
     """Not proved is not ended: a phase that we do not know may run."""
     return phase(pod) in (SUCCEEDED, FAILED)
+
+
+def lives(pod: Pod) -> bool:
+    """For certain, as far as anybody sees."""
+    return phase(pod) in (PENDING, RUNNING, OUT_OF_SIGHT)
 
 
 def condition(pod: Pod, kind: str) -> Condition | None:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.kept_logs import InTheWay
+from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
@@ -30,9 +31,11 @@ ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time m
 class Removing:
     jobs: Jobs
     logs: Logs
+    listening: Listening
 
     def remove(self, run_uid: str, keys: Sequence[Key]) -> int:
         """How many have to stay for now."""
+        self.listening.heard(run_uid, set(keys))
         last = dict(sorted(keys))  # of each task the latest attempt that was named
         jobs = {
             key: job for key, job in self.jobs.dated(run_uid, last).items() if key[1] <= last[key[0]] and _is_over(job)

@@ -4,16 +4,19 @@ A Job is deleted, and its pods with it, in the foreground: it stays in sight unt
 deleted is exactly what was read: a job that ends in the same moment has changed since, and keeps its end.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.listening import MOST, Listening
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
+logger = logging.getLogger(__name__)
 FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
@@ -25,18 +28,32 @@ AT_ONCE = {"gracePeriodSeconds": 0}
 @dataclass(frozen=True, slots=True)
 class Stopping:
     jobs: Jobs
+    listening: Listening
 
     def ask(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
+        self._listen(run_uid, keys)
         orphaned = self._delete_jobs(run_uid, keys)
         self._delete_pods(run_uid, orphaned, {})
 
     def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
+        self._listen(run_uid, keys)
         try:
             self._delete_jobs(run_uid, keys)
         finally:  # what is in the way of one Job keeps no pod alive
             self._delete_pods(run_uid, keys, AT_ONCE)
+
+    def _listen(self, run_uid: str, keys: Sequence[Key]) -> None:
+        """A stop of thousands is in nobody's way for what each of them prints, and no stop for what one prints."""
+        if not 0 < len(keys) <= MOST:
+            return
+        try:
+            found = self.jobs.pods(run_uid, keys)
+        except TemporaryError as error:
+            logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
+            return
+        self.listening.begin(run_uid, {key: living for key, pods in found.items() if (living := _living(pods))})
 
     def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
         """Those that are not there, or should have told their pods long since."""
@@ -96,5 +113,9 @@ def is_ending(job: Job) -> bool:
 
 def _to_end(pods: Iterable[Pod], *, is_forced: bool) -> list[Pod]:
     """Those that are not over. One that was asked already is only forced."""
-    living = [pod for pod in pods if not (pod.status and pod.status.phase in OVER)]
+    living = _living(pods)
     return living if is_forced else [pod for pod in living if not pod.metadata.deletion_timestamp]
+
+
+def _living(pods: Iterable[Pod]) -> list[Pod]:
+    return [pod for pod in pods if not (pod.status and pod.status.phase in OVER)]

@@ -129,7 +129,7 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
         .values(
             message=func.coalesce(new.message, old.message),
             node=func.coalesce(new.node, old.node),
-            restarts=new.restarts,
+            restarts=func.coalesce(new.restarts, old.restarts),
             log_tail=func.coalesce(new.log_tail, old.log_tail),
             events=func.coalesce(new.events, old.events),
         )
@@ -150,4 +150,4 @@ def _changed(change: TaskChange) -> tuple[object, ...]:
 def _evident(item: TaskEvidence) -> tuple[object, ...]:
     """What is empty now does not erase what was seen before."""
     events = json.dumps(item.events) if item.events else None
-    return item.task, item.attempt, item.message, item.node, item.restarts, item.log_tail or None, events
+    return item.task, item.attempt, item.message, item.node, item.restarts or None, item.log_tail or None, events
