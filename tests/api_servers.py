@@ -61,6 +61,8 @@ class ApiServer:
     objects: dict[str, dict[str, Json]] = field(default_factory=lambda: {"jobs": {}, "pods": {}, "events": {}})
     logs: dict[str, bytes] = field(default_factory=dict)
     earlier_logs: dict[str, bytes] = field(default_factory=dict)  # which only who follows them has seen
+    cut: set[str] = field(default_factory=set)  # pods of whose logs a stream is to end, in order
+    followed: dict[str, int] = field(default_factory=dict)  # how far the last stream of a pod's log has come
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     watching: list[list[bytes] | Answered | Callable[[], list[bytes]] | threading.Event] = field(
@@ -183,8 +185,28 @@ class ApiServer:
             return self.earlier_logs.get(pod, b"") + self.logs.get(pod, b"")
 
         with self.printed:
-            self.printed.wait_for(lambda: len(printed()) > sent or pod not in self.logs, 60)
-            return printed()[sent:]
+            self.followed[pod] = sent
+            self.printed.notify_all()
+            self.printed.wait_for(lambda: len(printed()) > sent or pod not in self.logs or pod in self.cut, 60)
+            if more := printed()[sent:]:
+                return more
+            self.cut.discard(pod)
+            self.followed.pop(pod)
+            self.printed.notify_all()
+            return b""
+
+    def until_followed(self, pod: str) -> None:
+        """A stream has come to where its log is now."""
+        with self.printed:
+            end = len(self.earlier_logs.get(pod, b"") + self.logs[pod])
+            assert self.printed.wait_for(lambda: self.followed.get(pod) == end, 20), "nobody follows it"
+
+    def cut_stream(self, pod: str) -> None:
+        """Its log goes on."""
+        with self.printed:
+            self.cut.add(pod)
+            self.printed.notify_all()
+            assert self.printed.wait_for(lambda: pod not in self.cut, 20), "nobody follows it"
 
     def _log(self, pod: str, query: dict[str, str]) -> bytes:
         if pod not in self.logs:
@@ -303,10 +325,11 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            while more := server.more_of(pod, sent):
-                sent += len(more)
-                self.wfile.write(f"{len(more):x}\r\n".encode() + more + b"\r\n")
-            self.wfile.write(b"0\r\n\r\n")
+            with suppress(ConnectionError):  # whoever followed may have given up
+                while more := server.more_of(pod, sent):
+                    sent += len(more)
+                    self.wfile.write(f"{len(more):x}\r\n".encode() + more + b"\r\n")
+                self.wfile.write(b"0\r\n\r\n")
 
         def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
             self.send_response(status)

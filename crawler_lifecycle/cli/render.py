@@ -9,6 +9,7 @@ from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.steps import LOG_NOT_READ
 from crawler_lifecycle.domain.pacing import look_time
 
 COLOURS = {
@@ -192,7 +193,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
             yield from (f"      {line}" for line in _circumstances(task))
             yield from (f"      | {line}" for line in _last_words(task))
-            if task.log_tail:
+            if task.log_tail or any(event.startswith(LOG_NOT_READ) for event in task.events):
                 yield f"      all of it: crawlctl logs {run.run_id} --task {task.task}"
     if stops := list(stop_lines(details)):
         yield ""

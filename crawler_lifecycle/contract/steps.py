@@ -205,6 +205,9 @@ class EvidenceRequest(Message):
     tasks: str
 
 
+LOG_NOT_READ = "log not read"  # an event's beginning: why there are no last lines
+
+
 class TaskEvidence(Message):
     """What one needs to see why a task ended as it did, bounded in size."""
 

@@ -58,11 +58,15 @@ class Acting:
         self.jobs = Jobs(self.api, self.installation)
         self.logs = Logs(self.api, self.folder / "files", 1000)
         self.deploying = Deploying(self.api, Pods())
-        listening = Listening(self.logs)
-        self.stopping = Stopping(self.jobs, listening)
+        self.listening = Listening(self.logs)
+        self.stopping = Stopping(self.jobs, self.listening)
         self.reaching = Reaching(self.jobs, self.logs)
-        self.removing = Removing(self.jobs, self.logs, listening)
-        self.collecting = Collecting(self.jobs, self.logs, listening)
+        self.removing = Removing(self.jobs, self.logs, self.listening)
+        self.collecting = Collecting(self.jobs, self.logs, self.listening)
+
+    def another(self) -> "Acting":
+        """Worker of this installation."""
+        return replace(self)
 
     def request(self, **changes: Any) -> DeploymentRequest:
         given = {
@@ -504,13 +508,25 @@ def test_what_a_job_prints_until_it_is_stopped_is_kept(acting: Acting, *, forced
     acting.server.print(name, b"shutting down\n" * 20)
     assert not acting.logs.kept(acting.run_uid, 0, 1).exists(), "what is kept is whole, and its job over"
     acting.server.print(name, None)
+    acting.listening.wait(acting.run_uid, [(0, 1)])
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    followed = [seen.query["follow"] for seen in acting.server.asked("GET", "/log")]
+    assert followed == ["true", "true"], "and once more, whether there is more"
     acting.server.objects.update(jobs={}, pods={})
-    [evidence] = acting.collecting.evidence(acting.run_uid, [(0, 1)])
-    assert evidence.log_tail.splitlines() == ["shutting down"] * 20
+    for worker in (acting, acting.another()):
+        [evidence] = worker.collecting.evidence(acting.run_uid, [(0, 1)])
+        assert evidence.log_tail.splitlines() == ["shutting down"] * 20
     acting.removing.remove(acting.run_uid, [(0, 1)])
     assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "page 1\n" + "shutting down\n" * 20
-    acting.stopping.ask(acting.run_uid, [(0, 1)])
-    assert [seen.query["follow"] for seen in acting.server.asked("GET", "/log")] == ["true"], "once"
+
+
+def heard(acting: Acting, name: str, *, then: bytes = b"") -> str:
+    """What is kept once the log has ended."""
+    acting.server.print(name, then)
+    acting.server.until_followed(name)
+    acting.server.print(name, None)
+    acting.listening.wait(acting.run_uid, [(0, 1)])
+    return acting.logs.kept(acting.run_uid, 0, 1).read_text()
 
 
 def test_what_could_not_be_heard_is_listened_to_by_the_next_round_of_a_stop(acting: Acting) -> None:
@@ -518,11 +534,49 @@ def test_what_could_not_be_heard_is_listened_to_by_the_next_round_of_a_stop(acti
     acting.server.print(name, b"page 1\n")
     acting.server.faults = [Fault("GET", "/log", Answered(500, "InternalError", "dial tcp: no route to host"))]
     acting.stopping.ask(acting.run_uid, [(0, 1)])
-    assert acting.stopping.listening.heard(acting.run_uid, [(0, 1)]) == set()
+    acting.listening.wait(acting.run_uid, [(0, 1)])
+    assert not acting.logs.kept(acting.run_uid, 0, 1).exists()
     acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert heard(acting, name) == "page 1\n"
+
+
+def test_a_stream_that_ends_too_early_is_not_the_end_of_a_log(acting: Acting) -> None:
+    """A kubelet that restarts, a proxy in between: they end it in order."""
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.print(name, b"page 1\n")
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.server.cut_stream(name)
+    assert heard(acting, name, then=b"totals: 300\n") == "page 1\ntotals: 300\n"
+
+
+def test_what_was_heard_to_its_end_is_not_replaced_by_less(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.print(name, b"page 1\n")
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    whole = heard(acting, name, then=b"totals: 300\n")
+    other = acting.another()  # a worker that has not heard it
+    acting.server.print(name, b"unable to retrieve container logs for containerd://0a1b")
+    other.stopping.ask(acting.run_uid, [(0, 1)])
+    assert heard(other, name) == whole
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.LONGEST_SILENCE_SECONDS", 0.2)
+    acting.server.print(name, b"page 1\n")
+    other.stopping.ask(acting.run_uid, [(0, 1)])
+    other.listening.wait(acting.run_uid, [(0, 1)])
+    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == whole
+    acting.logs.kept(acting.run_uid, 0, 1).unlink()
+    other.stopping.ask(acting.run_uid, [(0, 1)])
+    other.listening.wait(acting.run_uid, [(0, 1)])
+    assert "\n(the rest of the log could not be read: " in acting.logs.kept(acting.run_uid, 0, 1).read_text()
     acting.server.print(name, None)
-    assert acting.stopping.listening.heard(acting.run_uid, [(0, 1)]) == {(0, 1)}
-    assert acting.logs.kept(acting.run_uid, 0, 1).read_text() == "page 1\n"
+
+
+def test_the_middle_of_a_log_that_is_not_kept_whole_is_no_evidence(acting: Acting) -> None:
+    name = acting.pod(acting.deploy())["metadata"]["name"]
+    acting.server.print(name, b"line\n" * 300)
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert heard(acting, name).endswith("(the rest of the log is not kept: it is longer than 1000 bytes)\n")
+    acting.server.objects.update(jobs={}, pods={})
+    assert acting.collecting.evidence(acting.run_uid, [(0, 1)]) == []
 
 
 def test_a_stop_waits_for_nothing_that_a_job_prints(acting: Acting) -> None:

@@ -123,14 +123,18 @@ def test_events_are_asked_for_a_few_only_the_main_job_first() -> None:
 
 def test_a_quota_is_that_of_all_jobs_without_a_pod() -> None:
     """Most of a run's tasks said that they wait for no reason."""
-    jobs, creating = [*many(40, **WAITS), *many(50)[40:]], being_created(40)
-    quota = [event("uid-40", "FailedCreate", "exceeded quota")]
-    seen = look(Shelf().put(jobs=jobs, pods=creating, events=quota), 50)
-    assert {seen.jobs[task, 1].cause for task in range(40)} == {"container_creating"}
-    assert {seen.jobs[task, 1].cause for task in range(40, 50)} == {"quota"}
-    webhook = [event("uid-40", "FailedCreate", "admission webhook denied it")]
-    seen = look(Shelf().put(jobs=jobs, pods=creating, events=webhook), 50)
-    assert [seen.jobs[task, 1].cause for task in (40, 49)] == ["pod_create_rejected", "pod_not_created"]
+    jobs, creating = [*many(40, **WAITS), *many(60)[40:]], being_created(40)
+
+    def causes(message: str, told: range) -> list[str | None]:
+        events = [event(f"uid-{task}", "FailedCreate", message) for task in told]
+        seen = look(Shelf().put(jobs=jobs, pods=creating, events=events), 60)
+        assert {seen.jobs[task, 1].cause for task in range(40)} == {"container_creating"}
+        return [seen.jobs[task, 1].cause for task in range(40, 60)]
+
+    assert causes("exceeded quota", range(40, 60)) == ["quota"] * 20
+    assert causes("exceeded quota", range(41, 60))[:2] == ["pod_not_created", "quota"], "its own events are known"
+    rejected = causes("admission webhook denied it", range(40, 60))
+    assert (rejected[0], rejected[-1]) == ("pod_create_rejected", "pod_not_created")
 
 
 @pytest.mark.parametrize(("missing", "asked"), [(20, {"job": 20}), (21, {"names": 1})])

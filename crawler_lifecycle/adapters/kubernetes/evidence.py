@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Event, Job, Metadata, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.contract.steps import TaskEvidence
+from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.errors import TemporaryError
 
 SECONDS = 25.0  # of a page; the step around has 30
@@ -34,18 +34,19 @@ class Collecting:
     def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
         until = time.monotonic() + SECONDS
         jobs, found = self.jobs.some(run_uid, keys, until), self.jobs.pods(run_uid, keys, until)
+        gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
+        self.listening.wait(run_uid, gone, until - time.monotonic())
 
         def collect(key: Key) -> TaskEvidence | None:
             # the newest first: it is the one that counts
-            collected = self._of(key, jobs.get(key), next(iter(found.get(key, [])), None), until)
-            return collected or self._heard(run_uid, key, until)
+            if key in gone:
+                return self._of_stopped(run_uid, key)
+            return self._of(key, jobs.get(key), next(iter(found.get(key, [])), None), until)
 
         return [each for each in self.jobs.each(collect, keys, "no evidence") if each]
 
-    def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence | None:
+    def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
         ended = _condition(job)
-        if pod is None and ended is None:
-            return None
         log, problem = self._tail(pod, until) if pod else ("", None)
         message = "; ".join(_sentences(ended, pod))[:LONGEST_MESSAGE]
         events = self._events(job, pod, until) if job is None or not _succeeded(job) else []
@@ -59,19 +60,18 @@ class Collecting:
             events=[*_out_of_memory(pod), *events, *([problem] if problem else [])],
         )
 
-    def _heard(self, run_uid: str, key: Key, until: float) -> TaskEvidence | None:
-        """Of a job that was stopped, and is gone."""
-        if not self.listening.heard(run_uid, {key}, until - time.monotonic()):
-            return None
-        return TaskEvidence(task=key[0], attempt=key[1], log_tail=self.logs.tail_of_kept(run_uid, *key))
+    def _of_stopped(self, run_uid: str, key: Key) -> TaskEvidence | None:
+        """What was heard of it until it was gone."""
+        tail = self.logs.tail_of_kept(run_uid, *key)
+        return TaskEvidence(task=key[0], attempt=key[1], log_tail=tail) if tail else None
 
     def _tail(self, pod: Pod, until: float) -> tuple[str, str | None]:
         if time.monotonic() > until:
-            return "", "log not read: too many others were slow"
+            return "", f"{LOG_NOT_READ}: too many others were slow"
         try:
             return self.logs.tail(pod, until), None
         except (Missing, ApiFailed, OSError) as error:  # the last: there is no room here to put it
-            return "", f"log not read: {error}"[:LONGEST_EVENT]
+            return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
 
     def _events(self, job: Job | None, pod: Pod | None, until: float) -> list[str]:
         try:

@@ -1,6 +1,6 @@
 """What do jobs print until they are stopped? Pods take their logs with them, so somebody listens until they are gone.
 
-No stop waits for it, and neither evidence nor export for long. What was heard of a log is lost with the process that
+No stop asks it, and evidence and export wait for it for seconds. What was heard of a log is lost with the process that
 hears; the next round of the stop listens again, from the log's beginning.
 """
 
@@ -11,11 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.kept_logs import InTheWay
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
 MOST = 100  # at once: each is a connection, a thread and a file
@@ -29,7 +28,6 @@ class _Heard:
     key: Key
     pod: Pod
     over: threading.Event = field(default_factory=threading.Event)
-    kept: threading.Event = field(default_factory=threading.Event)
 
 
 class Listening:
@@ -45,26 +43,26 @@ class Listening:
         with self._lock:
             free = MOST - sum(not each.over.is_set() for each in self._begun.values())
             new = [_Heard(run_uid, key, pods[0]) for key, pods in found.items() if _uid(pods[0]) not in self._begun]
+            if len(new) > free:
+                logger.info("run %s: of %s jobs' logs only %s are listened to", run_uid, len(new), max(0, free))
             for each in new[: max(0, free)]:
                 with suppress(RuntimeError):  # no thread for it
                     threading.Thread(target=self._hear, args=[each], name="log", daemon=True).start()
                     self._begun[_uid(each.pod)] = each
             self._forget()
 
-    def heard(self, run_uid: str, keys: Collection[Key], seconds: float = END_SECONDS) -> set[Key]:
-        """Of these, whose pods are gone, those whose logs are kept by now, or soon."""
+    def wait(self, run_uid: str, keys: Collection[Key], seconds: float = END_SECONDS) -> None:
+        """Until what was heard of these, whose pods are gone, is kept; not for long."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._lock:
             asked = [each for each in self._begun.values() if each.run_uid == run_uid and each.key in keys]
         for each in asked:
             each.over.wait(max(0.0, until - time.monotonic()))
-        return {each.key for each in asked if each.kept.is_set()}
 
     def _hear(self, heard: _Heard) -> None:
         try:
             self._logs.keep_to_its_end(heard.pod, heard.run_uid, *heard.key)
-            heard.kept.set()
-        except (Missing, ApiFailed, InTheWay, OSError) as error:
+        except (LifecycleError, OSError) as error:
             where = (heard.run_uid, *heard.key)
             logger.info("run %s, task %s, attempt %s: its log was not heard to its end: %s", *where, error)
             with self._lock:  # the next round of the stop may hear it

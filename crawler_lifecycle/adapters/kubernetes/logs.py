@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from crawler_lifecycle.adapters.kubernetes import kept_logs, pods
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
@@ -31,6 +32,7 @@ NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
 LONGEST_SILENCE_SECONDS = 600.0  # of a pod that was told to end, and tidies up
+APOLOGY = b"unable to retrieve container logs for "  # which some nodes answer, with 200, once they have dropped it
 NO_PLACE = "logs-not-kept.txt"
 NEVER_ANY = (400, 404)  # it never started, or its pod is gone
 NODE_SILENT = (500, 502, 504)  # for now, or for ever
@@ -51,8 +53,11 @@ class Logs:
         return kept_logs.read(self.kept(run_uid, task, attempt), offset)
 
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
+        """Empty where the end of it is not kept."""
         kept = self.read_kept(run_uid, task, attempt, -LAST_BYTES)
-        return "\n".join(kept.text.splitlines()[-TAIL_LINES:]) if kept else ""
+        if kept is None or kept.offset > self.most_bytes:
+            return ""
+        return "\n".join(kept.text.splitlines()[-TAIL_LINES:])
 
     def tail(self, pod: Pod, until: float) -> str:
         """In that time, however often it is asked for."""
@@ -111,22 +116,38 @@ class Logs:
         kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
     def keep_to_its_end(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
-        """The same of one that still prints: what comes until it ends. It is not there before. ApiFailed: it broke off,
-        or nothing came for ten minutes; what had come until then is kept."""
+        """The same of one that still prints, until it ends: it is not there before. ApiFailed: it broke off, or nothing
+        came for ten minutes. What had come until then is kept, unless there is more."""
         self.files.mkdir(parents=True, exist_ok=True)
         broke_off = None
         with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
             try:
-                file.writelines(self._all_of(pod, or_a_part=False, to_its_end=True))
+                self._hear(pod, file)
             except ApiFailed as error:
                 if not file.tell():
                     raise
                 broke_off = error
                 file.write(_not_read(error))
             file.seek(0)
-            kept_logs.write(self.kept(run_uid, task, attempt), iter(partial(file.read, CHUNK), b""))
+            pieces = iter(partial(file.read, CHUNK), b"")
+            kept_logs.write(self.kept(run_uid, task, attempt), pieces, over=broke_off is None)
         if broke_off:
             raise broke_off
+
+    def _hear(self, pod: Pod, file: IO[bytes]) -> None:
+        """A stream that ends may have been cut, in order, by somebody in between: its log has ended if another one has
+        nothing new."""
+        before = -1
+        while file.tell() > before:
+            before = known = max(0, file.tell())
+            try:
+                for piece in self._all_of(pod, or_a_part=False, to_its_end=True):
+                    file.write(piece[known:])
+                    known = max(0, known - len(piece))
+            except (Missing, ApiFailed) as error:
+                if not before or not is_gone(error):
+                    raise
+                return
 
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
@@ -147,6 +168,8 @@ class Logs:
             query["follow"] = "true"
         try:
             for piece in self._pieces(pod, query, until, silence):
+                if not came and piece.startswith(APOLOGY):
+                    raise Missing(piece.decode(errors="replace"))
                 yield piece[: max(0, self.most_bytes - came)]
                 came += len(piece)
             if came > self.most_bytes:

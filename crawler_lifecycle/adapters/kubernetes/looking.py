@@ -148,9 +148,10 @@ class Looking:
         first = sorted(asking, key=lambda each: (each[0][0] > 0, not says_nothing[each[0]], each[0]))[:affordable]
         for key, uid in first:
             survey.jobs[key] = self._with_events(survey.jobs[key], uid)
-        if any(survey.jobs[key].cause == QUOTA for key, _ in first):  # it is the namespace's, so it is that of all
-            without = [key for key in says_nothing if survey.jobs[key].cause == POD_NOT_CREATED]
-            survey.jobs.update((key, replace(survey.jobs[key], cause=QUOTA)) for key in without)
+        asked = {key for key, _ in first}
+        if any(survey.jobs[key].cause == QUOTA for key in asked):  # it is the namespace's, so it is that of the others
+            others = [key for key, without in says_nothing.items() if without and key not in asked]
+            survey.jobs.update((key, replace(survey.jobs[key], cause=QUOTA)) for key in others)
 
     def _with_events(self, look: JobLook, uid: str) -> JobLook:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}

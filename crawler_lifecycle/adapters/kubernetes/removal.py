@@ -35,7 +35,7 @@ class Removing:
 
     def remove(self, run_uid: str, keys: Sequence[Key]) -> int:
         """How many have to stay for now."""
-        self.listening.heard(run_uid, set(keys))
+        self.listening.wait(run_uid, set(keys))
         last = dict(sorted(keys))  # of each task the latest attempt that was named
         jobs = {
             key: job for key, job in self.jobs.dated(run_uid, last).items() if key[1] <= last[key[0]] and _is_over(job)

@@ -5,6 +5,7 @@ deleted is exactly what was read: a job that ends in the same moment has changed
 """
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
 logger = logging.getLogger(__name__)
+LISTEN_SECONDS = 3.0  # to find out to whom
 FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
@@ -49,7 +51,7 @@ class Stopping:
         if not 0 < len(keys) <= MOST:
             return
         try:
-            found = self.jobs.pods(run_uid, keys)
+            found = self.jobs.pods(run_uid, keys, time.monotonic() + LISTEN_SECONDS)
         except TemporaryError as error:
             logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
             return
