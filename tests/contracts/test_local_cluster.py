@@ -152,7 +152,7 @@ def test_a_job_whose_folder_was_removed_leaves_no_runner(local: LocalBench) -> N
     local.cluster.deploy(request)
     local.until_phase(request, JobPhase.RUNNING)
     runner = local.runner(request)
-    shutil.rmtree(local.layout.root)
+    shutil.rmtree(local.layout.root.rename(local.folder / "gone"))  # at once: the runner writes there
     local.layout.made.unlink()
     (local.files(request) / "end").touch()
     until(lambda: not psutil.pid_exists(runner.pid) or runner.status() == psutil.STATUS_ZOMBIE, "the runner to end")
