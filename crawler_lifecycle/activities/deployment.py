@@ -14,6 +14,8 @@ from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
 from crawler_lifecycle.ports import Claims, Cluster, Histories, Tasks
 
+FULL = "the cluster is full"
+
 
 @dataclass(frozen=True)
 class DeploymentActivities:
@@ -40,10 +42,9 @@ class DeploymentActivities:
         run = self.histories.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
-        since = self.histories.mark_waiting(step.run, cause, status.message)
+        since, saturated = self._waits(step.run, cause, status.message, run.cluster)
         problem = None if status.known else status.message
         self.histories.mark_look(step.run, run.nudge_sent, status.known, problem, None)
-        saturated = noted(cause if is_saturated(cause, since, datetime.now(UTC)) else None, run.cluster)
         return status.model_copy(update={"since": since, "saturated": saturated, "intent": run.intent})
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
@@ -51,9 +52,18 @@ class DeploymentActivities:
         if claim is None:
             return self._as_it_stands(run)
         outcome = self.deploying.deploy(claim)
-        since = self.histories.mark_waiting(run, outcome.cause, outcome.message)
-        saturated = outcome.cause if is_saturated(outcome.cause, since, datetime.now(UTC)) else None
-        return outcome.model_copy(update={"saturated": noted(saturated, claim.request.cluster)})
+        _, saturated = self._waits(run, outcome.cause, outcome.message, claim.request.cluster)
+        return outcome.model_copy(update={"saturated": saturated})
+
+    def _waits(
+        self, run: RunRef, cause: str | None, message: str | None, cluster: str
+    ) -> tuple[datetime | None, str | None]:
+        """Since when; and the cause, if it has waited for room for long: then the run says so."""
+        since = self.histories.mark_waiting(run, cause, message)
+        if not is_saturated(cause, since, datetime.now(UTC)):
+            return since, noted(None, cluster)
+        self.histories.mark_waiting(run, cause, f"{FULL}: {message}" if message else FULL)
+        return since, noted(cause, cluster)
 
     def _as_it_stands(self, run: RunRef) -> DeploymentOutcome:
         row, intent = self._main_row(run), self.histories.current(run).intent

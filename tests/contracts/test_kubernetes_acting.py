@@ -580,13 +580,20 @@ def test_the_middle_of_a_log_that_is_not_kept_whole_is_no_evidence(acting: Actin
 
 
 def test_a_stop_waits_for_nothing_that_a_job_prints(acting: Acting) -> None:
-    for task in (0, 1):
-        acting.server.print(acting.pod(acting.deploy(task))["metadata"]["name"], b"page 1\n")
+    acting.server.print(acting.pod(acting.deploy())["metadata"]["name"], b"page 1\n")
     acting.server.faults = [Fault("GET", "/pods?", Answered(500, "InternalError", "no pods today"))]
     acting.stopping.ask(acting.run_uid, [(0, 1)])
-    acting.stopping.ask(acting.run_uid, [(1, 1), *((task, 1) for task in range(2, MOST + 2))])
-    assert all("deletionTimestamp" in acting.job(task)["metadata"] for task in (0, 1))
+    assert "deletionTimestamp" in acting.job()["metadata"]
     assert acting.server.asked("GET", "/log") == []
+
+
+def test_of_a_stop_of_many_the_first_are_listened_to(acting: Acting) -> None:
+    names = {task: acting.pod(acting.deploy(task))["metadata"]["name"] for task in (0, MOST)}
+    for name in names.values():
+        acting.server.print(name, b"page 1\n")
+    acting.stopping.ask(acting.run_uid, [(task, 1) for task in reversed(range(MOST + 1))])
+    assert heard(acting, names[0]) == "page 1\n"
+    assert all(names[0] in seen.path for seen in acting.server.asked("GET", "/log"))
 
 
 def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:

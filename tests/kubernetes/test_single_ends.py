@@ -104,6 +104,21 @@ async def test_a_job_that_a_person_deletes_is_lost_and_the_others_go_on(faulty: 
     assert_lost(await service.until_over(run), "deleted_externally", "job_disappeared")
 
 
+async def test_the_pod_that_a_deleted_job_left_behind_is_ended(faulty: Faulty) -> None:
+    service = faulty.service
+    run = await service.run("obeys", tasks=2)
+    await service.until(run, TaskStatus.RUNNING, 2)
+    service.bed.admin.delete(job_of_task(service, run, 0), {"propagationPolicy": "Orphan"})
+    left = await until(service, run, lambda details: details.tasks[0].status is not TaskStatus.RUNNING)
+    assert left.tasks[0].status in (TaskStatus.STOPPING, TaskStatus.FAILED, TaskStatus.LOST)
+    ended = await until(service, run, lambda details: details.tasks[0].status.is_over)
+    assert ended.tasks[0].status in (TaskStatus.FAILED, TaskStatus.LOST)
+    assert ended.tasks[1].status is TaskStatus.RUNNING
+    assert len(service.objects("pods", run)) == 1, "only the other task's"
+    await service.stop_run(run)
+    assert (await service.until_over(run)).run.status is RunStatus.FAILED
+
+
 async def test_what_ends_while_no_worker_is_there_is_known_as_far_as_the_cluster_tells(faulty: Faulty) -> None:
     service, admin = faulty.service, faulty.service.bed.admin
     cleaned = await service.run("long-books", tasks=2)

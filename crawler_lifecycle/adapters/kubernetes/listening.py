@@ -38,14 +38,16 @@ class Listening:
         self._lock = threading.Lock()
         self._begun = dict[str, _Heard]()
 
+    def free(self) -> int:
+        """To how many more one can listen."""
+        with self._lock:
+            return self._free()
+
     def begin(self, run_uid: str, found: Mapping[Key, Sequence[Pod]]) -> None:
         """Once for each pod, however often a stop is asked for."""
         with self._lock:
-            free = MOST - sum(not each.over.is_set() for each in self._begun.values())
             new = [_Heard(run_uid, key, pods[0]) for key, pods in found.items() if _uid(pods[0]) not in self._begun]
-            if len(new) > free:
-                logger.info("run %s: of %s jobs' logs only %s are listened to", run_uid, len(new), max(0, free))
-            for each in new[: max(0, free)]:
+            for each in new[: self._free()]:
                 with suppress(RuntimeError):  # no thread for it
                     threading.Thread(target=self._hear, args=[each], name="log", daemon=True).start()
                     self._begun[_uid(each.pod)] = each
@@ -69,6 +71,9 @@ class Listening:
                 del self._begun[_uid(heard.pod)]
         finally:
             heard.over.set()
+
+    def _free(self) -> int:
+        return max(0, MOST - sum(not each.over.is_set() for each in self._begun.values()))
 
     def _forget(self) -> None:
         """The earliest that are over."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import MOST, Listening
+from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
@@ -47,11 +47,12 @@ class Stopping:
             self._delete_pods(run_uid, keys, AT_ONCE)
 
     def _listen(self, run_uid: str, keys: Sequence[Key]) -> None:
-        """A stop of thousands is in nobody's way for what each of them prints, and no stop for what one prints."""
-        if not 0 < len(keys) <= MOST:
+        """To the first, the main job among them: a stop is in nobody's way for what thousands print."""
+        first = sorted(keys)[: self.listening.free()]
+        if not first:
             return
         try:
-            found = self.jobs.pods(run_uid, keys, time.monotonic() + LISTEN_SECONDS)
+            found = self.jobs.pods(run_uid, first, time.monotonic() + LISTEN_SECONDS)
         except TemporaryError as error:
             logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
             return
