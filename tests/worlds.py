@@ -85,7 +85,10 @@ class Life:
     was_told: bool = False  # to end, before it ended with 0
 
     def intent(self, now: int) -> Intent:
-        return Intent.RUN if self.stop_at is None or now < self.stop_at else Intent.STOP
+        """Half of the stops are forced a moment later."""
+        if self.stop_at is None or now < self.stop_at:
+            return Intent.RUN
+        return Intent.FORCE if self.stop_at % 2 and now > self.stop_at else Intent.STOP
 
     @property
     def made_at(self) -> int:

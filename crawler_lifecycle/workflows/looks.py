@@ -45,7 +45,7 @@ class Looked:
 
     @property
     def is_proof(self) -> bool:
-        """That nothing of the run is left in the cluster."""
+        """That nothing of the run runs in the cluster any more."""
         return self.known and not self.alive and not self.lingering
 
 

@@ -60,7 +60,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     while not (looked := await rounds.next()).is_proof:
         watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
-    await _note(plan.run, StopPhase.PROVED, "nothing of the run is left in the cluster")
+    await _note(plan.run, StopPhase.PROVED, "nothing of the run runs in the cluster any more")
     return looked.stopped > 0
 
 

@@ -18,7 +18,7 @@ PATIENCE = 150.0
 EXPECTED = [  # in this order
     r"run 1: STOP is on record, its workflow is told",
     r"run 1  stop asked \S+ by ann, crawlctl: wrong arguments",
-    r"run 1  proved after \d+\.\d s: nothing of the run is left in the cluster",
+    r"run 1  proved after \d+\.\d s: nothing of the run runs in the cluster any more",
     r"run 2: STOP is on record",
     r"run 2: FORCE is on record",
     r"run 2  jobs made to end after \d+\.\d s: 1 job ended without asking",
