@@ -7,6 +7,7 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.deploying import Deploying
 from crawler_lifecycle.activities.measuring import noted
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunRef, ToRun
 from crawler_lifecycle.domain.looks import JobPhase, TaskRow
 from crawler_lifecycle.domain.naming import MAIN_TASK
@@ -42,7 +43,7 @@ class DeploymentActivities:
         run = self.histories.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
-        since, saturated = self._waits(step.run, cause, status.message, run.cluster)
+        since, saturated = self._waits(run, step.run, cause, status.message)
         problem = None if status.known else status.message
         self.histories.mark_look(step.run, run.nudge_sent, status.known, problem, None)
         return status.model_copy(update={"since": since, "saturated": saturated, "intent": run.intent})
@@ -52,18 +53,18 @@ class DeploymentActivities:
         if claim is None:
             return self._as_it_stands(run)
         outcome = self.deploying.deploy(claim)
-        _, saturated = self._waits(run, outcome.cause, outcome.message, claim.request.cluster)
+        _, saturated = self._waits(self.histories.current(run), run, outcome.cause, outcome.message)
         return outcome.model_copy(update={"saturated": saturated})
 
     def _waits(
-        self, run: RunRef, cause: str | None, message: str | None, cluster: str
+        self, known: RunRecord, run: RunRef, cause: str | None, message: str | None
     ) -> tuple[datetime | None, str | None]:
         """Since when; and the cause, if it has waited for room for long: then the run says so."""
-        since = self.histories.mark_waiting(run, cause, message)
-        if not is_saturated(cause, since, datetime.now(UTC)):
-            return since, noted(None, cluster)
-        self.histories.mark_waiting(run, cause, f"{FULL}: {message}" if message else FULL)
-        return since, noted(cause, cluster)
+        before = known.waiting_since if known.waiting_cause == cause else None
+        saturated = noted(cause if is_saturated(cause, before, datetime.now(UTC)) else None, known.cluster)
+        if saturated:
+            message = f"{FULL}: {message}" if message else FULL
+        return self.histories.mark_waiting(run, cause, message), saturated
 
     def _as_it_stands(self, run: RunRef) -> DeploymentOutcome:
         row, intent = self._main_row(run), self.histories.current(run).intent
