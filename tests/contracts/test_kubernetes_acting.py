@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -566,6 +566,10 @@ def test_what_was_heard_to_its_end_is_not_replaced_by_less(acting: Acting, monke
     acting.logs.kept(acting.run_uid, 0, 1).unlink()
     other.stopping.ask(acting.run_uid, [(0, 1)])
     other.listening.wait(acting.run_uid, [(0, 1)])
+    assert not acting.logs.kept(acting.run_uid, 0, 1).exists(), "its pod is there: the next round listens again"
+    other.stopping.ask(acting.run_uid, [(0, 1)])
+    acting.server.objects["pods"].clear()
+    other.listening.wait(acting.run_uid, [(0, 1)])
     assert "\n(the rest of the log could not be read: " in acting.logs.kept(acting.run_uid, 0, 1).read_text()
     acting.server.print(name, None)
 
@@ -585,6 +589,46 @@ def test_a_stop_waits_for_nothing_that_a_job_prints(acting: Acting) -> None:
     acting.stopping.ask(acting.run_uid, [(0, 1)])
     assert "deletionTimestamp" in acting.job()["metadata"]
     assert acting.server.asked("GET", "/log") == []
+
+
+def test_a_stop_does_not_wait_for_a_list_of_pods_that_does_not_come(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have taken the time that the whole step has."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.stopping.LISTEN_SECONDS", 0.5)
+    acting.pod(acting.deploy())
+    hung = Fault("GET", "/pods?", hang=threading.Event())
+    acting.server.faults = [hung]
+    began = time.monotonic()
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+    assert "deletionTimestamp" in acting.job()["metadata"]
+    assert time.monotonic() - began < 15  # the client would wait for 20 s, and once more
+    assert hung.hang
+    hung.hang.set()
+
+
+def test_the_evidence_of_many_whose_logs_hang_waits_for_them_once(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for each, and held up that of others."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.END_SECONDS", 0.3)
+    keys = [(task, 1) for task in range(60)]
+    names = [acting.pod(acting.deploy(task))["metadata"]["name"] for task, _ in keys]
+    for name in names:
+        acting.server.print(name, b"page 1\n")
+    acting.stopping.ask(acting.run_uid, keys)
+    acting.server.objects.update(jobs={}, pods={})
+    waited, wait = [], acting.listening.wait
+
+    def counted(run_uid: str, keys: Collection[tuple[int, int]], seconds: float) -> None:
+        waited.append(len(keys))
+        wait(run_uid, keys, seconds)
+
+    monkeypatch.setattr(acting.listening, "wait", counted)
+    assert acting.collecting.evidence(acting.run_uid, keys) == []
+    assert waited == [60]
+    for name in names:
+        acting.server.print(name, None)
 
 
 def test_of_a_stop_of_many_the_first_are_listened_to(acting: Acting) -> None:

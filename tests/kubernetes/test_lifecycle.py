@@ -177,6 +177,21 @@ async def test_a_stop_is_proved(service: Service, crawler: str, stop: dict[str, 
         assert archive.read("files/logs/0-1.log").decode() == f"{LAST_WORDS}\n"
 
 
+async def test_what_a_worker_that_died_in_a_stop_had_heard_the_next_one_hears_again(service: Service) -> None:
+    run = await service.run("stuck", grace_seconds=120)
+    await service.until(run, TaskStatus.RUNNING, 1)
+    say(service, run, "page 1")
+    await service.stop_run(run)
+    await service.until(run, TaskStatus.STOPPING, 1)
+    service.kill("lifecycle")
+    say(service, run, LAST_WORDS)
+    service.start("lifecycle")
+    await service.stop_run(run, force=True)
+    details = await service.until_over(run)
+    assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "stopped_forced")
+    assert service.crawlctl("logs", str(run.run_id), "--task", "0") == f"page 1\n{LAST_WORDS}\n"
+
+
 async def test_two_workers_share_the_work_and_one_may_die(service: Service) -> None:
     service.start("lifecycle-2")
     runs = [await service.run("books", tasks=3) for _ in range(6)]

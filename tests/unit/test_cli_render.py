@@ -146,6 +146,21 @@ def test_a_task_that_succeeded_beside_a_container_that_was_started_again_says_so
     assert any("proxy was OOMKilled" in line for line in shown)
 
 
+@pytest.mark.parametrize(
+    ("told", "has_one"),
+    [
+        ({"log_tail": "page 87"}, True),
+        ({"events": ["log not read: the node does not answer"]}, True),
+        ({"message": "pod Evicted"}, False),
+    ],
+)
+def test_where_the_rest_of_a_log_is_is_said_where_there_may_be_one(told: dict[str, Any], *, has_one: bool) -> None:
+    details = a_run(RunStatus.FAILED, TaskStatus.FAILED)
+    failed = a_task(0, TaskStatus.FAILED, **told)
+    shown = "\n".join(details_lines(details.model_copy(update={"tasks": [failed]}), NOW))
+    assert ("all of it: crawlctl logs 7 --task 0" in shown) is has_one
+
+
 def test_a_stop_that_is_proved_is_not_called_unproved_while_its_end_is_written_down() -> None:
     """A receiver of notices that is silent keeps a run STOPPING for seconds after the proof."""
     details = a_run(RunStatus.STOPPING, TaskStatus.STOPPED)

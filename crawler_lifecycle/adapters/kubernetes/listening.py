@@ -1,6 +1,6 @@
 """What do jobs print until they are stopped? Pods take their logs with them, so somebody listens until they are gone.
 
-No stop asks it, and evidence and export wait for it for seconds. What was heard of a log is lost with the process that
+A stop does not wait for it; evidence and export do, for seconds. What was heard of a log is lost with the process that
 hears; the next round of the stop listens again, from the log's beginning.
 """
 

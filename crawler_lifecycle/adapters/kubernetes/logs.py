@@ -16,6 +16,7 @@ from typing import IO
 from crawler_lifecycle.adapters.kubernetes import kept_logs, pods
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
@@ -117,14 +118,14 @@ class Logs:
 
     def keep_to_its_end(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
         """The same of one that still prints, until it ends: it is not there before. ApiFailed: it broke off, or nothing
-        came for ten minutes. What had come until then is kept, unless there is more."""
+        came for ten minutes. What had come until then is kept if its pod is gone, unless there is more."""
         self.files.mkdir(parents=True, exist_ok=True)
         broke_off = None
         with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
             try:
                 self._hear(pod, file)
             except ApiFailed as error:
-                if not file.tell():
+                if not file.tell() or self._is_there(pod):
                     raise
                 broke_off = error
                 file.write(_not_read(error))
@@ -133,6 +134,14 @@ class Logs:
             kept_logs.write(self.kept(run_uid, task, attempt), pieces, over=broke_off is None)
         if broke_off:
             raise broke_off
+
+    def _is_there(self, pod: Pod) -> bool:
+        """As far as anybody says."""
+        try:
+            found = PODS.one(self.api.get(self.api.core("pods", pod.metadata.name)))
+        except (Missing, ApiFailed):
+            return False
+        return found.metadata.uid == pod.metadata.uid
 
     def _hear(self, pod: Pod, file: IO[bytes]) -> None:
         """A stream that ends may have been cut, in order, by somebody in between: its log has ended if another one has
