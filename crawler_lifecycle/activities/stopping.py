@@ -1,6 +1,6 @@
 """Ending a run's jobs: what was never deployed, what runs, and what does not listen."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, RunRef, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
+from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks
@@ -46,7 +47,7 @@ class StoppingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_task(self, step: StopTasks) -> StopReport:
         """Asks the tasks' present jobs to end, a page at a time. A job that is gone has ended."""
-        jobs, rest = self._page(step)
+        jobs, rest = self._to_end(step)
         with self._trouble_told(step.run):
             self.cluster.stop(step.run.run_uid, jobs)
         return StopReport(asked=len(jobs), rest=rest)
@@ -54,7 +55,7 @@ class StoppingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
         """Ends them without asking, a page at a time."""
-        jobs, rest = self._page(step)
+        jobs, rest = self._to_end(step)
         with self._trouble_told(step.run):
             self._kill(step.run, jobs)
         return StopReport(asked=len(jobs), rest=rest)
@@ -112,13 +113,29 @@ class StoppingActivities:
             message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
             self.histories.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
-    def _page(self, step: StopTasks) -> tuple[list[tuple[int, int]], str]:
+    def _to_end(self, step: StopTasks) -> tuple[list[Key], str]:
+        """A page of them, of which is kept what is known; and the rest."""
         self.histories.current(step.run)  # a late step of an earlier supervisor must not end the jobs of a later one
         numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)
-        return [(row.task, row.attempt) for row in rows], to_ranges(rest)
+        self._keep_what_is_known(step.run, _keys(row for row in rows if row.status is not TaskStatus.STOPPING))
+        return _keys(rows), to_ranges(rest)
+
+    def _keep_what_is_known(self, run: RunRef, jobs: Sequence[Key]) -> None:
+        """Before they are told to end, which takes it along. That it cannot be had keeps nothing alive."""
+        try:
+            known = self.cluster.evidence(run.run_uid, jobs, briefly=True) if jobs else []
+        except (TemporaryError, PermanentError) as error:
+            activity.logger.warning("run %s: nothing is known of what is stopped: %s", run.run_id, error.message)
+            return
+        if known:
+            self.tasks.reconcile(run, known)
 
     def _in_cluster(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)
         return sorted(number for status in TO_STOP for number in by_status.get(status, []))
+
+
+def _keys(rows: Iterable[TaskRow]) -> list[Key]:
+    return [(row.task, row.attempt) for row in rows]

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import cast
 
 import pytest
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import CloseLook, EndRun, LogCancellation, StopTasks
+from crawler_lifecycle.contract.steps import CloseLook, EndRun, LogCancellation, StopTasks, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.ports import Cluster
@@ -88,12 +89,61 @@ def test_stopping_goes_in_pages(house: House) -> None:
     assert (report.asked, report.rest) == (3, "")
 
 
+class Knowing:
+    """A cluster that tells of each job that it runs; or that it does not tell."""
+
+    def __init__(self, problem: LifecycleError | None = None) -> None:
+        self.problem = problem
+        self.done: list[object] = []
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+        assert briefly, "a request for each would keep thousands waiting"
+        self.done.append(list(jobs))
+        if self.problem:
+            raise self.problem
+        return [TaskEvidence(task=task, attempt=attempt, node="node-3", restarts=2) for task, attempt in jobs]
+
+    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        return {}
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+        self.done.append("ended")
+
+    kill = stop
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_what_is_known_of_jobs_is_kept_before_they_are_ended(house: House, *, forced: bool) -> None:
+    """Once, before a look sees them ending: what they ran is gone with its objects."""
+    plan, cluster = house.started("sleepy", tasks=2), Knowing()
+    house.deploy_children(plan)
+    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    end = stopping.k8_stop_pod if forced else stopping.k8_stop_task
+    house.do(end, StopTasks(run=plan.run))
+    assert cluster.done == [[(0, 1), (1, 1)], "ended"]
+    assert [(task.node, task.restarts) for task in house.details(plan).tasks] == [("node-3", 2)] * 2
+    rows = house.tasks.rows(plan.run.run_id, [0, 1])
+    change = partial(TaskChange, attempt=1, status=TaskStatus.STOPPING)
+    house.tasks.sync(plan.run, [change(task=row.task, version=row.version, job_uid=row.job_uid) for row in rows])
+    house.do(end, StopTasks(run=plan.run))
+    assert cluster.done[2:] == ["ended"]
+
+
+def test_what_is_not_known_keeps_no_job_alive(house: House) -> None:
+    plan, cluster = house.started("sleepy"), Knowing(TemporaryError("no pods today"))
+    house.do(replace(house.stopping, cluster=cast(Cluster, cluster)).k8_stop_task, StopTasks(run=plan.run))
+    assert cluster.done == [[(0, 1)], "ended"]
+
+
 class Unreached:
     """A cluster of which some nodes do not answer."""
 
     def __init__(self, answer: dict[tuple[int, int], str] | LifecycleError) -> None:
         self.answer = answer
         self.done: list[str] = []
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+        return []
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         self.done.append("asked")
@@ -137,6 +187,9 @@ class Away:
         raise TemporaryError("the API server does not answer")
 
     unreached = kill = stop
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+        raise TemporaryError("the API server does not answer")
 
 
 def test_a_cluster_that_does_not_take_a_stop_is_told_of_at_once_and_until_it_is_seen(house: House) -> None:

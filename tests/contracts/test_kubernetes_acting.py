@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import MOST, Listening
+from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
 from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
@@ -595,7 +595,7 @@ def test_a_stop_does_not_wait_for_a_list_of_pods_that_does_not_come(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would have taken the time that the whole step has."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.stopping.LISTEN_SECONDS", 0.5)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.stopping.PODS_SECONDS", 0.5)
     acting.pod(acting.deploy())
     hung = Fault("GET", "/pods?", hang=threading.Event())
     acting.server.faults = [hung]
@@ -631,13 +631,75 @@ def test_the_evidence_of_many_whose_logs_hang_waits_for_them_once(
         acting.server.print(name, None)
 
 
-def test_of_a_stop_of_many_the_first_are_listened_to(acting: Acting) -> None:
-    names = {task: acting.pod(acting.deploy(task))["metadata"]["name"] for task in (0, MOST)}
+def prints(acting: Acting, tasks: int) -> dict[int, str]:
+    """The pods of so many tasks, by task."""
+    names = {task: str(acting.pod(acting.deploy(task))["metadata"]["name"]) for task in range(tasks)}
+    for task, name in names.items():
+        acting.server.print(name, f"page of {task}\n".encode())
+    return names
+
+
+def test_of_a_stop_of_many_all_are_listened_to_while_places_become_free(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 2)
+    names = prints(acting, 7)
+    keys = [(task, 1) for task in names]
+    stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, keys])
+    stop.start()
+
+    def end(name: str) -> None:
+        acting.server.until_followed(name)
+        acting.server.print(name, None)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(end, names.values()))
+    stop.join()
+    acting.listening.wait(acting.run_uid, keys)
+    kept = [acting.logs.kept(acting.run_uid, *key).read_text() for key in keys]
+    assert kept == [f"page of {task}\n" for task in names]
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch, *, forced: bool
+) -> None:
+    """The first are listened to, the main job among them."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.STALLED_SECONDS", 0.1)
+    names = prints(acting, 6)
+    (acting.stopping.kill if forced else acting.stopping.ask)(acting.run_uid, [(task, 1) for task in reversed(names)])
+    assert all("deletionTimestamp" in job["metadata"] for job in acting.server.objects["jobs"].values())
+    followed = {name for name in names.values() for seen in acting.server.asked("GET", "/log") if name in seen.path}
+    assert followed == {names[0], names[1]}
     for name in names.values():
-        acting.server.print(name, b"page 1\n")
-    acting.stopping.ask(acting.run_uid, [(task, 1) for task in reversed(range(MOST + 1))])
-    assert heard(acting, names[0]) == "page 1\n"
-    assert all(names[0] in seen.path for seen in acting.server.asked("GET", "/log"))
+        acting.server.print(name, None)
+    assert heard(acting, names[0]) == "page of 0\n"
+
+
+def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its pod might be gone with its log before the first byte of it came."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.ANSWER_SECONDS", 60)
+    names, answered = prints(acting, 1), threading.Event()
+    acting.server.faults = [Fault("GET", "/log", hang=answered)]
+    stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, [(0, 1)]])
+    stop.start()
+    stop.join(0.5)
+    assert acting.server.asked("DELETE") == []
+    answered.set()
+    stop.join()
+    assert acting.server.asked("DELETE")
+    assert heard(acting, names[0]) == "page of 0\n"
+
+
+def test_of_many_jobs_their_objects_tell_without_a_request_for_each(acting: Acting) -> None:
+    keys = [(task, 1) for task in [*prints(acting, 3), 3]]
+    asked = len(acting.server.seen)
+    told = acting.collecting.evidence(acting.run_uid, keys, briefly=True)
+    assert [(each.task, each.node, each.log_tail) for each in told] == [(task, "node-7", "") for task in range(3)]
+    assert [seen.path.rpartition("/")[2] for seen in acting.server.seen[asked:]] == ["jobs", "pods"]
 
 
 def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:

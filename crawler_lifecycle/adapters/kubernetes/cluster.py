@@ -71,8 +71,8 @@ class KubernetesCluster:
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         return inventory(self._api, self._installation)
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
-        return self._collecting.evidence(run_uid, jobs)
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+        return self._collecting.evidence(run_uid, jobs, briefly=briefly)
 
     def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         self._stopping.ask(run_uid, jobs)

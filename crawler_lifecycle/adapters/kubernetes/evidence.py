@@ -20,6 +20,7 @@ from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.errors import TemporaryError
 
 SECONDS = 25.0  # of a page; the step around has 30
+BRIEF_SECONDS = 5.0  # a stop waits for it
 MOST_EVENTS = 10  # of a job, and of its pod
 LONGEST_MESSAGE = 2000
 LONGEST_EVENT = 300
@@ -31,9 +32,12 @@ class Collecting:
     logs: Logs
     listening: Listening
 
-    def evidence(self, run_uid: str, keys: Sequence[Key]) -> list[TaskEvidence]:
-        until = time.monotonic() + SECONDS
+    def evidence(self, run_uid: str, keys: Sequence[Key], *, briefly: bool = False) -> list[TaskEvidence]:
+        """`briefly`: without logs and events, each of which is a request."""
+        until = time.monotonic() + (BRIEF_SECONDS if briefly else SECONDS)
         jobs, found = self.jobs.some(run_uid, keys, until), self.jobs.pods(run_uid, keys, until)
+        if briefly:
+            return [_told(key, jobs.get(key), some[0]) for key, some in found.items()]
         gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
 
@@ -46,19 +50,11 @@ class Collecting:
         return [each for each in self.jobs.each(collect, keys, "no evidence") if each]
 
     def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
-        ended = _condition(job)
+        told = _told(key, job, pod)
         log, problem = self._tail(pod, until) if pod else ("", None)
-        message = "; ".join(_sentences(ended, pod))[:LONGEST_MESSAGE]
         events = self._events(job, pod, until) if job is None or not _succeeded(job) else []
-        return TaskEvidence(
-            task=key[0],
-            attempt=key[1],
-            message=message or None,
-            node=pod.spec.node_name if pod and pod.spec else None,
-            restarts=sum(each.restart_count or 0 for each in _containers(pod)),
-            log_tail=log,
-            events=[*_out_of_memory(pod), *events, *([problem] if problem else [])],
-        )
+        all_events = [*told.events, *events, *([problem] if problem else [])]
+        return told.model_copy(update={"log_tail": log, "events": all_events})
 
     def _of_stopped(self, run_uid: str, key: Key) -> TaskEvidence | None:
         """What was heard of it until it was gone."""
@@ -86,6 +82,19 @@ class Collecting:
         chosen = f"involvedObject.uid={about.uid},type=Warning"
         page = next(self.jobs.api.pages(self.jobs.api.core("events"), {"fieldSelector": chosen}, until=until))
         return sorted(EVENTS.page(page).whole, key=_time)[-MOST_EVENTS:]
+
+
+def _told(key: Key, job: Job | None, pod: Pod | None) -> TaskEvidence:
+    """By the objects alone."""
+    message = "; ".join(_sentences(_condition(job), pod))[:LONGEST_MESSAGE]
+    return TaskEvidence(
+        task=key[0],
+        attempt=key[1],
+        message=message or None,
+        node=pod.spec.node_name if pod and pod.spec else None,
+        restarts=sum(each.restart_count or 0 for each in _containers(pod)),
+        events=_out_of_memory(pod),
+    )
 
 
 def _condition(job: Job | None) -> Condition | None:

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -116,14 +116,18 @@ class Logs:
         """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
         kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
-    def keep_to_its_end(self, pod: Pod, run_uid: str, task: int, attempt: int) -> None:
+    def keep_to_its_end(
+        self, pod: Pod, run_uid: str, task: int, attempt: int, begun: Callable[[], None] = lambda: None
+    ) -> None:
         """The same of one that still prints, until it ends: it is not there before. ApiFailed: it broke off, or nothing
-        came for ten minutes. What had come until then is kept if its pod is gone, unless there is more."""
+        came for ten minutes. What had come until then is kept if its pod is gone, unless there is more.
+
+        `begun`: called once its node has answered."""
         self.files.mkdir(parents=True, exist_ok=True)
         broke_off = None
         with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
             try:
-                self._hear(pod, file)
+                self._hear(pod, file, begun)
             except ApiFailed as error:
                 if not file.tell() or self._is_there(pod):
                     raise
@@ -143,7 +147,7 @@ class Logs:
             return False
         return found.metadata.uid == pod.metadata.uid
 
-    def _hear(self, pod: Pod, file: IO[bytes]) -> None:
+    def _hear(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
         """A stream that ends may have been cut, in order, by somebody in between: its log has ended if another one has
         nothing new."""
         before = -1
@@ -151,6 +155,7 @@ class Logs:
             before = known = max(0, file.tell())
             try:
                 for piece in self._all_of(pod, or_a_part=False, to_its_end=True):
+                    begun()
                     file.write(piece[known:])
                     known = max(0, known - len(piece))
             except (Missing, ApiFailed) as error:

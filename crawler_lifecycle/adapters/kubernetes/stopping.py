@@ -18,7 +18,8 @@ from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
 logger = logging.getLogger(__name__)
-LISTEN_SECONDS = 3.0  # to find out to whom
+PODS_SECONDS = 3.0  # to find out who prints
+LISTEN_SECONDS = 30.0  # that the jobs of one call may wait for somebody who listens; those that are killed do not
 FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
@@ -34,39 +35,39 @@ class Stopping:
 
     def ask(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
-        self._listen(run_uid, keys)
-        orphaned = self._delete_jobs(run_uid, keys)
+        orphaned = self._delete_jobs(run_uid, keys, LISTEN_SECONDS)
         self._delete_pods(run_uid, orphaned, {})
 
     def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
-        self._listen(run_uid, keys)
         try:
-            self._delete_jobs(run_uid, keys)
+            self._delete_jobs(run_uid, keys, PODS_SECONDS)
         finally:  # what is in the way of one Job keeps no pod alive
             self._delete_pods(run_uid, keys, AT_ONCE)
 
-    def _listen(self, run_uid: str, keys: Sequence[Key]) -> None:
-        """To the first, the main job among them: a stop is in nobody's way for what thousands print."""
-        first = sorted(keys)[: self.listening.free()]
-        if not first:
-            return
-        try:
-            found = self.jobs.pods(run_uid, first, time.monotonic() + LISTEN_SECONDS)
-        except TemporaryError as error:
-            logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
-            return
-        self.listening.begin(run_uid, {key: living for key, pods in found.items() if (living := _living(pods))})
-
-    def _delete_jobs(self, run_uid: str, keys: Sequence[Key]) -> list[Key]:
-        """Those that are not there, or should have told their pods long since."""
+    def _delete_jobs(self, run_uid: str, keys: Sequence[Key], patience: float) -> list[Key]:
+        """Those that are not there, or should have told their pods long since. Before each is deleted somebody listens
+        to it, if there is anybody in time."""
+        until = time.monotonic() + patience
+        printing = self._printing(run_uid, keys)
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
         listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
 
         def delete(key: Key) -> Key | None:
+            if pod := printing.get(key):
+                self.listening.begin(run_uid, key, pod, until)
             return None if self._delete_job(run_uid, key, listed.get(key)) else key
 
-        return [key for key in self.jobs.each(delete, keys, "not all jobs could be told to end") if key]
+        return [key for key in self.jobs.each(delete, sorted(keys), "not all jobs could be told to end") if key]
+
+    def _printing(self, run_uid: str, keys: Sequence[Key]) -> dict[Key, Pod]:
+        """Their newest pods that live. That nobody knows them is in no stop's way."""
+        try:
+            found = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
+        except TemporaryError as error:
+            logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
+            return {}
+        return {key: living[0] for key, pods in found.items() if (living := _living(pods))}
 
     def _delete_job(self, run_uid: str, key: Key, listed: Job | None) -> bool:
         """Whether there is one that tells its pods. What has changed since it was listed is read again by its name."""
