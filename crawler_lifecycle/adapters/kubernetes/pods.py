@@ -53,7 +53,7 @@ def lives(pod: Pod) -> bool:
 def condition(pod: Pod, kind: str) -> Condition | None:
     """If there are several of a kind, which only nonsense has, the newest."""
     found = [each for each in (pod.status or NO_STATUS).conditions or () if each.type == kind]
-    return max(found, key=_age, default=None)
+    return found[0] if len(found) == 1 else max(found, key=_age, default=None)
 
 
 def _age(each: Condition) -> tuple[datetime, str, str]:

@@ -82,7 +82,10 @@ class Clock:
 def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     """The same once its pods are known."""
     look = _with_pods(key, job, found, clock)
-    return look if look.gone else replace(look, due_at=look.due_at or leaving.due_at_of(found))
+    if look.gone or look.due_at is not None:
+        return look
+    due_at = leaving.due_at_of(found)
+    return replace(look, due_at=due_at) if due_at else look
 
 
 def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
@@ -237,13 +240,20 @@ def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: 
 
 
 def _look(
-    key: Key, job: Job, phase: JobPhase, cause: str | None = None, pod: Pod | None = None, *, stop_asked: bool = False
+    key: Key,
+    job: Job,
+    phase: JobPhase,
+    cause: str | None = None,
+    pod: Pod | None = None,
+    *,
+    stop_asked: bool = False,
+    message: str | None = None,
 ) -> JobLook:
     begun = (job.status or NO_STATUS).start_time if phase is JobPhase.RUNNING else None
     started = (pods.started_at(pod) if pod else None) or begun
     uid, name = job.metadata.uid, job.metadata.name
-    return JobLook(*key, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
+    return JobLook(*key, uid, name, phase, cause, message=message, started_at=started, stop_asked=stop_asked)
 
 
 def _waits(key: Key, job: Job, wait: Wait) -> JobLook:
-    return replace(_look(key, job, JobPhase.WAITING, wait.cause), message=wait.message)
+    return _look(key, job, JobPhase.WAITING, wait.cause, message=wait.message)
