@@ -1,0 +1,161 @@
+"""What a cluster does by itself to the Jobs of one installation, on the API server of `api_servers`, a move at a time:
+its Job controller, its garbage collector and one node. And what a person with kubectl does to them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from crawler_lifecycle.adapters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
+from tests.api_servers import ApiServer, Json, now
+
+OVER = ("Succeeded", "Failed")
+ENDS = ("Complete", "Failed")
+SIGTERM = 143
+Key = tuple[str, str, str]  # run, task and attempt, as the labels tell them
+
+
+@dataclass
+class SmallCluster:
+    server: ApiServer
+    installation: str
+    own_ends: dict[str, int] = field(default_factory=dict)  # exit codes of those that nobody ended, by the Job's uid
+    orphaned: set[str] = field(default_factory=set)  # uids of pods whose Job a person took away
+
+    @property
+    def jobs(self) -> list[Json]:
+        return list(self._ours("jobs"))
+
+    @property
+    def pods(self) -> list[Json]:
+        return list(self._ours("pods"))
+
+    @property
+    def running(self) -> list[Json]:
+        return [pod for pod in self.pods if pod["status"]["phase"] not in OVER]
+
+    def living(self) -> list[Key]:
+        """Of each Job that has not ended."""
+        return [_key(job) for job in self.jobs if not _has_ended(job)]
+
+    def without_job(self) -> list[str]:
+        """Running pods that nobody is responsible for, although no person wanted that."""
+        jobs = {job["metadata"]["uid"] for job in self.jobs}
+        return [uid for pod in self.running if _owner(pod) not in jobs and (uid := _uid(pod)) not in self.orphaned]
+
+    def move(self, task: int, code: int) -> None:
+        """One thing happens to what there is of a task; what may end by itself ends with this exit code."""
+        for job in self.jobs:
+            if job["metadata"]["labels"][TASK] == str(task):
+                self._move(job, [pod for pod in self.pods if _owner(pod) == job["metadata"]["uid"]], code)
+        jobs = {job["metadata"]["uid"] for job in self.jobs}
+        for pod in self.pods:
+            is_told = "deletionTimestamp" in pod["metadata"]
+            if _owner(pod) not in jobs and (pod["metadata"]["ownerReferences"] or is_told):
+                self._drop("pods", pod)
+
+    def orphan(self, task: int) -> None:
+        """A person deletes its Job, and wants its pods to stay."""
+        for job in [job for job in self.jobs if job["metadata"]["labels"][TASK] == str(task)]:
+            left = [pod for pod in self.pods if _owner(pod) == job["metadata"]["uid"]]
+            self.orphaned |= {_uid(pod) for pod in left}
+            self.own_ends.pop(job["metadata"]["uid"], None)  # another Job of that name may hide how it ended
+            for pod in left:
+                pod["metadata"]["ownerReferences"] = []
+            self._drop("jobs", job)
+
+    def delete_pod(self, task: int) -> None:
+        """A person does, and it is gone at once."""
+        for pod in [pod for pod in self.running if pod["metadata"]["labels"][TASK] == str(task)]:
+            self._drop("pods", pod)
+
+    def _move(self, job: Json, pods: list[Json], code: int) -> None:
+        status = job.setdefault("status", {})
+        living = [pod for pod in pods if pod["status"]["phase"] not in OVER]
+        if "deletionTimestamp" in job["metadata"]:
+            self._leave(job, pods, living, code)
+        elif _has_ended(job):
+            return
+        elif not pods and status.get("active"):  # its only pod was deleted
+            self._end(job, None)
+        elif not pods:
+            self._make_pod(job)
+        elif pods[0]["status"]["phase"] == "Pending":
+            pods[0]["status"] |= {"phase": "Running", "containerStatuses": [_container(running={"startedAt": now()})]}
+            job["status"] |= {"ready": 1}
+            self.server.put("jobs", job)
+        else:
+            self.own_ends[job["metadata"]["uid"]] = code
+            self._end_pod(pods[0], code)
+            self._end(job, code)
+
+    def _leave(self, job: Json, pods: list[Json], living: list[Json], code: int) -> None:
+        """It is deleted in the foreground: its pods are told, they end, in order or not, and it goes after them."""
+        told = [pod for pod in living if "deletionTimestamp" in pod["metadata"]]
+        for pod in living:
+            pod["metadata"] |= {"deletionTimestamp": now(), "deletionGracePeriodSeconds": 30}
+        if told:
+            self._end_pod(told[0], SIGTERM if code else 0)
+            self._end(job, SIGTERM if code else 0)
+        elif living:
+            job["status"] |= {"active": 0, "ready": 0, "terminating": 1}
+            self.server.put("jobs", job)
+        else:
+            for pod in pods:
+                self._drop("pods", pod)
+            self._drop("jobs", job)
+
+    def _make_pod(self, job: Json) -> None:
+        metadata, uid = job["metadata"], job["metadata"]["uid"]
+        labels = job["spec"]["template"]["metadata"]["labels"] | {"batch.kubernetes.io/controller-uid": uid}
+        owner = {"kind": "Job", "name": metadata["name"], "uid": uid, "controller": True}
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now()}
+        self.server.put(
+            "pods",
+            {
+                "metadata": {"name": f"{metadata['name']}-{uid[:5]}", "labels": labels, "ownerReferences": [owner]},
+                "spec": {"nodeName": "node-7", "containers": [{"name": "crawl"}]},
+                "status": {"phase": "Pending", "conditions": [scheduled]},
+            },
+        )
+        job["status"] = {"startTime": now(), "active": 1, "ready": 0}
+        self.server.put("jobs", job)
+
+    def _end_pod(self, pod: Json, code: int) -> None:
+        end = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now(), "finishedAt": now()}
+        pod["status"] |= {"phase": "Failed" if code else "Succeeded", "containerStatuses": [_container(terminated=end)]}
+        self.server.put("pods", pod)
+
+    def _end(self, job: Json, code: int | None) -> None:
+        kind, count = ("Complete", "succeeded") if code == 0 else ("Failed", "failed")
+        condition = {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now()}
+        job["status"] = {"startTime": job["status"]["startTime"], count: 1, "conditions": [condition]}
+        self.server.put("jobs", job)
+
+    def _ours(self, kind: str) -> Iterator[Json]:
+        with self.server.lock:
+            found = list(self.server.objects[kind].values())
+        return (each for each in found if each["metadata"]["labels"].get(INSTALLATION) == self.installation)
+
+    def _drop(self, kind: str, value: Json) -> None:
+        with self.server.lock:
+            del self.server.objects[kind][value["metadata"]["name"]]
+
+
+def _key(job: Json) -> Key:
+    labels = job["metadata"]["labels"]
+    return labels[RUN_UID], labels[TASK], labels[ATTEMPT]
+
+
+def _has_ended(job: Json) -> bool:
+    return any(each["type"] in ENDS for each in job.get("status", {}).get("conditions", []))
+
+
+def _owner(pod: Json) -> str:
+    return next((owner["uid"] for owner in pod["metadata"]["ownerReferences"]), "")
+
+
+def _uid(pod: Json) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def _container(**state: Json) -> Json:
+    return {"name": "crawl", "restartCount": 0, "state": state}

@@ -1,0 +1,199 @@
+"""A run on the stand-in for a cluster, and the steps that are taken for it: the activities are ours, and so is what
+they ask of Kubernetes; the workflow is a sequence of them, and the database a few rows that outlive every process.
+
+Whoever dies is followed by another process, which takes the same step again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+from temporalio.testing import ActivityEnvironment
+
+from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
+from crawler_lifecycle.activities.stopping import StoppingActivities
+from crawler_lifecycle.adapters.kubernetes.naming import NOT_AFTER
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import (
+    EvidenceRequest,
+    LookAt,
+    RemoveJobs,
+    RunRef,
+    StatusWrite,
+    StopTasks,
+    TaskChange,
+    ToRun,
+)
+from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.errors import Conflict, TemporaryError
+from tests.mortals import Died, Line, a_process
+from tests.rows import applied
+from tests.small_cluster import SmallCluster
+
+CRAWLER = Crawler(name="bookshop", image="registry/bookshop:1", command=["crawl"])
+CLAIM = timedelta(hours=1)
+TRIES = 3  # of a step: trouble comes once
+Step = tuple[str, int, int]  # what is done, of which task, and with which exit code ends what may end
+
+
+@dataclass
+class Records:
+    """What the ports Histories and Tasks show of the run."""
+
+    run: RunRef
+    tasks: dict[int, TaskRow]
+    intent: Intent = Intent.RUN
+
+    def current(self, run: RunRef) -> SimpleNamespace:
+        return SimpleNamespace(
+            run_id=run.run_id, run_uid=run.run_uid, intent=self.intent, cluster="default", nudge_sent=0
+        )
+
+    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
+        return {status: [row.task for row in self.tasks.values() if row.status is status] for status in TaskStatus}
+
+    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+        return [self.tasks[task] for task in sorted(tasks)]
+
+    def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
+        self.tasks |= {change.task: applied(self.tasks[change.task], change) for change in changes}
+        return len(changes)
+
+    def write(self, task: int, **changes: Any) -> None:
+        row = self.tasks[task]
+        self.tasks[task] = replace(row, version=row.version + 1, **changes)
+
+    def mark_look(self, *_: object, **__: object) -> None: ...
+
+    def note(self, *_: object) -> None: ...
+
+
+class Supervised:
+    """`meanwhile`: the cluster goes on before a step is taken again."""
+
+    def __init__(self, line: Line, folder: Path, tasks: int, *, meanwhile: bool = False) -> None:
+        self.line, self._folder, self._meanwhile = line, folder, meanwhile
+        self.installation = str(uuid4())
+        self.run = RunRef(run_id=7, run_uid=str(uuid4()), epoch=1)
+        queued = [TaskRow(task=task, status=TaskStatus.QUEUED, attempt=1, version=1) for task in range(tasks)]
+        self.records = Records(self.run, {row.task: row for row in queued})
+        self.nature = SmallCluster(line.server, self.installation)
+        self._claimed_until = datetime.now(UTC) + CLAIM
+        self._stopped_at: datetime | None = None
+        self._environment = ActivityEnvironment()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.process = a_process(self.line, self._folder, self.installation)
+        records: Any = self.records
+        self._reconciliation = ReconciliationActivities(records, records, self.process)
+        self._stopping = StoppingActivities(records, records, records, self.process)
+
+    def take(self, step: Step) -> Any:
+        """As often as it takes."""
+        what, task, code = step
+        for _ in range(TRIES):
+            try:
+                return getattr(self, what)(task, code)
+            except TemporaryError:
+                pass
+            except Died:
+                self._begin()
+            if self._meanwhile:
+                self.nature.move(task, code)
+        return None
+
+    def deploy(self, task: int, _code: int = 0) -> None:
+        if self._may_deploy(task) and (made := self._send(task)):
+            self.records.write(task, status=TaskStatus.PENDING, job_uid=made.job_uid)
+
+    def send(self, task: int, _code: int = 0) -> None:
+        """By another deployer, a second time or with an answer that nobody reads."""
+        if self._may_deploy(task) or self.records.tasks[task].claim_expires_at:
+            self._send(task)
+
+    def look(self, _task: int = 0, _code: int = 0) -> bool:
+        """Whether nothing of the run runs any more."""
+        do, reconciliation, records = self._environment.run, self._reconciliation, self.records
+        active = do(reconciliation.get_active_running_tasks, ToRun(run=self.run))
+        asked = LookAt(run=self.run, active=active, stopped_at=self._stopped_at)
+        found = do(reconciliation.get_history_statuses_to_sync, asked)
+        if found.evidence:
+            do(reconciliation.get_bulk_task_history_data, EvidenceRequest(run=self.run, tasks=found.evidence))
+        do(reconciliation.sync_statuses, StatusWrite(run=self.run, changes=found.changes))
+        if not found.known:
+            raise TemporaryError(found.problem or "not all was seen")
+        if found.unwanted:
+            do(self._stopping.k8_stop_unwanted, StopTasks(run=self.run, tasks=found.unwanted))
+        return not found.unwanted and all(row.status.is_over for row in records.tasks.values())
+
+    def stop(self, _task: int = 0, _code: int = 0) -> None:
+        self._want(Intent.STOP)
+        self._environment.run(self._stopping.k8_stop_task, StopTasks(run=self.run))
+
+    def force(self, _task: int = 0, _code: int = 0) -> None:
+        self._want(Intent.FORCE)
+        self._environment.run(self._stopping.k8_stop_pod, StopTasks(run=self.run))
+
+    def remove(self, _task: int = 0, _code: int = 0) -> int:
+        left: int = self._environment.run(self._reconciliation.remove_jobs, RemoveJobs(run=self.run)).left
+        return left
+
+    def move(self, task: int, code: int) -> None:
+        self.nature.move(task, code)
+
+    def end(self, task: int, code: int) -> None:
+        for _ in range(3):  # its pod is made, runs, and ends
+            self.nature.move(task, code)
+
+    def orphan(self, task: int, _code: int = 0) -> None:
+        self.nature.orphan(task)
+
+    def lose_pod(self, task: int, _code: int = 0) -> None:
+        self.nature.delete_pod(task)
+
+    def claims_run_out(self) -> None:
+        """And no request is on its way any more."""
+        past = datetime.now(UTC) - CLAIM
+        for task in self.records.tasks:
+            self.records.write(task, claim_expires_at=past)
+        for job in self.nature.jobs:
+            job["metadata"]["annotations"][NOT_AFTER] = past.isoformat()
+
+    def _want(self, intent: Intent) -> None:
+        self._stopped_at = self._stopped_at or datetime.now(UTC)
+        if self.records.intent is not Intent.FORCE:
+            self.records.intent = intent
+        for row in list(self.records.tasks.values()):
+            if row.status is TaskStatus.QUEUED:
+                self.records.write(row.task, status=TaskStatus.STOPPED, reason="stopped")
+
+    def _may_deploy(self, task: int) -> bool:
+        row = self.records.tasks[task]
+        if self.records.intent is Intent.RUN and row.status is TaskStatus.QUEUED:
+            self.records.write(task, status=TaskStatus.DEPLOYING, claim_expires_at=self._claimed_until)
+            return True
+        return self.records.intent is Intent.RUN and row.status is TaskStatus.DEPLOYING
+
+    def _send(self, task: int) -> Deployment | None:
+        request = DeploymentRequest(
+            installation=self.installation,
+            run_id=self.run.run_id,
+            run_uid=self.run.run_uid,
+            task=task,
+            tasks=len(self.records.tasks),
+            attempt=1,
+            crawler=CRAWLER,
+            not_after=self._claimed_until,
+        )
+        try:
+            return self.process.deploy(request)
+        except Conflict:
+            if self.records.tasks[task].status is TaskStatus.DEPLOYING:
+                self.records.write(task, status=TaskStatus.FAILED, reason="deployment_refused")
+            return None
