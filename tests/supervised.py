@@ -27,6 +27,7 @@ from crawler_lifecycle.contract.steps import (
     StatusWrite,
     StopTasks,
     TaskChange,
+    TaskEvidence,
     ToRun,
 )
 from crawler_lifecycle.domain.looks import TaskRow
@@ -63,6 +64,9 @@ class Records:
     def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
         self.tasks |= {change.task: applied(self.tasks[change.task], change) for change in changes}
         return len(changes)
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
+        return len(evidence)
 
     def write(self, task: int, **changes: Any) -> None:
         row = self.tasks[task]
