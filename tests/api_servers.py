@@ -191,7 +191,7 @@ class ApiServer:
             if more := printed()[sent:]:
                 return more
             self.cut.discard(pod)
-            self.followed.pop(pod)
+            self.followed.pop(pod, None)  # another stream of it may have ended first
             self.printed.notify_all()
             return b""
 

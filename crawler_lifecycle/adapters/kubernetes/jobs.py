@@ -5,7 +5,7 @@ none of the others.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -97,7 +97,7 @@ class Jobs:
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": read.uid, **unchanged}}
         self.api.delete(path, {**body, **chosen}, chosen)
 
-    def each(self, act: Callable[[T], R], items: Sequence[T], what: str) -> list[R]:
+    def each(self, act: Callable[[T], R], items: Iterable[T], what: str) -> list[R]:
         """Do it to every one; whatever failed is told at the end."""
         done: list[R] = []
         failed: list[TemporaryError] = []

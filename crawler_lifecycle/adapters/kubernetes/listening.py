@@ -40,19 +40,28 @@ class Listening:
         self._changed = threading.Condition()
         self._all = dict[str, _Heard]()
 
-    def begin(self, run_uid: str, key: Key, pod: Pod, until: float) -> None:
-        """Once for each pod, however often a stop is asked for. Waits until then, but for a place only while others
-        end, and for the first answer not for long."""
+    def begin(self, run_uid: str, key: Key, pod: Pod, until: float) -> bool:
+        """Once for each pod, however often a stop is asked for. Waits until then for a place, as long as others end.
+        False: there is none."""
         with self._changed:
-            if not self._has_place(pod, until):
-                return
+            if _uid(pod) not in self._all and not self._has_place(until):
+                return False
+            if _uid(pod) in self._all:  # perhaps since just now
+                return True
             heard = self._all[_uid(pod)] = _Heard(run_uid, key, pod)
             self._forget()
         try:
             threading.Thread(target=self._hear, args=[heard], name="log", daemon=True).start()
         except RuntimeError:  # no thread for it
             self._end(heard, is_heard=False)
-        heard.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
+        return True
+
+    def until_answered(self, pod: Pod, until: float) -> None:
+        """By its node, if somebody listens to it; not for long."""
+        with self._changed:
+            heard = self._all.get(_uid(pod))
+        if heard:
+            heard.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
     def wait(self, run_uid: str, keys: Collection[Key], seconds: float = END_SECONDS) -> None:
         """Until what was heard of these, whose pods are gone, is kept; not for long."""
@@ -62,14 +71,11 @@ class Listening:
         for each in asked:
             each.over.wait(max(0.0, until - time.monotonic()))
 
-    def _has_place(self, pod: Pod, until: float) -> bool:
-        """For one that nobody listens to."""
-        while _uid(pod) not in self._all:
-            if sum(not each.over.is_set() for each in self._all.values()) < MOST:
-                return True
+    def _has_place(self, until: float) -> bool:
+        while sum(not each.over.is_set() for each in self._all.values()) >= MOST:
             if not self._changed.wait(max(0.0, min(STALLED_SECONDS, until - time.monotonic()))):
-                break
-        return False
+                return False
+        return True
 
     def _hear(self, heard: _Heard) -> None:
         is_heard = False

@@ -6,7 +6,7 @@ deleted is exactly what was read: a job that ends in the same moment has changed
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -53,12 +53,20 @@ class Stopping:
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
         listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
 
+        def in_turn() -> Iterator[Key]:
+            """In our own thread: those of the pool are for others as well, and some of these are forced."""
+            patient_until = until
+            for key in sorted(keys):
+                if (pod := printing.get(key)) and not self.listening.begin(run_uid, key, pod, patient_until):
+                    patient_until = 0.0  # those who are listened to take their time
+                yield key
+
         def delete(key: Key) -> Key | None:
             if pod := printing.get(key):
-                self.listening.begin(run_uid, key, pod, until)
+                self.listening.until_answered(pod, until)
             return None if self._delete_job(run_uid, key, listed.get(key)) else key
 
-        return [key for key in self.jobs.each(delete, sorted(keys), "not all jobs could be told to end") if key]
+        return [key for key in self.jobs.each(delete, in_turn(), "not all jobs could be told to end") if key]
 
     def _printing(self, run_uid: str, keys: Sequence[Key]) -> dict[Key, Pod]:
         """Their newest pods that live. That nobody knows them is in no stop's way."""
