@@ -1,15 +1,17 @@
 """An API server, or what stands in its place, answers as it should not: is nothing believed, and everything said?"""
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
+from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import finish
-from tests.kubernetes.replies import LONG, SOON, no_namespace, nothing_of, page, refusal
+from tests.kubernetes.replies import LONG, SOON, Reply, no_namespace, nothing_of, page, refusal
 from tests.kubernetes.service import Service, assert_completed
 from tests.kubernetes.touching import SETTLED, until_seen
 
@@ -22,7 +24,6 @@ REPLIES = {
     "Timeout: request did not complete": refusal(504, "Timeout", "Timeout: request did not complete"),
     "answer is no list": page(200),
 }
-POST_OF_A_JOB = r"POST \S*/jobs\?"
 MANY = 7  # more than five, of which none may be believed to vanish at once
 
 
@@ -43,16 +44,17 @@ async def test_an_error_of_the_server_or_a_page_of_a_proxy_changes_nothing_and_i
     await it_completes(service, running, tasks=2)
 
 
-async def test_a_busy_server_is_asked_again_when_it_says_and_what_waits_for_it_says_so(faulty: Faulty) -> None:
+async def test_a_busy_server_is_asked_again_when_it_says_and_what_waits_for_it_says_so(
+    faulty: Faulty, real_time: WorkflowEnvironment
+) -> None:
     service, proxy = faulty.service, faulty.proxy
-    busy = refusal(429, "TooManyRequests", "too many requests", POST_OF_A_JOB, headers=SOON)
-    with proxy.answering(busy, times=2) as given:
+    with proxy.answering(too_many_requests(SOON), times=2) as given:
         run = await service.run("obeys")
         await service.until(run, TaskStatus.RUNNING, 1)
     assert len(given) == 2
     assert given[1] - given[0] >= 1
-    for_long = refusal(429, "TooManyRequests", "too many requests", POST_OF_A_JOB, headers=LONG)
-    with proxy.answering(for_long) as given:
+    assert await deployments(real_time, run) == 1, "its third request was that of the same step"
+    with proxy.answering(too_many_requests(LONG)) as given:
         late = await service.run("books", tasks=2)
         details = await service.until_waiting(late, "cluster_unavailable")
         assert details.run.status is RunStatus.INITIALIZING
@@ -60,8 +62,20 @@ async def test_a_busy_server_is_asked_again_when_it_says_and_what_waits_for_it_s
         assert "cluster_unavailable" in told
         assert "answers 429" in told
     assert_completed(await service.until_over(late, SETTLED), 2)
+    assert await deployments(real_time, late) == len(given) + 1, "nobody asks again before it was told to"
     assert_one_job_for_each_task(service, late)
     await it_completes(service, run, tasks=1)
+
+
+def too_many_requests(headers: Mapping[str, str]) -> Reply:
+    return refusal(429, "TooManyRequests", "too many requests", r"POST \S*/jobs\?", headers=headers)
+
+
+async def deployments(temporal: WorkflowEnvironment, run: Started) -> int:
+    """How often its main job was to be deployed."""
+    handle = temporal.client.get_workflow_handle(run.workflow_id)
+    begun = [each.activity_task_scheduled_event_attributes async for each in handle.fetch_history_events()]
+    return [each.activity_type.name for each in begun].count("run_onetime_crawler")
 
 
 async def test_lists_of_another_cluster_end_nothing(faulty: Faulty) -> None:
@@ -85,7 +99,9 @@ async def test_a_token_that_is_changed_is_read_again_and_until_then_nothing_ends
     bed.renew(actor)
     await asyncio.to_thread(bed.revoke, before)
     seen = service.details(run).run.last_look_at
-    details = await until_seen(service, run, lambda details: details.run.last_look_at != seen)
+    details = await until_seen(
+        service, run, lambda found: bool(found.run.look_problem) or found.run.last_look_at != seen
+    )
     assert (details.run.look_problem, details.run.tasks) == (None, {TaskStatus.RUNNING: 2})
     await asyncio.to_thread(bed.revoke, bed.tokens[actor])
     try:

@@ -40,6 +40,7 @@ async def until_seen(
     deadline = time.monotonic() + patience
     while not holds(details := service.details(run)):
         assert time.monotonic() < deadline, details.run
+        assert not details.run.status.is_over, details.run
         await service.nudge(run)
         await asyncio.sleep(0.5)
     return details
