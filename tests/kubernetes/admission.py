@@ -67,6 +67,7 @@ def without_events(bed: Bed, namespace: str) -> Iterator[None]:
         yield
     finally:
         _remove(bed, "validating", namespace)
+        until(lambda: _takes_events(bed, namespace), "events to be taken again")
 
 
 def _takes_events(bed: Bed, namespace: str) -> bool:
