@@ -205,7 +205,7 @@ def test_an_answer_that_was_lost_is_looked_up(acting: Acting) -> None:
     assert (deployment.created, deployment.job_uid) == (False, acting.job()["metadata"]["uid"])
 
 
-@pytest.mark.parametrize("status", [409, 429, 500, 504, None])
+@pytest.mark.parametrize("status", [200, 409, 429, 500, 504, None])  # 200: a page of something in between
 def test_a_request_that_was_not_carried_out_is_temporary(acting: Acting, status: int | None) -> None:
     fault = (
         Fault("POST", "jobs", Answered(status, "Odd", "not now")) if status else Fault("POST", "jobs", drop="before")
@@ -218,8 +218,9 @@ def test_a_request_that_was_not_carried_out_is_temporary(acting: Acting, status:
     assert acting.deploying.deploy(acting.request()).created
 
 
-def test_not_knowing_is_temporary(acting: Acting) -> None:
-    acting.server.faults = [Fault("POST", "jobs", drop="after"), Fault("GET", "jobs", Answered(403, "Forbidden", "no"))]
+@pytest.mark.parametrize("status", [200, 403])
+def test_not_knowing_is_temporary(acting: Acting, status: int) -> None:
+    acting.server.faults = [Fault("POST", "jobs", drop="after"), Fault("GET", "jobs", Answered(status, "Odd", "no"))]
     with pytest.raises(TemporaryError) as caught:
         acting.deploying.deploy(acting.request())
     assert caught.value.cause == "cluster_unavailable"

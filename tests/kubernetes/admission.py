@@ -54,6 +54,33 @@ def denying(bed: Bed, namespace: str, image: str, message: str) -> Iterator[None
         _remove(bed, "validating", namespace)
 
 
+@contextmanager
+def without_events(bed: Bed, namespace: str) -> Iterator[None]:
+    """None that is told from now on can be read, as where all are gone before anybody asks."""
+    rule = {"expression": "false", "message": "no events here"}
+    operations = {"operations": ["CREATE", "UPDATE"], "resources": ["events"]}
+    groups = {"apiGroups": ["", "events.k8s.io"], "apiVersions": ["v1"]}
+    matching = {"resourceRules": [groups | operations]}
+    _install(bed, namespace, "validating", "events", {"matchConstraints": matching, "validations": [rule]})
+    until(lambda: not _takes_events(bed, namespace), "the policy to be in force")
+    try:
+        yield
+    finally:
+        _remove(bed, "validating", namespace)
+        until(lambda: _takes_events(bed, namespace), "events to be taken again")
+
+
+def _takes_events(bed: Bed, namespace: str) -> bool:
+    about = {"kind": "Pod", "name": "trial", "namespace": namespace}
+    event = {"metadata": {"name": "trial"}, "involvedObject": about, "reason": "Trial"}
+    try:
+        bed.admin.post(f"/api/v1/namespaces/{namespace}/events", event, dryRun="All")
+    except Answer as answer:
+        assert answer.status in (403, 422), answer  # noqa: PT017
+        return False
+    return True
+
+
 def _mutation(change: Change) -> dict[str, Any]:
     image = OF_A_JOB if change.of_jobs else OF_A_POD
     patch = f'[JSONPatch{{op: "add", path: "/spec/{change.field}", value: {_cel(change.value)}}}]'

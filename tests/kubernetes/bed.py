@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,15 @@ ORDER = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", 
 HEALTH = {"etcd": "/health", "kube-apiserver": "/readyz"}  # the others: /healthz
 
 
+@dataclass(frozen=True)
+class Token:
+    """Of a service account; `secret` is the path of what it is bound to."""
+
+    account: str
+    value: str
+    secret: str
+
+
 class Bed:
     """Made by `running()`. Programs are named as in ORDER."""
 
@@ -34,6 +44,7 @@ class Bed:
         self.trust = Trust(ssl.PROTOCOL_TLS_CLIENT)
         self.trust.load_verify_locations(self.plane.certificates.authority)
         self.admin = Client(self.url, self.plane.tokens["admin"], self.trust)
+        self.tokens: dict[Path, Token] = {}  # by the kubeconfig they are in
         kubelet.has_pod = self.has_pod
         self.programs: dict[str, Program] = {
             "etcd": self.plane.etcd(),
@@ -110,10 +121,10 @@ class Bed:
         except (Answer, httpx.TransportError):
             return True
 
-    def token(self, account: str, seconds: int = 3600) -> str:
+    def token(self, account: str, seconds: int = 3600, **more: object) -> str:
         """As a pod of that service account (observer, actor) would find it."""
-        asked = {"spec": {"audiences": [], "expirationSeconds": seconds}}
-        path = f"/api/v1/namespaces/{rights.HOME}/serviceaccounts/{account}/token"
+        asked = {"spec": {"audiences": [], "expirationSeconds": seconds, **more}}
+        path = f"{rights.ACCOUNTS}/serviceaccounts/{account}/token"
         token: str = self.admin.post(path, asked)["status"]["token"]
         return token
 
@@ -122,7 +133,33 @@ class Bed:
 
     def kubeconfig(self, account: str, namespace: str, server: str | None = None) -> Path:
         """`server`: the address of a proxy in between."""
-        return self.plane.kubeconfig(account, self.token(account), namespace, server)
+        token = self._revocable_token(account)
+        path = self.plane.kubeconfig(account, token.value, namespace, server)
+        self.tokens[path] = token
+        return path
+
+    def renew(self, kubeconfig: Path) -> None:
+        """There is another token in this file; the one before is good until it is revoked."""
+        before, after = self.tokens[kubeconfig], self._revocable_token(self.tokens[kubeconfig].account)
+        draft = kubeconfig.with_suffix(".new")
+        draft.write_text(kubeconfig.read_text().replace(before.value, after.value))
+        draft.rename(kubeconfig)
+        self.tokens[kubeconfig] = after
+
+    def revoke(self, token: Token) -> None:
+        """From now on it is refused (401); the API server trusts what it has seen for ten seconds more."""
+        self.admin.delete(token.secret)
+        client = Client(self.url, token.value, self.trust)
+        until(lambda: client.http.get("/api").status_code == httpx.codes.UNAUTHORIZED, "the token to be refused")
+        client.close()
+
+    def _revocable_token(self, account: str) -> Token:
+        """It is good for as long as there is something it is bound to."""
+        name = f"token-{uuid4().hex}"
+        secret = self.admin.post(f"{rights.ACCOUNTS}/secrets", {"metadata": {"name": name}})
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": name, "uid": secret["metadata"]["uid"]}
+        value = self.token(account, boundObjectRef=bound)
+        return Token(account, value, f"{rights.ACCOUNTS}/secrets/{name}")
 
     # Nodes
 

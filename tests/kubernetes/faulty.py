@@ -22,6 +22,7 @@ IMAGES = {
     "slow-books": fates.after(fates.SUCCEEDS, "15s"),
     "long-books": fates.after(fates.SUCCEEDS, "30s"),
     "obeys": fates.RUNS,
+    "breaks": fates.after(fates.exits(3), "2s"),
     "no-image": fates.NO_IMAGE,
     "no-config": fates.BAD_CONFIG,
     "no-volume": fates.NO_VOLUME,

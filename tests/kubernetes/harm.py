@@ -1,4 +1,4 @@
-"""Who may take the pod of a job away, other than a stop of ours? Each by the path of the pod."""
+"""Who may be in the way of a job's pod, or let it end, other than a stop of ours? Each by the path of the pod."""
 
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
@@ -44,6 +44,22 @@ def is_leaving(bed: Bed, path: str) -> bool:
 
 def delete(bed: Bed, path: str) -> None:
     bed.admin.delete(path)
+
+
+def finish(bed: Bed, path: str) -> None:
+    """It ends now, in order: nobody told it to."""
+    pod = bed.admin.get(path)
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    statuses = [status | {"state": ended, "ready": False} for status in pod["status"]["containerStatuses"]]
+    bed.admin.merge(f"{path}/status", {"status": {"phase": "Succeeded", "containerStatuses": statuses}})
+
+
+def full_quota(bed: Bed, namespace: str, what: str) -> str:
+    """Nothing more of that kind may be made from now on."""
+    base, name = f"/api/v1/namespaces/{namespace}/resourcequotas", what.partition("/")[2] or what
+    bed.admin.post(base, {"metadata": {"name": name}, "spec": {"hard": {what: "0"}}})
+    until(lambda: bed.admin.get(f"{base}/{name}").get("status", {}).get("hard"), "the quota to be counted")
+    return f"{base}/{name}"
 
 
 def hold(bed: Bed, path: str) -> None:

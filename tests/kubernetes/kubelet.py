@@ -3,6 +3,7 @@ them. (The API server asks it and hands its answer on, with the bounds that the 
 
 import ssl
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.kubernetes.certificates import Certificates
 
 LOOK_SECONDS = 0.2
+MORE = b"and again\n" * 1000
 
 
 class Kubelet:
@@ -21,6 +23,8 @@ class Kubelet:
         self._changed = threading.Condition()
         self._outputs: dict[str, bytes] = defaultdict(bytes)
         self._over: set[str] = set()
+        self._refused: dict[str, int] = {}
+        self._endless: set[str] = set()
         self._closed = False
         self.has_pod: Callable[[str, str], bool] = lambda _namespace, _pod: True
 
@@ -34,6 +38,32 @@ class Kubelet:
         with self._changed:
             self._over.add(job)
             self._changed.notify_all()
+
+    def refuse(self, job: str, status: int) -> None:
+        """Whoever asks for this log gets that status instead."""
+        self._refused[job] = status
+
+    def never_end(self, job: str) -> None:
+        """This log goes on and on, whatever part of it was asked for."""
+        self._endless.add(job)
+
+    def answer(self, job: str) -> None:
+        """As it should, again."""
+        self._refused.pop(job, None)
+        self._endless.discard(job)
+
+    def refusal(self, job: str) -> int | None:
+        return self._refused.get(job)
+
+    def is_endless(self, job: str) -> bool:
+        return job in self._endless and not self._closed
+
+    def more(self, job: str) -> Iterator[bytes]:
+        """For as long as it never ends."""
+        yield self.output(job)
+        while self.is_endless(job):
+            yield MORE
+            time.sleep(LOOK_SECONDS)
 
     def close(self) -> None:
         with self._changed:
@@ -80,15 +110,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _logs(self, namespace: str, pod: str, query: dict[str, str]) -> None:
         job = pod.rpartition("-")[0]
+        if status := self.kubelet.refusal(job):
+            self.send_error(status)
+            return
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.end_headers()
+        with suppress(ConnectionError):  # whoever followed has left
+            for piece in self._pieces(namespace, pod, query):
+                self.wfile.write(piece)
+
+    def _pieces(self, namespace: str, pod: str, query: dict[str, str]) -> Iterator[bytes]:
+        job = pod.rpartition("-")[0]
+        if self.kubelet.is_endless(job):
+            return self.kubelet.more(job)
         if query.get("follow") == "true":
-            with suppress(ConnectionError):  # whoever followed has left
-                for piece in self.kubelet.pieces(job, lambda: self.kubelet.has_pod(namespace, pod)):
-                    self.wfile.write(piece)
-            return
-        self.wfile.write(_bounded(self.kubelet.output(job), query))
+            return self.kubelet.pieces(job, lambda: self.kubelet.has_pod(namespace, pod))
+        return iter([_bounded(self.kubelet.output(job), query)])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass

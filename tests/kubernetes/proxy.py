@@ -1,17 +1,21 @@
-"""What goes wrong between a client and the API server? A proxy that can drop an answer, be late, or fall silent.
+"""What goes wrong between a client and the API server? A proxy that can drop an answer, be late, fall silent, or answer
+by itself.
 
 It ends TLS on both sides, so it knows a request when it sees one. Clients reach it by `url`, with the bed's authority.
 """
 
 import asyncio
+import math
 import ssl
 import threading
+import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tests.kubernetes.bed import Bed
+from tests.kubernetes.replies import Reply
 
 SIZE = 1 << 16
 LOOPBACK = "127.0.0.1"
@@ -32,6 +36,9 @@ class Proxy:
         self._silent = False
         self._lock = threading.Lock()
         self._doomed: list[tuple[str, str]] = []
+        self._replies: list[Reply] = []
+        self._given: list[float] = []
+        self._most = math.inf
         self._pairs: set[_Pair] = set()
         self._started = threading.Event()
 
@@ -53,6 +60,20 @@ class Proxy:
     def cut(self) -> None:
         """Every connection ends now."""
         self._loop.call_soon_threadsafe(self._cut)
+
+    @contextmanager
+    def answering(self, *replies: Reply, times: float = math.inf) -> Iterator[list[float]]:
+        """Requests that one of them fits (the first counts) never arrive: they get it, and when is in the list.
+
+        Streams that were open before end, as where the API server is replaced."""
+        with self._lock:
+            self._replies, self._given, self._most = list(replies), [], times
+        self.cut()
+        try:
+            yield self._given
+        finally:
+            with self._lock:
+                self._replies = []
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._closing.set)
@@ -92,6 +113,11 @@ class Proxy:
     async def _carry_requests(self, reader: StreamReader, pair: "_Pair") -> None:
         with pair.closed_after():
             while data := await reader.read(SIZE):
+                if reply := self._reply_to(data):
+                    pair.answered = True  # who asked closes the connection
+                    pair.client.write(reply.encoded())
+                if pair.answered:
+                    continue
                 if self._is_doomed(data):
                     pair.doomed = True
                 if self._goes_on(pair):
@@ -114,14 +140,28 @@ class Proxy:
         return not pair.mute
 
     def _is_doomed(self, data: bytes) -> bool:
-        """Clients send the head of a request in one piece, at the start of it."""
-        line = data.split(b"\r\n", 1)[0].decode("latin-1")
+        line = _line(data)
         with self._lock:
             for method, path in self._doomed:
                 if line.startswith(f"{method} ") and path in line:
                     self._doomed.remove((method, path))
                     return True
         return False
+
+    def _reply_to(self, data: bytes) -> Reply | None:
+        line = _line(data)
+        with self._lock:
+            reply = next((each for each in self._replies if line and each.fits(line)), None)
+            if reply is None or len(self._given) >= self._most:
+                return None
+            self._given.append(time.monotonic())
+            return reply
+
+
+def _line(data: bytes) -> str:
+    """Clients send the head of a request in one piece, at the start of it."""
+    line = data.split(b"\r\n", 1)[0].decode("latin-1")
+    return line if line.endswith(" HTTP/1.1") else ""
 
 
 @dataclass(eq=False)
@@ -131,6 +171,7 @@ class _Pair:
     client: StreamWriter
     server: StreamWriter
     doomed: bool = False
+    answered: bool = False
     mute: bool = False
 
     @contextmanager

@@ -10,6 +10,7 @@ from tests.kubernetes.client import Client
 
 BASE = Path(__file__).parents[2] / "deploy" / "kubernetes" / "base"
 HOME = "crawler-lifecycle"  # where the accounts live; crawls have namespaces of their own
+ACCOUNTS = f"/api/v1/namespaces/{HOME}"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PATHS = {"Role": "roles", "RoleBinding": "rolebindings"}
 
@@ -18,7 +19,7 @@ def install(admin: Client) -> None:
     """The accounts, which have no right anywhere yet."""
     admin.post("/api/v1/namespaces", {"metadata": {"name": HOME}})
     for account in _documents("home/accounts.yaml"):
-        admin.post(f"/api/v1/namespaces/{HOME}/serviceaccounts", account)
+        admin.post(f"{ACCOUNTS}/serviceaccounts", account)
 
 
 def grant(admin: Client, namespace: str) -> None:
@@ -31,6 +32,17 @@ def grant(admin: Client, namespace: str) -> None:
 
 def withdraw(admin: Client, account: str, namespace: str) -> None:
     admin.delete(f"{RBAC}/namespaces/{namespace}/rolebindings/{account}")
+
+
+def set_rules(admin: Client, account: str, namespace: str, *, without: str = "") -> None:
+    """As our manifests say, or without those about one resource."""
+    (role,) = (
+        each
+        for each in _documents("crawls/rights.yaml")
+        if (each["kind"], each["metadata"]["name"]) == ("Role", account)
+    )
+    rules = [rule for rule in _moved(role, namespace)["rules"] if without not in rule["resources"]]
+    admin.merge(f"{RBAC}/namespaces/{namespace}/roles/{account}", {"rules": rules})
 
 
 def _documents(name: str) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,7 @@ from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control, Started
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.reading import is_handed_over
+from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import CRAWLCTL, eventually
 from tests.kubernetes.bed import Bed
@@ -64,7 +65,7 @@ class Service:
             "CRAWLER_DATABASE__URL": self.database_url,
             "CRAWLER_CLUSTER__KIND": "kubernetes",
             "CRAWLER_KUBERNETES__NAMESPACE": self.namespace,
-            "CRAWLER_KUBERNETES__KUBECONFIG": str(self._kubeconfig(ACCOUNTS[part])),
+            "CRAWLER_KUBERNETES__KUBECONFIG": str(self.kubeconfig(ACCOUNTS[part])),
             "CRAWLER_SCHEDULER__URL": self.url,
             "CRAWLER_SCHEDULER__TOKEN": TOKEN,
             "CRAWLER_SCHEDULER__CATALOGUE": str(self.catalogue),
@@ -75,11 +76,11 @@ class Service:
             "TEMPORAL_CONFIG_FILE": os.devnull,
         } | dict(self.more)
 
-    def _kubeconfig(self, account: str) -> Path:
+    def kubeconfig(self, account: str) -> Path:
         path = self.folder / f"kubeconfig-{account}"
         if not path.exists():
             path.symlink_to(self.bed.kubeconfig(account, self.namespace, self.server))
-        return path
+        return path.resolve()
 
     # Processes
 
@@ -120,6 +121,10 @@ class Service:
 
     async def stop_run(self, run: Started, **stop: object) -> None:
         await self.control.stop(run.run_id, StopRequest.model_validate({"actor": "ann", "door": "test", **stop}))
+
+    async def nudge(self, run: Started) -> None:
+        """As its watcher would."""
+        await self.control.engine.nudge(Nudge(run.run_id, run.run_uid, run.workflow_id, 0))
 
     def details(self, run: Started) -> RunDetails:
         return self.control.show(run.run_id)

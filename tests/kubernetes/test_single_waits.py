@@ -15,9 +15,8 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain import saturation
-from tests.kubernetes.bed import Bed
-from tests.kubernetes.client import until as until_is_so
 from tests.kubernetes.faulty import Faulty
+from tests.kubernetes.harm import full_quota
 from tests.kubernetes.service import Service, assert_completed
 from tests.kubernetes.touching import SETTLED, touch, until
 
@@ -126,14 +125,6 @@ async def test_quotas_of_pods_and_of_jobs_are_waited_for(faulty: Faulty) -> None
         bed.admin.delete(each)
     for run in (without_pod, without_job):
         assert_completed(await service.until_over(run, SETTLED), 2)
-
-
-def full_quota(bed: Bed, namespace: str, what: str) -> str:
-    """Nothing more of that kind may be made from now on."""
-    base, name = f"/api/v1/namespaces/{namespace}/resourcequotas", what.partition("/")[2] or what
-    bed.admin.post(base, {"metadata": {"name": name}, "spec": {"hard": {what: "0"}}})
-    until_is_so(lambda: bed.admin.get(f"{base}/{name}").get("status", {}).get("hard"), "the quota to be counted")
-    return f"{base}/{name}"
 
 
 async def test_a_run_that_is_suspended_in_the_middle_goes_on_afterwards(faulty: Faulty) -> None:

@@ -1,4 +1,4 @@
-"""How is a run looked at sooner than its looks are due? Its jobs change, and the watcher tells."""
+"""How is a run looked at sooner than its looks are due? Its jobs change, and the watcher tells; or a test does."""
 
 import asyncio
 import time
@@ -29,6 +29,19 @@ async def until(
         assert time.monotonic() < deadline, details.run
         if touching:
             touch(service, run)
+        await asyncio.sleep(0.5)
+    return details
+
+
+async def until_seen(
+    service: Service, run: Started, holds: Callable[[RunDetails], bool], patience: float = SETTLED
+) -> RunDetails:
+    """It is looked at again and again, also while the watcher cannot know of anything."""
+    deadline = time.monotonic() + patience
+    while not holds(details := service.details(run)):
+        assert time.monotonic() < deadline, details.run
+        assert not details.run.status.is_over, details.run
+        await service.nudge(run)
         await asyncio.sleep(0.5)
     return details
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from crawler_lifecycle.adapters.job_request import refuse_if_late
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, Unreadable
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of, labels_of
 from crawler_lifecycle.adapters.kubernetes.naming import SPEC_HASH
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job
@@ -41,11 +41,12 @@ class Deploying:
             raise NotReady(
                 f"make the namespace {self.api.namespace}: {error.message}", cause=CLUSTER_FORBIDS
             ) from error
-        except ApiFailed as error:
-            if not _leaves_open(error):
+        except (ApiFailed, Unreadable) as error:
+            if isinstance(error, ApiFailed) and not _leaves_open(error):
                 raise _refusal(error) from error
             # whoever was silent is not asked again: our client would not wait for that, and know of no cause at all
-            if not error.timed_out and (known := self._known(request)):
+            was_silent = isinstance(error, ApiFailed) and error.timed_out
+            if not was_silent and (known := self._known(request)):
                 return known
             raise TemporaryError(error.message, cause=CLUSTER_UNAVAILABLE) from error
         return _deployment(request, made, created=True)
@@ -57,7 +58,7 @@ class Deploying:
             job = JOBS.one(self.api.get(self.api.batch("jobs", name)))
         except Missing:
             return None
-        except ApiFailed as error:
+        except (ApiFailed, Unreadable) as error:
             what = f"whether job {name} was made is not known: {error.message}"
             raise TemporaryError(what, cause=CLUSTER_UNAVAILABLE) from error
         found, wanted = job.metadata.labels or NO_LABELS, labels_of(request)
