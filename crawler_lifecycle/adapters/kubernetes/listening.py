@@ -18,7 +18,7 @@ from crawler_lifecycle.errors import LifecycleError
 logger = logging.getLogger(__name__)
 MOST = 100  # at once: each is a connection, a thread and a file
 MOST_REMEMBERED = 1000  # a log that was heard to its end is not asked for again: the node may have dropped it
-STALLED_SECONDS = 2.0  # without one that ends: those that are listened to take their time
+STALLED_SECONDS = 5.0  # without one that ends: those that are listened to take their time
 ANSWER_SECONDS = 1.0  # of a node that is well: who is told to end before it answers may take its log along
 END_SECONDS = 5.0  # from when a pod is gone until its log is where it belongs
 
@@ -39,22 +39,22 @@ class Listening:
         self._logs = logs
         self._changed = threading.Condition()
         self._all = dict[str, _Heard]()
+        self._moved_at = 0.0  # when the last one began or ended
 
-    def begin(self, run_uid: str, key: Key, pod: Pod, until: float) -> bool:
-        """Once for each pod, however often a stop is asked for. Waits until then for a place, as long as others end.
-        False: there is none."""
+    def begin(self, run_uid: str, key: Key, pod: Pod, until: float) -> None:
+        """Once for each pod, however often a stop is asked for. Waits until then for a place, as long as others end."""
         with self._changed:
             if _uid(pod) not in self._all and not self._has_place(until):
-                return False
+                return
             if _uid(pod) in self._all:  # perhaps since just now
-                return True
+                return
             heard = self._all[_uid(pod)] = _Heard(run_uid, key, pod)
+            self._moved_at = time.monotonic()
             self._forget()
         try:
             threading.Thread(target=self._hear, args=[heard], name="log", daemon=True).start()
         except RuntimeError:  # no thread for it
             self._end(heard, is_heard=False)
-        return True
 
     def until_answered(self, pod: Pod, until: float) -> None:
         """By its node, if somebody listens to it; not for long."""
@@ -73,7 +73,8 @@ class Listening:
 
     def _has_place(self, until: float) -> bool:
         while sum(not each.over.is_set() for each in self._all.values()) >= MOST:
-            if not self._changed.wait(max(0.0, min(STALLED_SECONDS, until - time.monotonic()))):
+            patience = min(self._moved_at + STALLED_SECONDS, until) - time.monotonic()
+            if not self._changed.wait(max(0.0, patience)):
                 return False
         return True
 
@@ -92,6 +93,7 @@ class Listening:
         with self._changed:
             heard.begun.set()
             heard.over.set()
+            self._moved_at = time.monotonic()
             if not is_heard:  # the next round of the stop may hear it
                 del self._all[_uid(heard.pod)]
             self._changed.notify_all()

@@ -55,10 +55,9 @@ class Stopping:
 
         def in_turn() -> Iterator[Key]:
             """In our own thread: those of the pool are for others as well, and some of these are forced."""
-            patient_until = until
             for key in sorted(keys):
-                if (pod := printing.get(key)) and not self.listening.begin(run_uid, key, pod, patient_until):
-                    patient_until = 0.0  # those who are listened to take their time
+                if pod := printing.get(key):
+                    self.listening.begin(run_uid, key, pod, until)
                 yield key
 
         def delete(key: Key) -> Key | None:
