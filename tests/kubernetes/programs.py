@@ -2,7 +2,7 @@
 
 They are built from the Go modules that programs/go.mod pins, once, into a cache outside the repository:
 `python -m tests.kubernetes.programs` prints the folder. A build that was killed leaves nothing that looks complete.
-The stages that kwok's module has for pods are kept beside the programs: Go may clean its own cache at any time.
+The stages that kwok's module has for pods are kept with the programs: Go's own cache may be cleaned by then.
 """
 
 import fcntl
@@ -53,10 +53,8 @@ def built() -> Path:
     with _alone(found.parent):
         if not found.is_dir():
             _build_into(found)
-        if not general_stages(found).is_dir():  # the programs are from a time when nobody asked for stages
-            with _unfinished(found.parent) as work:
-                _copy_stages(general_stages(work))
-                general_stages(work).rename(general_stages(found))
+        if not general_stages(found).is_dir():  # also when the programs are older than the wish for stages
+            _copy_stages_into(general_stages(found))
     return found
 
 
@@ -97,9 +95,19 @@ def _build_into(target: Path) -> None:
         for number, (name, package) in enumerate(PACKAGES.items(), 1):
             _say(f"  {number} of {len(PACKAGES)}: {name} ...")
             _go_build(package, work / name)
-        _copy_stages(general_stages(work))
         work.rename(target)
     _say(f"Built in {time.monotonic() - began:.0f} s.")
+
+
+def _copy_stages_into(target: Path) -> None:
+    _check_go()
+    asked = _go("mod", "download", "-json", KWOK)
+    if asked.returncode:
+        raise Unbuildable(f"`go mod download {KWOK}` failed. {asked.stdout.strip()} {asked.stderr.strip()}")
+    with _unfinished(target.parent.parent) as work:
+        for stage in (Path(json.loads(asked.stdout)["Dir"]) / STAGES).glob("pod-*.yaml"):
+            shutil.copyfile(stage, work / stage.name)
+        work.rename(target)
 
 
 @contextmanager
@@ -110,16 +118,6 @@ def _unfinished(cache: Path) -> Iterator[Path]:
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _copy_stages(target: Path) -> None:
-    _check_go()
-    asked = _go("mod", "download", "-json", KWOK)
-    if asked.returncode:
-        raise Unbuildable(f"`go mod download {KWOK}` failed. {asked.stdout.strip()} {asked.stderr.strip()}")
-    target.mkdir()
-    for stage in (Path(json.loads(asked.stdout)["Dir"]) / STAGES).glob("pod-*.yaml"):
-        shutil.copyfile(stage, target / stage.name)  # and not their mode: Go's cache is read only
 
 
 def _check_go() -> None:

@@ -1,5 +1,7 @@
 """Does the bed let pods live and end as a real cluster would?"""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.kubernetes import fates
@@ -21,11 +23,13 @@ def test_a_job_that_is_to_succeed_does(jobs: Jobs) -> None:
 
 def test_an_ordinary_pod_lives_by_the_general_stages_of_kwok(bed: Bed, jobs: Jobs) -> None:
     prepare = {"name": "prepare", "image": "prepare", "securityContext": UNPRIVILEGED}
-    jobs.make("one", fates.after(fates.SUCCEEDS, "500ms"), initContainers=[prepare])
+    jobs.make("one", fates.after(fates.SUCCEEDS, "2s"), initContainers=[prepare])
     _, pod = jobs.until_ended("one")
     prepared = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
     assert (prepared["exitCode"], prepared["reason"]) == (0, "Completed")
-    assert prepared["finishedAt"] <= pod["status"]["startTime"] <= terminated(pod)["finishedAt"]
+    began, ended = (datetime.fromisoformat(at) for at in (pod["status"]["startTime"], terminated(pod)["finishedAt"]))
+    assert datetime.fromisoformat(prepared["finishedAt"]) <= began
+    assert timedelta(seconds=2) <= ended - began
     assert pod["status"]["podIP"]
     about = f"involvedObject.name={pod['metadata']['name']}"
     told = until(lambda: bed.admin.items(jobs.events, fieldSelector=f"{about},reason=Created"), "its event")

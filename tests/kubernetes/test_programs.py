@@ -41,12 +41,11 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
-    """Of kwok, as Go keeps it: nobody may write there."""
-    general = tmp_path / "module" / "kustomize" / "stage" / "pod" / "general"
+    """Of kwok, as far as the stages matter."""
+    general = tmp_path / "module" / programs.STAGES
     general.mkdir(parents=True)
     for name in (*STAGES, "kustomization.yaml"):
         (general / name).write_text("a stage\n")
-        (general / name).chmod(0o444)
     return tmp_path / "module"
 
 
@@ -79,9 +78,8 @@ def test_a_build_that_is_killed_leaves_nothing_that_looks_complete(tmp_path: Pat
     assert "6 of 6: kwok" in progress
 
 
-@pytest.mark.usefixtures("module")
 def test_programs_from_before_there_were_stages_get_them_and_are_not_built_again(
-    tmp_path: Path, environment: dict[str, str]
+    tmp_path: Path, environment: dict[str, str], module: Path
 ) -> None:
     pretend_go(tmp_path)
     output, _ = build(environment).communicate(timeout=60)
@@ -90,8 +88,12 @@ def test_programs_from_before_there_were_stages_get_them_and_are_not_built_again
     pretend_go(tmp_path, "exit 1", copy="echo it is not to be had >&2; exit 1")
     _, problem = build(environment).communicate(timeout=60)
     assert "`go mod download sigs.k8s.io/kwok` failed. it is not to be had" in " ".join(problem.split())
-    assert not (built / "general-stages").exists()
     pretend_go(tmp_path, "exit 1")
+    unreadable = module / programs.STAGES / "pod-unreadable.yaml"
+    unreadable.symlink_to("nowhere")
+    assert build(environment).wait(60) == 1
+    assert not (built / "general-stages").exists()
+    unreadable.unlink()
     output, progress = build(environment).communicate(timeout=60)
     assert (Path(output.strip()), progress) == (built, "")
     assert_whole(built)
