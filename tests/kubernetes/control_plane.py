@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from crawler_lifecycle.services.embedded.addresses import free_ports
-from tests.kubernetes import rare_stages, stages
+from tests.kubernetes import general_stages, programs, rare_stages, stages
 from tests.kubernetes.certificates import Certificates
 from tests.kubernetes.program import Program
 
@@ -38,7 +38,8 @@ class ControlPlane:
         self.tokens = {user: uuid4().hex for user in USERS}
         lines = [f'{self.tokens[user]},{name},{user},"{group}"\n' for user, (name, group) in USERS.items()]
         self._secret("tokens.csv", "".join(lines))
-        self._secret("kwok.yaml", stages.configuration(*rare_stages.PODS))
+        general = general_stages.pods(programs.general_stages(self.programs))
+        self._secret("kwok.yaml", stages.configuration(*general, *rare_stages.PODS))
 
     @property
     def data(self) -> Path:

@@ -2,10 +2,12 @@
 
 They are built from the Go modules that programs/go.mod pins, once, into a cache outside the repository:
 `python -m tests.kubernetes.programs` prints the folder. A build that was killed leaves nothing that looks complete.
+The stages that kwok's module has for pods are kept with the programs: Go's own cache may be cleaned by then.
 """
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -26,6 +28,8 @@ PACKAGES = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
+KWOK = "sigs.k8s.io/kwok"
+STAGES = Path("kustomize", "stage", "pod", "general")  # in that module
 GO = {"GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off", "CGO_ENABLED": "0"}
 
 
@@ -43,13 +47,20 @@ def folder() -> Path:
 def built() -> Path:
     """The folder with the programs in it."""
     found = folder()
-    if found.is_dir():
+    if general_stages(found).is_dir():
         return found
     found.parent.mkdir(parents=True, exist_ok=True)
     with _alone(found.parent):
         if not found.is_dir():
             _build_into(found)
+        if not general_stages(found).is_dir():  # also when the programs are older than the wish for stages
+            _copy_stages_into(general_stages(found))
     return found
+
+
+def general_stages(programs: Path) -> Path:
+    """Where the general stages of kwok are, beside these programs."""
+    return programs / "general-stages"
 
 
 def version(module: str) -> str:
@@ -80,15 +91,33 @@ def _build_into(target: Path) -> None:
     _check_go()
     _say(f"Building the control plane for tests, once, into {target}; this takes many minutes.")
     began = time.monotonic()
-    work = Path(tempfile.mkdtemp(prefix=".building-", dir=target.parent))
-    try:
+    with _unfinished(target.parent) as work:
         for number, (name, package) in enumerate(PACKAGES.items(), 1):
             _say(f"  {number} of {len(PACKAGES)}: {name} ...")
             _go_build(package, work / name)
         work.rename(target)
+    _say(f"Built in {time.monotonic() - began:.0f} s.")
+
+
+def _copy_stages_into(target: Path) -> None:
+    _check_go()
+    asked = _go("mod", "download", "-json", KWOK)
+    if asked.returncode:
+        raise Unbuildable(f"`go mod download {KWOK}` failed. {asked.stdout.strip()} {asked.stderr.strip()}")
+    with _unfinished(target.parent.parent) as work:
+        for stage in (Path(json.loads(asked.stdout)["Dir"]) / STAGES).glob("pod-*.yaml"):
+            shutil.copyfile(stage, work / stage.name)
+        work.rename(target)
+
+
+@contextmanager
+def _unfinished(cache: Path) -> Iterator[Path]:
+    """A folder for what is not whole yet."""
+    work = Path(tempfile.mkdtemp(prefix=".building-", dir=cache))
+    try:
+        yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    _say(f"Built in {time.monotonic() - began:.0f} s.")
 
 
 def _check_go() -> None:
@@ -97,11 +126,13 @@ def _check_go() -> None:
     advice = f"The tests against a real control plane need Go {needed[1]} or later (https://go.dev/dl/) on PATH"
     if not shutil.which("go"):
         raise Unbuildable(f"{advice}; there is none.")
-    asked = subprocess.run(
-        ["go", "env", "GOVERSION"], cwd=PINS, env=os.environ | GO, capture_output=True, text=True, timeout=600
-    )
+    asked = _go("env", "GOVERSION")
     if asked.returncode:
         raise Unbuildable(f"{advice}. {asked.stderr.strip()}")
+
+
+def _go(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["go", *words], cwd=PINS, env=os.environ | GO, capture_output=True, text=True, timeout=600)
 
 
 def _go_build(package: str, target: Path) -> None:

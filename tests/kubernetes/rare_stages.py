@@ -5,20 +5,16 @@ from tests.kubernetes.stages import (
     ALIVE,
     ASKED,
     BEGAN,
-    CREATED,
     CREATING,
     DELAY,
-    NEW,
     NOT_FORCED,
     NOW,
-    UNREADY,
     Condition,
     conditions,
     ended,
     of,
     phase,
     stage,
-    waiting,
 )
 
 NOT_MOUNTED = 'MountVolume.SetUp failed for volume "files": not found'
@@ -38,6 +34,8 @@ def _beside(state: str, more: str = "", restarts: int = 0) -> str:
 
 
 OUT_OF_SIGHT: Condition = ('.status.conditions.[] | select(.type == "Ready") | .status', "In", ("False",))
+UNTOLD: Condition = (".status.startTime", "DoesNotExist", ())
+PREPARING: Condition = (".status.initContainerStatuses[0].state.running", "Exists", ())
 
 PODS = [
     stage(
@@ -49,18 +47,17 @@ PODS = [
     stage(
         "pod-waits-for-its-volume",
         "Pod",
-        [ALIVE, NEW, of(fates.NO_VOLUME)],
-        CREATED + UNREADY + waiting("ContainerCreating"),
+        [ALIVE, CREATING, UNTOLD, of(fates.NO_VOLUME)],
+        f"startTime: {NOW}\n",
         event=("FailedMount", NOT_MOUNTED),
     ),
     stage(
         "pod-is-not-prepared",
         "Pod",
-        [ALIVE, phase("Pending"), CREATING, of(fates.UNPREPARED)],
+        [ALIVE, phase("Pending"), PREPARING, of(fates.UNPREPARED)],
         "phase: Failed\n"
         + conditions(Initialized="False", Ready="False", ContainersReady="False")
-        + _beside(ENDED % (7, "Error"))
-        + waiting("PodInitializing"),
+        + _beside(ENDED % (7, "Error")),
     ),
     stage(
         "pod-succeeds-beside-one-that-was-out-of-memory",

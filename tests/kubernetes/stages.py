@@ -1,11 +1,13 @@
 """How do simulated nodes run pods? Stages of kwok: which pods, after how long, what their status becomes.
 
-Written as Python because many stages share four status templates; `configuration()` is what kwok reads (JSON
-documents are YAML documents). Timing is short: a pod is Running as soon as kwok sees it.
+The ordinary life of a pod is in kwok's own stages (`general_stages`); here is what they do not have. Written as Python
+because many stages share their status templates; `configuration()` is what kwok reads (JSON documents are YAML
+documents).
 """
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from tests.kubernetes import fates
 
@@ -27,7 +29,7 @@ ASKED: Condition = (DELETED, "Exists", ())
 NOT_FORCED: Condition = (".metadata.deletionGracePeriodSeconds", "NotIn", ("0",))
 
 
-def configuration(*more: dict[str, object]) -> str:
+def configuration(*more: dict[str, Any]) -> str:
     """`more`: further stages."""
     options = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
@@ -63,15 +65,12 @@ def stage(
     milliseconds: int = 0,
     delay: str | None = None,
     event: tuple[str, str] | None = None,
-    delete: bool = False,
 ) -> dict[str, object]:
     steps: list[dict[str, object]] = []
     if event:
         steps.append({"event": {"type": "Warning", "reason": event[0], "message": event[1]}})
     if status:
         steps.append({"patch": {"subresource": "status", "root": "status", "template": status}})
-    if delete:
-        steps.append({"delete": True})
     waits: dict[str, object] = {"durationMilliseconds": milliseconds}
     if delay:
         waits["durationFrom"] = {"jq": {"expression": delay}}
@@ -81,14 +80,14 @@ def stage(
         "metadata": {"name": name},
         "spec": {
             "resourceRef": {"apiGroup": "v1", "kind": kind},
-            "selector": {"matchExpressions": [_expression(*each) for each in when]},
+            "selector": {"matchExpressions": [expression(*each) for each in when]},
             "delay": waits,
             "steps": steps,
         },
     }
 
 
-def _expression(key: str, operator: str, values: Sequence[str]) -> dict[str, object]:
+def expression(key: str, operator: str, values: Sequence[str]) -> dict[str, object]:
     jq: dict[str, object] = {"key": key, "operator": operator}
     return {"jq": jq | ({"values": list(values)} if values else {})}
 
@@ -101,21 +100,18 @@ def conditions(**statuses: str) -> str:
     return "conditions:\n" + "\n".join(lines) + "\n"
 
 
-def _containers(ready: str, state: str) -> str:
+def _containers(state: str) -> str:
     return (
         "containerStatuses:\n"
         "{{ range .spec.containers }}\n"
         "- {name: {{ .name | Quote }}, image: {{ .image | Quote }}, imageID: '', restartCount: 0,"
-        f" ready: {ready}, started: {ready}, state: {state}}}\n"
+        f" ready: false, started: false, state: {state}}}\n"
         "{{ end }}\n"
     )
 
 
-UNREADY = conditions(Initialized="True", Ready="False", ContainersReady="False")
-
-
 def waiting(reason: str, message: str = "") -> str:
-    return _containers("false", f"{{waiting: {{reason: {reason}, message: '{message}'}}}}")
+    return _containers(f"{{waiting: {{reason: {reason}, message: '{message}'}}}}")
 
 
 def ended(code: str, reason: str, phase: str, *, message: str = "", more: str = "", finished: str = NOW) -> str:
@@ -130,7 +126,7 @@ def ended(code: str, reason: str, phase: str, *, message: str = "", more: str = 
         + f"phase: {phase}\n"
         + conditions(Ready="False", ContainersReady="False")
         + more
-        + _containers("false", state)
+        + _containers(state)
     )
 
 
@@ -168,19 +164,6 @@ nodeInfo: {architecture: amd64, bootID: "", containerRuntimeVersion: kwok, kerne
 phase: Running
 """
 
-CREATED = (
-    "phase: Pending\n"
-    "hostIP: 127.0.0.1\n"
-    "podIP: {{ PodIPWith .spec.nodeName false .metadata.uid .metadata.name .metadata.namespace | Quote }}\n"
-    "startTime: {{ Now | Quote }}\n"
-)
-RUNNING = (
-    "phase: Running\n"
-    + conditions(Initialized="True", Ready="True", ContainersReady="True")
-    + _containers("true", "{running: {startedAt: {{ Now | Quote }}}}")
-)
-
-NEW: Condition = (".status.podIP", "DoesNotExist", ())
 CREATING: Condition = (".status.containerStatuses[0].state.waiting.reason", "In", ("ContainerCreating",))
 NOT_TO_RUN = (
     fates.NO_IMAGE,
@@ -202,13 +185,6 @@ NODES = [
 
 PODS = [
     stage(
-        "pod-is-created",
-        "Pod",
-        [ALIVE, NEW, but(fates.NO_VOLUME)],
-        CREATED + UNREADY + waiting("ContainerCreating"),
-    ),
-    stage("pod-runs", "Pod", [ALIVE, phase("Pending"), CREATING, but(*NOT_TO_RUN)], RUNNING),
-    stage(
         "pod-has-no-image",
         "Pod",
         [ALIVE, phase("Pending"), CREATING, of(fates.NO_IMAGE)],
@@ -227,13 +203,6 @@ PODS = [
         "Pod",
         [ALIVE, phase("Pending"), CREATING, of(fates.CANNOT_RUN)],
         ended("128", "StartError", "Failed", message="exec: no such file or directory"),
-    ),
-    stage(
-        "pod-succeeds",
-        "Pod",
-        [ALIVE, phase("Running"), of(fates.SUCCEEDS, fates.GATED, fates.SUSPENDED)],
-        ended("0", "Completed", "Succeeded"),
-        delay=DELAY,
     ),
     stage(
         "pod-exits",
@@ -276,7 +245,6 @@ PODS = [
         [ASKED, NOT_FORCED, phase("Running"), but(fates.ORDERLY, fates.IGNORES, fates.STUCK, fates.DONE_UNSEEN)],
         ended("143", "Error", "Failed"),
         milliseconds=SIGTERM_MILLISECONDS,
-        delete=True,
     ),
     stage(
         "pod-ends-in-order",
@@ -284,7 +252,6 @@ PODS = [
         [ASKED, NOT_FORCED, phase("Running"), of(fates.ORDERLY)],
         ended("0", "Completed", "Succeeded"),
         delay=TIDYING,
-        delete=True,
     ),
     stage(
         "pod-is-killed-after-its-grace",
@@ -292,20 +259,11 @@ PODS = [
         [ASKED, NOT_FORCED, phase("Running"), of(fates.IGNORES)],
         ended("137", "Error", "Failed"),
         delay=DELETED,
-        delete=True,
     ),
     stage(
         "pod-never-ran",
         "Pod",
         [ASKED, NOT_FORCED, phase("Pending"), but(fates.STUCK)],
         "phase: Failed\n",
-        delete=True,
-    ),
-    stage(
-        "ended-pod-is-removed",
-        "Pod",
-        [ASKED, NOT_FORCED, (PHASE, "In", ("Succeeded", "Failed"))],
-        "",
-        delete=True,
     ),
 ]

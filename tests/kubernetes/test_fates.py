@@ -1,11 +1,13 @@
 """Does the bed let pods live and end as a real cluster would?"""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.client import until
-from tests.kubernetes.jobs import Jobs, terminated
+from tests.kubernetes.jobs import UNPRIVILEGED, Jobs, terminated
 
 
 @pytest.fixture
@@ -17,6 +19,21 @@ def test_a_job_that_is_to_succeed_does(jobs: Jobs) -> None:
     jobs.make("one", fates.SUCCEEDS)
     kind, pod = jobs.until_ended("one")
     assert (kind, pod["status"]["phase"], terminated(pod)["exitCode"]) == ("Complete", "Succeeded", 0)
+
+
+def test_an_ordinary_pod_lives_by_the_general_stages_of_kwok(bed: Bed, jobs: Jobs) -> None:
+    prepare = {"name": "prepare", "image": "prepare", "securityContext": UNPRIVILEGED}
+    jobs.make("one", fates.after(fates.SUCCEEDS, "2s"), initContainers=[prepare])
+    _, pod = jobs.until_ended("one")
+    prepared = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
+    assert (prepared["exitCode"], prepared["reason"]) == (0, "Completed")
+    began, ended = (datetime.fromisoformat(at) for at in (pod["status"]["startTime"], terminated(pod)["finishedAt"]))
+    assert datetime.fromisoformat(prepared["finishedAt"]) <= began
+    assert timedelta(seconds=2) <= ended - began
+    assert pod["status"]["podIP"]
+    about = f"involvedObject.name={pod['metadata']['name']}"
+    told = until(lambda: bed.admin.items(jobs.events, fieldSelector=f"{about},reason=Created"), "its event")
+    assert told[0]["message"] == "Created container"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +97,7 @@ def test_a_running_pod_that_is_deleted_ends_as_its_program_would(
     kind, pod = jobs.until_ended("one")
     assert (kind, pod["status"]["phase"]) == ("Complete" if code == 0 else "Failed", phase)
     assert terminated(pod)["exitCode"] == code
+    assert "deletionTimestamp" in pod["metadata"]
     bed.admin.merge(f"{jobs.pods}/{name}", {"metadata": {"finalizers": None}})
     until(lambda: not jobs.pod("one"), "the pod to be gone")
 

@@ -1,6 +1,7 @@
 """Are the programs built whole or not at all, and do they end with whoever started them?"""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from tests.kubernetes.client import until
 GO = """#!/bin/sh
 case "$1" in
   env) echo go9.9.9;;
+  mod) {copy}; echo '{"Path": "sigs.k8s.io/kwok", "Dir": "{module}"}';;
   build) while [ "$1" != -o ]; do shift; done; echo half > "$2"; {then}; echo whole > "$2";;
 esac
 """
+STAGES = ["pod-create.yaml", "pod-delete.yaml"]
 STARTS_ONE = """
 import sys, time
 from pathlib import Path
@@ -36,9 +39,20 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
 
 
-def pretend_go(tmp_path: Path, then: str) -> None:
+@pytest.fixture
+def module(tmp_path: Path) -> Path:
+    """Of kwok, as far as the stages matter."""
+    general = tmp_path / "module" / programs.STAGES
+    general.mkdir(parents=True)
+    for name in (*STAGES, "kustomization.yaml"):
+        (general / name).write_text("a stage\n")
+    return tmp_path / "module"
+
+
+def pretend_go(tmp_path: Path, then: str = "true", copy: str = "true") -> None:
     go = tmp_path / "bin" / "go"
-    go.write_text(GO.replace("{then}", then))
+    text = GO.replace("{then}", then).replace("{copy}", copy)
+    go.write_text(text.replace("{module}", str(tmp_path / "module")))
     go.chmod(0o755)
 
 
@@ -49,6 +63,7 @@ def build(environment: dict[str, str]) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.usefixtures("module")
 def test_a_build_that_is_killed_leaves_nothing_that_looks_complete(tmp_path: Path, environment: dict[str, str]) -> None:
     pretend_go(tmp_path, "sleep 1000")
     halfway = build(environment)
@@ -56,13 +71,42 @@ def test_a_build_that_is_killed_leaves_nothing_that_looks_complete(tmp_path: Pat
     os.killpg(halfway.pid, signal.SIGKILL)
     halfway.wait(60)
     assert not list(tmp_path.glob("cache/*/control-plane-*"))
-    pretend_go(tmp_path, "true")
+    pretend_go(tmp_path)
     output, progress = build(environment).communicate(timeout=60)
-    built = Path(output.strip())
-    assert sorted(path.name for path in built.iterdir()) == sorted(programs.PACKAGES)
-    assert {path.read_text() for path in built.iterdir()} == {"whole\n"}
+    assert_whole(Path(output.strip()))
     assert not list(tmp_path.glob("cache/*/.building-*"))
     assert "6 of 6: kwok" in progress
+
+
+def test_programs_from_before_there_were_stages_get_them_and_are_not_built_again(
+    tmp_path: Path, environment: dict[str, str], module: Path
+) -> None:
+    pretend_go(tmp_path)
+    output, _ = build(environment).communicate(timeout=60)
+    built = Path(output.strip())
+    shutil.rmtree(built / "general-stages")
+    pretend_go(tmp_path, "exit 1", copy="echo it is not to be had >&2; exit 1")
+    _, problem = build(environment).communicate(timeout=60)
+    assert "`go mod download sigs.k8s.io/kwok` failed. it is not to be had" in " ".join(problem.split())
+    pretend_go(tmp_path, "exit 1")
+    unreadable = module / programs.STAGES / "pod-unreadable.yaml"
+    unreadable.symlink_to("nowhere")
+    assert build(environment).wait(60) == 1
+    assert not (built / "general-stages").exists()
+    unreadable.unlink()
+    output, progress = build(environment).communicate(timeout=60)
+    assert (Path(output.strip()), progress) == (built, "")
+    assert_whole(built)
+    pretend_go(tmp_path, "exit 1", copy="exit 1")
+    assert build(environment).communicate(timeout=60) == (output, ""), "it was asked for again"
+
+
+def assert_whole(built: Path) -> None:
+    stages = built / "general-stages"
+    assert sorted(path.name for path in built.iterdir()) == sorted([*programs.PACKAGES, stages.name])
+    assert {(built / name).read_text() for name in programs.PACKAGES} == {"whole\n"}
+    assert sorted(path.name for path in stages.iterdir()) == STAGES
+    assert not list(built.parent.glob(".building-*"))
 
 
 def test_a_build_that_fails_says_which(tmp_path: Path, environment: dict[str, str]) -> None:
