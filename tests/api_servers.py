@@ -349,11 +349,15 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 1024  # many logs are asked for at once
+
+
 @contextmanager
 def an_api_server() -> Iterator[ApiServer]:
     server = ApiServer()
-    http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
-    http.daemon_threads = True
+    http = _Server(("127.0.0.1", 0), _handler(server))
     server.url = f"http://127.0.0.1:{http.server_address[1]}"
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

@@ -6,18 +6,21 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, RunRef, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
-from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks
 
 Key = tuple[int, int]  # task and attempt
 JOBS_IN_A_PAGE = 500
 NODES = 10  # of those that do not answer, so many are named
-TO_STOP = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING)
+NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
+TO_STOP = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)
+TRIES_OF_A_PAGE = 3
 
 
 @dataclass(frozen=True)
@@ -47,15 +50,15 @@ class StoppingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_task(self, step: StopTasks) -> StopReport:
         """Asks the tasks' present jobs to end, a page at a time. A job that is gone has ended."""
-        jobs, rest = self._to_end(step)
+        run, jobs, rest = self._to_end(step)
         with self._trouble_told(step.run):
-            self.cluster.stop(step.run.run_uid, jobs)
+            self.cluster.stop(run.run_uid, jobs, hurried=run.intent is Intent.FORCE)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
         """Ends them without asking, a page at a time."""
-        jobs, rest = self._to_end(step)
+        _, jobs, rest = self._to_end(step)
         with self._trouble_told(step.run):
             self._kill(step.run, jobs)
         return StopReport(asked=len(jobs), rest=rest)
@@ -86,12 +89,18 @@ class StoppingActivities:
 
     @contextmanager
     def _trouble_told(self, run: RunRef) -> Iterator[None]:
-        """At once: the look that would tell it too comes minutes later, when asking has been given up."""
+        """At once: the look that would tell it too comes minutes later, when asking has been given up.
+
+        A page that fails again and again is left to the next round, as one job of it may be the reason: those behind it
+        have their turn, unless it is the cluster that does not answer."""
         try:
             yield
         except TemporaryError as error:
             self.histories.mark_look(run, 0, known=False, problem=error.message, next_look_at=None)
-            raise
+            if activity.info().attempt <= TRIES_OF_A_PAGE:
+                raise
+            self.cluster.check()
+            activity.logger.warning("run %s: not all of its jobs are told to end: %s", run.run_id, error.message)
 
     def _kill(self, run: RunRef, jobs: Sequence[Key]) -> None:
         if jobs:
@@ -113,24 +122,24 @@ class StoppingActivities:
             message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
             self.histories.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
-    def _to_end(self, step: StopTasks) -> tuple[list[Key], str]:
+    def _to_end(self, step: StopTasks) -> tuple[RunRecord, list[Key], str]:
         """A page of them, of which is kept what is known; and the rest."""
-        self.histories.current(step.run)  # a late step of an earlier supervisor must not end the jobs of a later one
+        run = self.histories.current(step.run)  # a late step of an earlier supervisor ends no jobs of a later one
         numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)
-        self._keep_what_is_known(step.run, _keys(row for row in rows if row.status is not TaskStatus.STOPPING))
-        return _keys(rows), to_ranges(rest)
+        self._keep_what_is_known(step.run, _keys(row for row in rows if row.status in NOT_SEEN_ENDING))
+        return run, _keys(rows), to_ranges(rest)
 
     def _keep_what_is_known(self, run: RunRef, jobs: Sequence[Key]) -> None:
         """Before they are told to end, which takes it along. That it cannot be had keeps nothing alive."""
         try:
-            known = self.cluster.evidence(run.run_uid, jobs, briefly=True) if jobs else []
-        except (TemporaryError, PermanentError) as error:
+            if jobs and (known := self.cluster.evidence(run.run_uid, jobs, briefly=True)):
+                self.tasks.reconcile(run, known)
+        except Fenced:
+            raise
+        except LifecycleError as error:
             activity.logger.warning("run %s: nothing is known of what is stopped: %s", run.run_id, error.message)
-            return
-        if known:
-            self.tasks.reconcile(run, known)
 
     def _in_cluster(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)

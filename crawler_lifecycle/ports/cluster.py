@@ -40,8 +40,8 @@ class Cluster(Protocol):
         """Of these (task, attempt); a job without evidence is left out. `briefly`: only what does not have to be
         asked for each of them."""
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
-        """Ask these jobs to end. A job that is gone is success."""
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+        """Ask these jobs to end. A job that is gone is success. `hurried`: they are killed next."""
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
         """End these jobs without asking. A job that is gone is success."""

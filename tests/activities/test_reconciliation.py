@@ -208,7 +208,7 @@ class Showing:
         self.killed: list[tuple[int, int]] = []
         self.asked: list[tuple[int, int]] = []
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
         self.asked += jobs
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:

@@ -10,7 +10,15 @@ import pytest
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import CloseLook, EndRun, LogCancellation, StopTasks, TaskChange, TaskEvidence
+from crawler_lifecycle.contract.steps import (
+    CloseLook,
+    EndRun,
+    LogCancellation,
+    StopReport,
+    StopTasks,
+    TaskChange,
+    TaskEvidence,
+)
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.ports import Cluster
@@ -106,8 +114,8 @@ class Knowing:
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return {}
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
-        self.done.append("ended")
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+        self.done.append("ended in a hurry" if hurried else "ended")
 
     kill = stop
 
@@ -133,6 +141,52 @@ def test_what_is_not_known_keeps_no_job_alive(house: House) -> None:
     plan, cluster = house.started("sleepy"), Knowing(TemporaryError("no pods today"))
     house.do(replace(house.stopping, cluster=cast(Cluster, cluster)).k8_stop_task, StopTasks(run=plan.run))
     assert cluster.done == [[(0, 1)], "ended"]
+
+
+def test_who_will_be_killed_next_is_asked_in_a_hurry(house: House) -> None:
+    plan, cluster = house.started("sleepy"), Knowing()
+    force = LogCancellation(run=plan.run, stop=StopRequest(actor="ann", force=True), asked_at=ASKED)
+    house.do(house.stopping.add_cancellation_log_to_db, force)
+    house.do(replace(house.stopping, cluster=cast(Cluster, cluster)).k8_stop_task, StopTasks(run=plan.run))
+    assert cluster.done == [[(0, 1)], "ended in a hurry"]
+
+
+class Denying(Knowing):
+    """A cluster in which one job cannot be deleted; or that does not answer at all."""
+
+    outage: TemporaryError | None = None
+
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+        raise TemporaryError("the job of task 0 is held by a policy")
+
+    kill = stop
+
+    def check(self) -> str:
+        if self.outage:
+            raise self.outage
+        return "well"
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_page_that_fails_again_and_again_keeps_no_other_alive(
+    house: House, monkeypatch: pytest.MonkeyPatch, *, forced: bool
+) -> None:
+    """One job of it cannot be deleted. In an outage all pages wait."""
+    monkeypatch.setattr("crawler_lifecycle.activities.stopping.JOBS_IN_A_PAGE", 1)
+    plan, cluster = house.started("sleepy", tasks=2), Denying()
+    stopping = replace(house.stopping, cluster=cast(Cluster, cluster))
+    end, step = stopping.k8_stop_pod if forced else stopping.k8_stop_task, StopTasks(run=plan.run, tasks="0-1")
+    for attempt in (1, 2, 3):
+        house.environment.info = replace(house.environment.info, attempt=attempt)
+        with pytest.raises(TemporaryError, match="held by a policy"):
+            house.do(end, step)
+    house.environment.info = replace(house.environment.info, attempt=4)
+    cluster.outage = TemporaryError("no answer")
+    with pytest.raises(TemporaryError, match="no answer"):
+        house.do(end, step)
+    cluster.outage = None
+    assert house.do(end, step) == StopReport(asked=1, rest="1")
+    assert house.details(plan).run.look_problem == "the job of task 0 is held by a policy"
 
 
 class Unreached:
@@ -183,7 +237,7 @@ def test_what_cannot_be_told_of_nodes_keeps_nothing_alive(
 class Away:
     """A cluster that does not answer."""
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
         raise TemporaryError("the API server does not answer")
 
     unreached = kill = stop

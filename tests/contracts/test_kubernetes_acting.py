@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -668,6 +669,7 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
     """The first are listened to, the main job among them."""
     monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 2)
     monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.STALLED_SECONDS", 1.0)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.stopping.LISTEN_SECONDS", 60.0)
     names, began = prints(acting, 12), time.monotonic()
     (acting.stopping.kill if forced else acting.stopping.ask)(acting.run_uid, [(task, 1) for task in reversed(names)])
     assert time.monotonic() - began < 5, "once, and not each for itself"
@@ -677,6 +679,48 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
     for name in names.values():
         acting.server.print(name, None)
     assert heard(acting, names[0]) == "page of 0\n"
+
+
+@pytest.fixture
+def trickle(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, str]]:
+    """Jobs of which one can be listened to at a time, and one ends every now and then."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 1)
+    names, is_over = prints(acting, 60), threading.Event()
+
+    def end() -> None:
+        for name in names.values():
+            if is_over.wait(0.3):
+                break
+            acting.server.print(name, None)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    yield names
+    is_over.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("how", ["asked", "hurried", "killed"])
+def test_a_stop_does_not_wait_for_ever_while_one_after_the_other_ends(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch, trickle: dict[int, str], how: str
+) -> None:
+    patience = "LISTEN_SECONDS" if how == "asked" else "HURRIED_SECONDS"
+    monkeypatch.setattr(f"crawler_lifecycle.adapters.kubernetes.stopping.{patience}", 1.0)
+    end = {"asked": acting.stopping.ask, "killed": acting.stopping.kill}.get(
+        how, partial(acting.stopping.ask, hurried=True)
+    )
+    began = time.monotonic()
+    end(acting.run_uid, [(task, 1) for task in trickle])
+    assert 1 <= time.monotonic() - began < 9, "all of them take 18 seconds"
+    assert all("deletionTimestamp" in job["metadata"] for job in acting.server.objects["jobs"].values())
+
+
+def test_the_next_round_of_a_stop_waits_for_nobody_who_was_told(acting: Acting, trickle: dict[int, str]) -> None:
+    for pod in acting.server.objects["pods"].values():
+        pod["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z"
+    began = time.monotonic()
+    acting.stopping.ask(acting.run_uid, [(task, 1) for task in trickle])
+    assert time.monotonic() - began < 5
 
 
 def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(

@@ -112,7 +112,7 @@ class QuickCluster(SmallCluster):
         time.sleep(random.choice((0, 0.01, 0.03)))  # what it shows grows old on its way
         return Look(complete=True, jobs=jobs)
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
         for task, _ in jobs:
             if uid := self.running.get((run_uid, task)):
                 self.ended[run_uid, task] = uid

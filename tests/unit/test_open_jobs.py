@@ -39,7 +39,7 @@ class Installation:
         seen = {} if self.problem or run_uid in self.ended else {(0, 1): JOB}
         return Look(complete=not self.problem, jobs=seen, problem=self.problem)
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
         assert jobs == [(0, 1)]
         self.ended.append(run_uid)
 

@@ -46,14 +46,14 @@ class KubernetesCluster:
     ) -> None:
         self._api = Api(access)
         self._installation = installation
-        # each with threads of its own: nodes that are slow with their logs keep no stop waiting
+        # each with threads of its own: nodes that are slow with their logs keep no stop waiting, and no stop a force
         jobs = partial(Jobs, self._api, installation)
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
         self._looking = Looking(self._api, installation, patience)
         listening = Listening(self._logs)
-        self._stopping = Stopping(jobs(), listening)
+        self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
         self._reaching = Reaching(jobs(), self._logs)
         self._removing = Removing(jobs(), self._logs, listening)
         self._collecting = Collecting(jobs(), self._logs, listening)
@@ -74,11 +74,11 @@ class KubernetesCluster:
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
         return self._collecting.evidence(run_uid, jobs, briefly=briefly)
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
-        self._stopping.ask(run_uid, jobs)
+    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+        self._stopping.ask(run_uid, jobs, hurried=hurried)
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
-        self._stopping.kill(run_uid, jobs)
+        self._killing.kill(run_uid, jobs)
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return self._reaching.unreached(run_uid, jobs)

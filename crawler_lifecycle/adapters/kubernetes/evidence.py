@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.errors import TemporaryError
 
 SECONDS = 25.0  # of a page; the step around has 30
-BRIEF_SECONDS = 5.0  # a stop waits for it
+BRIEF_SECONDS = 12.0  # a stop waits for it
 MOST_EVENTS = 10  # of a job, and of its pod
 LONGEST_MESSAGE = 2000
 LONGEST_EVENT = 300

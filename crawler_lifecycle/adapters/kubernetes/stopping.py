@@ -18,8 +18,8 @@ from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
 logger = logging.getLogger(__name__)
-PODS_SECONDS = 3.0  # to find out who prints
-LISTEN_SECONDS = 30.0  # that the jobs of one call may wait for somebody who listens; those that are killed do not
+PODS_SECONDS = 8.0  # to find out who prints
+LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # that the jobs of one call may wait for somebody who listens
 FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
@@ -33,31 +33,32 @@ class Stopping:
     jobs: Jobs
     listening: Listening
 
-    def ask(self, run_uid: str, keys: Sequence[Key]) -> None:
+    def ask(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> None:
         """Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
-        orphaned = self._delete_jobs(run_uid, keys, LISTEN_SECONDS)
+        orphaned = self._delete_jobs(run_uid, keys, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
         self._delete_pods(run_uid, orphaned, {})
 
     def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
         try:
-            self._delete_jobs(run_uid, keys, PODS_SECONDS)
+            self._delete_jobs(run_uid, keys, HURRIED_SECONDS)
         finally:  # what is in the way of one Job keeps no pod alive
             self._delete_pods(run_uid, keys, AT_ONCE)
 
     def _delete_jobs(self, run_uid: str, keys: Sequence[Key], patience: float) -> list[Key]:
         """Those that are not there, or should have told their pods long since. Before each is deleted somebody listens
         to it, if there is anybody in time."""
-        until = time.monotonic() + patience
         printing = self._printing(run_uid, keys)
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
         listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
+        until = time.monotonic() + patience
 
         def in_turn() -> Iterator[Key]:
             """In our own thread: those of the pool are for others as well, and some of these are forced."""
             for key in sorted(keys):
                 if pod := printing.get(key):
-                    self.listening.begin(run_uid, key, pod, until)
+                    is_told = pod.metadata.deletion_timestamp is not None
+                    self.listening.begin(run_uid, key, pod, 0.0 if is_told else until)
                 yield key
 
         def delete(key: Key) -> Key | None:

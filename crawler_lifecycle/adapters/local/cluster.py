@@ -72,7 +72,13 @@ class LocalCluster:
                 if (found := evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, *key)))
             ]
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def stop(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        hurried: bool = False,  # noqa: ARG002 (it waits for nothing)
+    ) -> None:
         with _wrapped("stop jobs"):
             self._stopping.ask(self._folders(run_uid, jobs))
 
