@@ -97,7 +97,7 @@ def test_a_running_pod_that_is_deleted_ends_as_its_program_would(
     kind, pod = jobs.until_ended("one")
     assert (kind, pod["status"]["phase"]) == ("Complete" if code == 0 else "Failed", phase)
     assert terminated(pod)["exitCode"] == code
-    assert "deletionTimestamp" in pod["metadata"]
+    until(lambda: (jobs.pod("one") or pod)["metadata"]["deletionGracePeriodSeconds"] == 0, "its node to let go of it")
     bed.admin.merge(f"{jobs.pods}/{name}", {"metadata": {"finalizers": None}})
     until(lambda: not jobs.pod("one"), "the pod to be gone")
 
