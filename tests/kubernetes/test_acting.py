@@ -303,8 +303,9 @@ def test_changes_are_told_again_after_a_silence(
 
 
 def test_changes_are_told_by_a_cluster_that_went_back_in_time(bed: Bed, kubernetes: KubernetesBench) -> None:
+    observer = client(kubernetes, "observer")  # a cluster from before that has never heard of its token
     backup = bed.backup()
-    with followed(client(kubernetes, "observer")) as told:
+    with followed(observer) as told:
         for _ in range(5):
             tells(kubernetes, told)
         bed.restore(backup)
