@@ -14,7 +14,9 @@ DATABASE ?= mariadb
 IMAGE  := deploy/image
 # Tests wait more than they compute, so more of them than there are cores.
 WORKERS ?= 4
-SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+SPREAD := --dist loadfile --no-loadscope-reorder -n
+# so many control planes at once
+BEDS   ?= 2
 SYSTEM := 'system and not cluster'
 # Tests of real processes share two cores with each other: one that failed has to pass by itself.
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
@@ -32,10 +34,10 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
 
 test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
-	@$(BIN)/pytest $(SPREAD) -q
+	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in trouble, the image (7 minutes)
-	@$(BIN)/pytest $(SPREAD) -q -m $(SYSTEM)
+	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eight minutes)
 	@CI=true $(BIN)/pytest tests/crash -m crash -q
@@ -53,7 +55,7 @@ test-all: ## all three; nothing may be skipped
 
 test-cluster: $(VENV)/.installed-dev mariadb ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
-	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' -q
+	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' $(SPREAD) $(BEDS) -q
 
 test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
@@ -89,6 +91,7 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
 	@$(MAKE) --no-print-directory --jobs 2 ci-faults ci-cluster
+	@$(MAKE) --no-print-directory test-cluster-large || $(AGAIN) tests/kubernetes -m 'cluster and large'
 
 # These two wait more than they compute, so they are at it together.
 ci-faults: $(VENV)/.installed-dev
