@@ -64,8 +64,9 @@ test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there
 test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
 	@$(BIN)/pytest -q tests/triggers/check_examples.py
 
-verdict-soak: $(VENV)/.installed-dev ## a million looks at generated lives of jobs: no row may ever be wrong
+verdict-soak: $(VENV)/.installed-dev ## a million looks at generated lives of jobs, thousands of generated sequences: no row may ever be wrong
 	@$(BIN)/python -m tests.verdict_soak
+	@SEQUENCES=2000 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
 lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
 	@$(BIN)/ruff check .
@@ -91,7 +92,6 @@ ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tes
 	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
 	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
 	@$(MAKE) --no-print-directory --jobs 2 ci-faults ci-cluster
-	@$(MAKE) --no-print-directory test-cluster-large || $(AGAIN) tests/kubernetes -m 'cluster and large'
 
 # These two wait more than they compute, so they are at it together.
 ci-faults: $(VENV)/.installed-dev

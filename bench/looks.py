@@ -51,8 +51,8 @@ class Shown:
     def look(self, _run_uid: str, _watched: Collection[tuple[int, int]] = ()) -> Look:
         return self._look
 
-    def evidence(self, _run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
-        assert not briefly, "these have ended"
+    def evidence(self, _run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+        assert not hurried, "these have ended"
         return [
             TaskEvidence(task=task, attempt=attempt, node="node-1", log_tail=LOG_TAIL, events=["started", "ended"])
             for task, attempt in jobs

@@ -79,7 +79,7 @@ class SmallCluster:
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         yield []
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
     def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None: ...

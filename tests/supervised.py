@@ -4,12 +4,12 @@ they ask of Kubernetes; the workflow is a sequence of them, and the database a f
 Whoever dies is followed by another process, which takes the same step again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from temporalio.testing import ActivityEnvironment
@@ -38,7 +38,9 @@ from tests.small_cluster import SmallCluster
 
 CRAWLER = Crawler(name="bookshop", image="registry/bookshop:1", command=["crawl"])
 CLAIM = timedelta(hours=1)
-TRIES = 3  # of a step: trouble comes once
+S = TypeVar("S")
+R = TypeVar("R")
+TRIES = 2  # that may fail: trouble comes once
 Step = tuple[str, int, int]  # what is done, of which task, and with which exit code ends what may end
 
 
@@ -89,6 +91,7 @@ class Supervised:
         self.nature = SmallCluster(line.server, self.installation)
         self._claimed_until = datetime.now(UTC) + CLAIM
         self._stopped_at: datetime | None = None
+        self._next_move = (0, 0)  # of the cluster, if something is taken again
         self._environment = ActivityEnvironment()
         self._begin()
 
@@ -99,18 +102,26 @@ class Supervised:
         self._stopping = StoppingActivities(records, records, records, self.process)
 
     def take(self, step: Step) -> Any:
-        """As often as it takes."""
         what, task, code = step
+        self._next_move = (task, code)
+        return self._again(lambda: getattr(self, what)(task, code))
+
+    def _do(self, activity: Callable[[], Callable[[S], R]], step: S) -> R:
+        """Each activity by itself is tried again, as Temporal does: what was done before it is done."""
+        return self._again(lambda: self._environment.run(activity(), step))
+
+    def _again(self, act: Callable[[], R]) -> R:
+        """As often as it takes."""
         for _ in range(TRIES):
             try:
-                return getattr(self, what)(task, code)
+                return act()
             except TemporaryError:
                 pass
             except Died:
                 self._begin()
             if self._meanwhile:
-                self.nature.move(task, code)
-        return None
+                self.nature.move(*self._next_move)
+        return act()
 
     def deploy(self, task: int, _code: int = 0) -> None:
         if self._may_deploy(task) and (made := self._send(task)):
@@ -123,30 +134,30 @@ class Supervised:
 
     def look(self, _task: int = 0, _code: int = 0) -> bool:
         """Whether nothing of the run runs any more."""
-        do, reconciliation, records = self._environment.run, self._reconciliation, self.records
-        active = do(reconciliation.get_active_running_tasks, ToRun(run=self.run))
+        active = self._do(lambda: self._reconciliation.get_active_running_tasks, ToRun(run=self.run))
         asked = LookAt(run=self.run, active=active, stopped_at=self._stopped_at)
-        found = do(reconciliation.get_history_statuses_to_sync, asked)
+        found = self._do(lambda: self._reconciliation.get_history_statuses_to_sync, asked)
         if found.evidence:
-            do(reconciliation.get_bulk_task_history_data, EvidenceRequest(run=self.run, tasks=found.evidence))
-        do(reconciliation.sync_statuses, StatusWrite(run=self.run, changes=found.changes))
+            wanted = EvidenceRequest(run=self.run, tasks=found.evidence)
+            self._do(lambda: self._reconciliation.get_bulk_task_history_data, wanted)
+        self._do(lambda: self._reconciliation.sync_statuses, StatusWrite(run=self.run, changes=found.changes))
         if not found.known:
             raise TemporaryError(found.problem or "not all was seen")
         if found.unwanted:
-            do(self._stopping.k8_stop_unwanted, StopTasks(run=self.run, tasks=found.unwanted))
-        return not found.unwanted and all(row.status.is_over for row in records.tasks.values())
+            unwanted = StopTasks(run=self.run, tasks=found.unwanted)
+            self._do(lambda: self._stopping.k8_stop_unwanted, unwanted)
+        return not found.unwanted and all(row.status.is_over for row in self.records.tasks.values())
 
     def stop(self, _task: int = 0, _code: int = 0) -> None:
         self._want(Intent.STOP)
-        self._environment.run(self._stopping.k8_stop_task, StopTasks(run=self.run))
+        self._do(lambda: self._stopping.k8_stop_task, StopTasks(run=self.run))
 
     def force(self, _task: int = 0, _code: int = 0) -> None:
         self._want(Intent.FORCE)
-        self._environment.run(self._stopping.k8_stop_pod, StopTasks(run=self.run))
+        self._do(lambda: self._stopping.k8_stop_pod, StopTasks(run=self.run))
 
     def remove(self, _task: int = 0, _code: int = 0) -> int:
-        left: int = self._environment.run(self._reconciliation.remove_jobs, RemoveJobs(run=self.run)).left
-        return left
+        return self._do(lambda: self._reconciliation.remove_jobs, RemoveJobs(run=self.run)).left
 
     def move(self, task: int, code: int) -> None:
         self.nature.move(task, code)

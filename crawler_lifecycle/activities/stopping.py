@@ -134,7 +134,7 @@ class StoppingActivities:
     def _keep_what_is_known(self, run: RunRef, jobs: Sequence[Key]) -> None:
         """Before they are told to end, which takes it along. That it cannot be had keeps nothing alive."""
         try:
-            if jobs and (known := self.cluster.evidence(run.run_uid, jobs, briefly=True)):
+            if jobs and (known := self.cluster.evidence(run.run_uid, jobs, hurried=True)):
                 self.tasks.reconcile(run, known)
         except Fenced:
             raise

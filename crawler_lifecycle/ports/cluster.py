@@ -36,9 +36,9 @@ class Cluster(Protocol):
         """All jobs of the installation that live or take room, in pages. TemporaryError if one cannot be had: then
         those before it are no list. A job may be listed more than once."""
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
-        """Of these (task, attempt); a job without evidence is left out. `briefly`: only what does not have to be
-        asked for each of them."""
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+        """Of these (task, attempt); a job without evidence is left out. `hurried`: only what can be had within
+        seconds."""
 
     def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
         """Ask these jobs to end. A job that is gone is success. `hurried`: they are killed next."""

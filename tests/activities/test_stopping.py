@@ -104,8 +104,8 @@ class Knowing:
         self.problem = problem
         self.done: list[object] = []
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
-        assert briefly, "a request for each would keep thousands waiting"
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+        assert hurried, "a stop waits for it"
         self.done.append(list(jobs))
         if self.problem:
             raise self.problem
@@ -196,7 +196,7 @@ class Unreached:
         self.answer = answer
         self.done: list[str] = []
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
@@ -242,7 +242,7 @@ class Away:
 
     unreached = kill = stop
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
         raise TemporaryError("the API server does not answer")
 
 

@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -740,12 +741,19 @@ def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(
     assert heard(acting, names[0]) == "page of 0\n"
 
 
-def test_of_many_jobs_their_objects_tell_without_a_request_for_each(acting: Acting) -> None:
-    keys = [(task, 1) for task in [*prints(acting, 3), 3]]
+def test_evidence_in_a_hurry_is_what_objects_tell_and_nodes_that_answer_at_once(
+    acting: Acting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.evidence.HURRIED_TAIL_SECONDS", 0.5)
+    keys, hung = [(task, 1) for task in [*prints(acting, 3), 3]], threading.Event()
+    acting.server.faults = [Fault("GET", f"{acting.name(1)}-x/log", hang=hung)]
     asked = len(acting.server.seen)
-    told = acting.collecting.evidence(acting.run_uid, keys, briefly=True)
-    assert [(each.task, each.node, each.log_tail) for each in told] == [(task, "node-7", "") for task in range(3)]
-    assert [seen.path.rpartition("/")[2] for seen in acting.server.seen[asked:]] == ["jobs", "pods"]
+    told = acting.collecting.evidence(acting.run_uid, keys, hurried=True)
+    hung.set()
+    tails = {each.task: each.log_tail for each in told if each.node == "node-7"}
+    assert tails == {0: "page of 0", 1: "", 2: "page of 2"}
+    paths = Counter(seen.path.rpartition("/")[2] for seen in acting.server.seen[asked:])
+    assert paths == {"jobs": 1, "pods": 1, "log": 3}, "and no events"
 
 
 def test_a_log_that_cannot_be_had_now_keeps_the_job(acting: Acting) -> None:

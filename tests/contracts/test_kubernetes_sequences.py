@@ -1,6 +1,7 @@
 """Whatever is done for a run, in whatever order, and wherever it breaks off: at most one Job lives for each attempt, a
 stop ends every task and leaves no pod, and a crash changes nothing about the end."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
@@ -30,7 +31,8 @@ def steps(names: list[str], fewest: int, most: int) -> st.SearchStrategy[list[St
     return st.lists(step, min_size=fewest, max_size=most)
 
 
-QUICKLY = settings(max_examples=35, phases=set(Phase) - {Phase.explain})
+DEATHS = (Trouble.DIES_BEFORE, Trouble.DIES_AFTER)
+QUICKLY = settings(max_examples=int(os.environ.get("SEQUENCES", "35")), phases=set(Phase) - {Phase.explain})
 SEQUENCES = st.builds(lambda run, stop: [*run, *stop], steps(IN_A_RUN, 6, 16), steps(IN_A_STOP, 0, 8))
 A_WHOLE_LIFE: list[Step] = [
     *(("deploy", 0, 0), ("send", 1, 0), ("deploy", 2, 0), ("look", 0, 0)),
@@ -146,16 +148,17 @@ def test_the_same_when_a_request_fails_or_somebody_dies_and_the_cluster_goes_on(
 
 
 @QUICKLY
-@given(sequence=SEQUENCES, at=st.integers(0, 10_000), trouble=st.sampled_from(Trouble))
-def test_the_end_is_the_same_whatever_happens_to_a_request(
+@given(sequence=SEQUENCES, at=st.integers(0, 10_000), trouble=st.sampled_from(DEATHS))
+def test_the_end_is_the_same_wherever_somebody_dies(
     ground: Ground, sequence: list[Step], at: int, trouble: Trouble
 ) -> None:
+    """A request that fails may be made up for by the next look only, and a stop may come before that."""
     line = ground.line()
     expected = Lived(ground, line, sequence).end
     assert Lived(ground, ground.line(1 + at % len(line.asked), trouble), sequence).end == expected
 
 
-@pytest.mark.parametrize("trouble", [Trouble.DIES_BEFORE, Trouble.DIES_AFTER])
+@pytest.mark.parametrize("trouble", DEATHS)
 def test_a_crash_at_any_request_gives_the_same_end(ground: Ground, trouble: Trouble) -> None:
     """One runs until it is stopped, one ends by itself and is orphaned before, and one finds its name taken."""
     line = ground.line()

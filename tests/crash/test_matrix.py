@@ -91,6 +91,7 @@ ELSEWHERE = {
     "ReconciliationActivities: histories.mark_waiting",  # the cluster is full for five minutes
     "HistoryActivities: tasks.by_status",  # a job's own deadline ended it while nobody supervised
     "StoppingActivities: histories.note",  # nodes that do not answer
+    "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
     "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
     "JobAudit: cluster.remove",  # jobs of a local cluster take no room when they are over
     "JobAudit: findings.overview",  # no job at all is listed

@@ -15,6 +15,7 @@ NO_IMAGE = "fate/no-image"
 BAD_CONFIG = "fate/bad-config"
 NO_START = "fate/no-start"  # the container cannot be created for ever (ContainerCreating)
 NO_VOLUME = "fate/no-volume"  # the same, and its node says that a volume is missing
+NO_SANDBOX = "fate/no-sandbox"  # the same, and its node says that it cannot make the pod's own network
 CANNOT_RUN = "fate/cannot-run"  # the container's program cannot be started
 
 # those of which a test has the cluster change the pod, or its Job (`admission`)

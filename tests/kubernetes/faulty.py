@@ -26,6 +26,7 @@ IMAGES = {
     "no-image": fates.NO_IMAGE,
     "no-config": fates.BAD_CONFIG,
     "no-volume": fates.NO_VOLUME,
+    "no-sandbox": fates.NO_SANDBOX,
     "gated": fates.after(fates.GATED, "1s"),
     "suspended": fates.after(fates.SUSPENDED, "1s"),
     "unprepared": fates.UNPREPARED,

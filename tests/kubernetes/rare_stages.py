@@ -17,6 +17,7 @@ from tests.kubernetes.stages import (
     stage,
 )
 
+NO_NETWORK = "Failed to create pod sandbox: no address left in the range"
 NOT_MOUNTED = 'MountVolume.SetUp failed for volume "files": not found'
 TOO_LONG = "Pod was active on the node longer than the specified deadline"
 ENDED = "{terminated: {exitCode: %s, reason: %s, startedAt: " + NOW + ", finishedAt: " + NOW + "}}"
@@ -50,6 +51,13 @@ PODS = [
         [ALIVE, CREATING, UNTOLD, of(fates.NO_VOLUME)],
         f"startTime: {NOW}\n",
         event=("FailedMount", NOT_MOUNTED),
+    ),
+    stage(
+        "pod-waits-for-its-sandbox",
+        "Pod",
+        [ALIVE, CREATING, UNTOLD, of(fates.NO_SANDBOX)],
+        f"startTime: {NOW}\n",
+        event=("FailedCreatePodSandBox", NO_NETWORK),
     ),
     stage(
         "pod-is-not-prepared",

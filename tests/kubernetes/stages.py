@@ -170,6 +170,7 @@ NOT_TO_RUN = (
     fates.BAD_CONFIG,
     fates.NO_START,
     fates.NO_VOLUME,
+    fates.NO_SANDBOX,
     fates.CANNOT_RUN,
     fates.UNPREPARED,
 )

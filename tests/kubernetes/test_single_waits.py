@@ -26,6 +26,7 @@ CAUSES = {
     "no-image": "image_pull",
     "no-config": "container_config",
     "no-volume": "volume",
+    "no-sandbox": "pod_sandbox",
     "gated": "scheduling_gated",
     "suspended": "suspended",
     "huge": "unschedulable",
@@ -59,9 +60,10 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "never_started")
     assert details.tasks[0].status is TaskStatus.STOPPED
 
-    await service.stop_run(runs["misspelt"])
-    details = await service.until_over(runs["misspelt"])
-    assert (details.run.reason, details.tasks[0].status) == ("stopped", TaskStatus.STOPPED)
+    for name in ("misspelt", "no-sandbox"):
+        await service.stop_run(runs[name])
+        details = await service.until_over(runs[name])
+        assert (details.run.reason, details.tasks[0].status) == ("stopped", TaskStatus.STOPPED)
 
     await it_is_seen_by_everybody_that_the_cluster_is_full(faulty, real_time, runs["huge"])
 

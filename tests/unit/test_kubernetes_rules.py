@@ -251,11 +251,20 @@ def test_rule_16_a_pod_on_its_node_that_does_not_run_yet(pending_pod: Json, caus
     assert told(seen([job(0, 1, **ACTIVE)], [pending_pod])) == (JobPhase.WAITING, cause)
 
 
-def test_rule_16_what_hinders_the_creation_is_told_by_events() -> None:
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("FailedMount", "volume"),
+        ("FailedAttachVolume", "volume"),
+        ("FailedCreatePodSandBox", "pod_sandbox"),
+        ("FailedCreatePodSandbox", "pod_sandbox"),
+    ],
+)
+def test_rule_16_what_hinders_the_creation_is_told_by_events(reason: str, cause: str) -> None:
     stuck = pending(waiting("ContainerCreating"))
-    mount = event(stuck["metadata"]["uid"], "FailedMount", "secret not found")
-    shown = seen([job(0, 1, **ACTIVE)], [stuck], [mount])
-    assert (shown.cause, shown.message) == ("volume", "secret not found")
+    hindrance = event(stuck["metadata"]["uid"], reason, "secret not found")
+    shown = seen([job(0, 1, **ACTIVE)], [stuck], [hindrance])
+    assert (shown.cause, shown.message) == (cause, "secret not found")
 
 
 @pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError"])

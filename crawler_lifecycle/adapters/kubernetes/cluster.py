@@ -57,6 +57,7 @@ class KubernetesCluster:
         self._reaching = Reaching(jobs(), self._logs)
         self._removing = Removing(jobs(), self._logs, listening)
         self._collecting = Collecting(jobs(), self._logs, listening)
+        self._collecting_in_a_hurry = Collecting(jobs(), self._logs, listening)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
@@ -71,8 +72,9 @@ class KubernetesCluster:
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         return inventory(self._api, self._installation)
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
-        return self._collecting.evidence(run_uid, jobs, briefly=briefly)
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+        collecting = self._collecting_in_a_hurry if hurried else self._collecting
+        return collecting.evidence(run_uid, jobs, hurried=hurried)
 
     def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
         self._stopping.ask(run_uid, jobs, hurried=hurried)

@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.errors import TemporaryError
 
 SECONDS = 25.0  # of a page; the step around has 30
-BRIEF_SECONDS = 12.0  # a stop waits for it
+HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for it
 MOST_EVENTS = 10  # of a job, and of its pod
 LONGEST_MESSAGE = 2000
 LONGEST_EVENT = 300
@@ -32,12 +32,13 @@ class Collecting:
     logs: Logs
     listening: Listening
 
-    def evidence(self, run_uid: str, keys: Sequence[Key], *, briefly: bool = False) -> list[TaskEvidence]:
-        """`briefly`: without logs and events, each of which is a request."""
-        until = time.monotonic() + (BRIEF_SECONDS if briefly else SECONDS)
+    def evidence(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> list[TaskEvidence]:
+        """`hurried`: without events, and with the logs of nodes that answer at once."""
+        until = time.monotonic() + (HURRIED_SECONDS if hurried else SECONDS)
         jobs, found = self.jobs.some(run_uid, keys, until), self.jobs.pods(run_uid, keys, until)
-        if briefly:
-            return [_told(key, jobs.get(key), some[0]) for key, some in found.items()]
+        if hurried:
+            first = [(key, jobs.get(key), some[0]) for key, some in found.items()]
+            return self.jobs.each(lambda each: self._at_once(*each, until), first, "no evidence")
         gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
 
@@ -55,6 +56,10 @@ class Collecting:
         events = self._events(job, pod, until) if job is None or not _succeeded(job) else []
         all_events = [*told.events, *events, *([problem] if problem else [])]
         return told.model_copy(update={"log_tail": log, "events": all_events})
+
+    def _at_once(self, key: Key, job: Job | None, pod: Pod, until: float) -> TaskEvidence:
+        log, _ = self._tail(pod, min(until, time.monotonic() + HURRIED_TAIL_SECONDS))
+        return _told(key, job, pod).model_copy(update={"log_tail": log})
 
     def _of_stopped(self, run_uid: str, key: Key) -> TaskEvidence | None:
         """What was heard of it until it was gone."""

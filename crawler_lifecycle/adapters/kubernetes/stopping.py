@@ -6,7 +6,7 @@ deleted is exactly what was read: a job that ends in the same moment has changed
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.pods import controller_uid
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
 
@@ -35,20 +36,23 @@ class Stopping:
 
     def ask(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> None:
         """Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
-        orphaned = self._delete_jobs(run_uid, keys, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
-        self._delete_pods(run_uid, orphaned, {})
+        living = self._living_pods(run_uid, keys)
+        told = self._delete_jobs(run_uid, keys, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
+        left = self._left_pods(run_uid, [key for key in keys if key not in told])
+        self._end_pods([*left, *_of_earlier_jobs(living, told)], {})
 
     def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
         """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
         try:
-            self._delete_jobs(run_uid, keys, HURRIED_SECONDS)
+            self._delete_jobs(run_uid, keys, self._living_pods(run_uid, keys), HURRIED_SECONDS)
         finally:  # what is in the way of one Job keeps no pod alive
-            self._delete_pods(run_uid, keys, AT_ONCE)
+            self._end_pods(self._left_pods(run_uid, keys), AT_ONCE)
 
-    def _delete_jobs(self, run_uid: str, keys: Sequence[Key], patience: float) -> list[Key]:
-        """Those that are not there, or should have told their pods long since. Before each is deleted somebody listens
-        to it, if there is anybody in time."""
-        printing = self._printing(run_uid, keys)
+    def _delete_jobs(
+        self, run_uid: str, keys: Sequence[Key], living: Mapping[Key, Sequence[Pod]], patience: float
+    ) -> dict[Key, str]:
+        """The uids of those that tell their pods. Before each is deleted somebody listens to it, if there is anybody in
+        time."""
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
         listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
         until = time.monotonic() + patience
@@ -56,50 +60,58 @@ class Stopping:
         def in_turn() -> Iterator[Key]:
             """In our own thread: those of the pool are for others as well, and some of these are forced."""
             for key in sorted(keys):
-                if pod := printing.get(key):
+                for pod in living.get(key, ())[:1]:
                     is_told = pod.metadata.deletion_timestamp is not None
                     self.listening.begin(run_uid, key, pod, 0.0 if is_told else until)
                 yield key
 
-        def delete(key: Key) -> Key | None:
-            if pod := printing.get(key):
+        def delete(key: Key) -> tuple[Key, str | None]:
+            for pod in living.get(key, ())[:1]:
                 self.listening.until_answered(pod, until)
-            return None if self._delete_job(run_uid, key, listed.get(key)) else key
+            return key, self._delete_job(run_uid, key, listed.get(key))
 
-        return [key for key in self.jobs.each(delete, in_turn(), "not all jobs could be told to end") if key]
+        done = self.jobs.each(delete, in_turn(), "not all jobs could be told to end")
+        return {key: uid for key, uid in done if uid is not None}
 
-    def _printing(self, run_uid: str, keys: Sequence[Key]) -> dict[Key, Pod]:
-        """Their newest pods that live. That nobody knows them is in no stop's way."""
+    def _living_pods(self, run_uid: str, keys: Sequence[Key]) -> dict[Key, list[Pod]]:
+        """The newest first. That nobody knows them is in no stop's way."""
         try:
             found = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
         except TemporaryError as error:
             logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
             return {}
-        return {key: living[0] for key, pods in found.items() if (living := _living(pods))}
+        return {key: living for key, pods in found.items() if (living := _living(pods))}
 
-    def _delete_job(self, run_uid: str, key: Key, listed: Job | None) -> bool:
-        """Whether there is one that tells its pods. What has changed since it was listed is read again by its name."""
+    def _left_pods(self, run_uid: str, keys: Sequence[Key]) -> list[Pod]:
+        """These have to be known."""
+        found = self.jobs.pods(run_uid, keys) if keys else {}
+        return _living(pod for pods in found.values() for pod in pods)
+
+    def _delete_job(self, run_uid: str, key: Key, listed: Job | None) -> str | None:
+        """The uid of one that tells its pods. What has changed since it was listed is read again by its name."""
         for _ in range(TRIES):
             job, listed = listed or self.jobs.one(run_uid, key), None
             if job is None:
-                return False
+                return None
+            uid = job.metadata.uid
             if deleted := job.metadata.deletion_timestamp:
-                return datetime.now(UTC) - deleted < TOLD_BY_THEN
+                return uid if datetime.now(UTC) - deleted < TOLD_BY_THEN else None
             if is_ending(job):
-                return True
+                return uid
             try:
                 self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Foreground")
             except Missing:
-                return False
+                return None
             except ApiFailed as error:
                 if error.status != 409:
                     raise
             else:
-                return True
+                return uid
         raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
 
-    def _delete_pods(self, run_uid: str, keys: Sequence[Key], options: dict[str, int]) -> None:
-        pods = [pod for found in self.jobs.pods(run_uid, keys).values() for pod in found] if keys else []
+    def _end_pods(self, living: Sequence[Pod], options: dict[str, int]) -> None:
+        """One that was asked already is only forced."""
+        chosen = living if options else [pod for pod in living if not pod.metadata.deletion_timestamp]
 
         def delete(pod: Pod) -> None:
             try:
@@ -110,7 +122,7 @@ class Stopping:
                 if error.status != 409:  # another pod of that name, which the next round finds
                     raise
 
-        self.jobs.each(delete, _to_end(pods, is_forced=bool(options)), "not all pods could be told to end")
+        self.jobs.each(delete, chosen, "not all pods could be told to end")
 
 
 def is_ending(job: Job) -> bool:
@@ -123,10 +135,10 @@ def is_ending(job: Job) -> bool:
     )
 
 
-def _to_end(pods: Iterable[Pod], *, is_forced: bool) -> list[Pod]:
-    """Those that are not over. One that was asked already is only forced."""
-    living = _living(pods)
-    return living if is_forced else [pod for pod in living if not pod.metadata.deletion_timestamp]
+def _of_earlier_jobs(living: Mapping[Key, Sequence[Pod]], told: Mapping[Key, str]) -> Iterator[Pod]:
+    """Somebody took their Job from them, and another one of its name was made since: that tells only its own."""
+    for key, uid in told.items():
+        yield from (pod for pod in living.get(key, ()) if controller_uid(pod) not in (None, uid))
 
 
 def _living(pods: Iterable[Pod]) -> list[Pod]:

@@ -63,9 +63,15 @@ class LocalCluster:
         with _wrapped("list its jobs"):
             yield living(self._layout, self._installation)
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, briefly: bool = False) -> list[TaskEvidence]:
+    def evidence(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        hurried: bool = False,  # noqa: ARG002 (all of it is at hand)
+    ) -> list[TaskEvidence]:
         with _wrapped("collect evidence"):
-            seen = {} if briefly else self._looking.some(run_uid, jobs)
+            seen = self._looking.some(run_uid, jobs)
             return [
                 found
                 for key, job in seen.items()
