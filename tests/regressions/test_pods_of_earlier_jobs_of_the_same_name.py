@@ -1,5 +1,5 @@
 """A person deletes a Job so that its pod stays, before anybody has written down that there was one. The task is
-deployed again, under the same name: the new Job tells its own pod to end, and a stop was proved while the other ran on."""
+deployed again, under the same name: the new Job tells its own pod to end, and a stop was proved while the other ran."""
 
 from pathlib import Path
 
