@@ -33,6 +33,7 @@ SHARE_TO_DOUBT = 0.2
 
 NEARLY_OVER = (FINISHING, BACKOFF, FAILING)
 ENDED_IN_ORDER = "it was told to end ({}) before it was done, and ended in order, with exit code {}"
+DONE_BEFORE = "it was done before the stop reached it"
 ENDED = {
     JobPhase.SUCCEEDED: TaskStatus.SUCCEEDED,
     JobPhase.FAILED: TaskStatus.FAILED,
@@ -135,7 +136,8 @@ def _ended(row: TaskRow, job: JobLook, intent: Intent, stopped_at: datetime | No
     if job.phase is JobPhase.SUCCEEDED and _was_told(row, job):
         why = job.reason or _seen_told_by(row) or DISRUPTED
         return _change(row, job, TaskStatus.FAILED, reason=why, message=ENDED_IN_ORDER.format(why, job.exit_code))
-    return _change(row, job, ENDED[job.phase], reason=job.reason)
+    raced = stops and job.phase is JobPhase.SUCCEEDED
+    return _change(row, job, ENDED[job.phase], reason=job.reason, message=DONE_BEFORE if raced else None)
 
 
 def _was_told(row: TaskRow, job: JobLook) -> bool:

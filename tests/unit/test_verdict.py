@@ -81,6 +81,9 @@ def test_a_stop_that_reached_a_job_stops_it_and_one_that_came_late_does_not() ->
     assert after(ROW, told, intent=Intent.STOP).status is TaskStatus.STOPPED
     assert after(ROW, told, intent=Intent.FORCE).reason == "stopped_forced"
     assert after(ROW, seen(JobPhase.SUCCEEDED), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
+    raced = verdict(ROW, seen(JobPhase.SUCCEEDED), Intent.STOP, NOW)
+    assert raced
+    assert raced.message == "it was done before the stop reached it"
     in_order = seen(JobPhase.SUCCEEDED, exit_code=0, stop_asked=True)
     assert (after(ROW, in_order, intent=Intent.STOP).status, after(ROW, in_order).status) == (
         TaskStatus.STOPPED,
