@@ -16,7 +16,7 @@ IMAGE  := deploy/image
 WORKERS ?= 4
 SPREAD := --dist loadfile --no-loadscope-reorder -n
 # so many control planes at once
-BEDS   ?= 2
+BEDS   ?= 1
 SYSTEM := 'system and not cluster'
 # Tests of real processes share two cores with each other: one that failed has to pass by itself.
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from crawler_lifecycle.contract.requests import StopRequest
@@ -246,7 +246,7 @@ async def _stop_by_update(case: Case, run: Started, stop: StopRequest) -> None:
 
     async with asyncio.timeout(PATIENCE):
         while True:
-            with suppress(RPCError):
+            with suppress(RPCError, RPCTimeoutOrCancelledError):
                 await handle.execute_update("stop", stop, id="stop-it", rpc_timeout=AN_ANSWER)
                 return
 

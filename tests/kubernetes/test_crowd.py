@@ -44,9 +44,6 @@ def killed(service: Service, program: str) -> Iterator[None]:
         yield
     finally:
         service.bed.start_program(program)
-        # where a connection was reset a kubelet tries again, and a simulated node forgets what it had to do
-        service.bed.programs["kwok"].kill()
-        service.bed.start_program("kwok")
 
 
 @contextmanager
