@@ -38,6 +38,13 @@ OUT_OF_SIGHT: Condition = ('.status.conditions.[] | select(.type == "Ready") | .
 UNTOLD: Condition = (".status.startTime", "DoesNotExist", ())
 PREPARING: Condition = (".status.initContainerStatuses[0].state.running", "Exists", ())
 
+
+def _hindered(by: str, fate: str, reason: str, message: str) -> dict[str, object]:
+    """Its containers cannot be created, and only an event says why."""
+    when = [ALIVE, CREATING, UNTOLD, of(fate)]
+    return stage(f"pod-waits-for-its-{by}", "Pod", when, f"startTime: {NOW}\n", event=(reason, message))
+
+
 PODS = [
     stage(
         "pod-is-seen-again",  # the control plane took Ready from it when its node was silent
@@ -45,20 +52,8 @@ PODS = [
         [ALIVE, phase("Running"), OUT_OF_SIGHT],
         conditions(Ready="True"),
     ),
-    stage(
-        "pod-waits-for-its-volume",
-        "Pod",
-        [ALIVE, CREATING, UNTOLD, of(fates.NO_VOLUME)],
-        f"startTime: {NOW}\n",
-        event=("FailedMount", NOT_MOUNTED),
-    ),
-    stage(
-        "pod-waits-for-its-sandbox",
-        "Pod",
-        [ALIVE, CREATING, UNTOLD, of(fates.NO_SANDBOX)],
-        f"startTime: {NOW}\n",
-        event=("FailedCreatePodSandBox", NO_NETWORK),
-    ),
+    _hindered("volume", fates.NO_VOLUME, "FailedMount", NOT_MOUNTED),
+    _hindered("sandbox", fates.NO_SANDBOX, "FailedCreatePodSandBox", NO_NETWORK),
     stage(
         "pod-is-not-prepared",
         "Pod",
