@@ -15,9 +15,10 @@ from uuid import uuid4
 import httpx
 
 from tests.kubernetes import programs, rights, stages
-from tests.kubernetes.client import Answer, Client, Trust, until
+from tests.kubernetes.client import Client, Trust, until
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import Kubelet, serving
+from tests.kubernetes.living import LivingPods
 from tests.kubernetes.program import Program
 
 NODES = 20
@@ -45,7 +46,8 @@ class Bed:
         self.trust.load_verify_locations(self.plane.certificates.authority)
         self.admin = Client(self.url, self.plane.tokens["admin"], self.trust)
         self.tokens: dict[Path, Token] = {}  # by the kubeconfig they are in
-        kubelet.has_pod = self.has_pod
+        self.living = LivingPods(self.admin)
+        kubelet.has_pod = self.living.has
         self.programs: dict[str, Program] = {
             "etcd": self.plane.etcd(),
             "kube-apiserver": self.plane.api_server(),
@@ -71,9 +73,10 @@ class Bed:
     def stop(self) -> None:
         """Nothing of it is worth an orderly end, for which the API server would wait until all watchers have left."""
         self.kubelet.close()
-        self.admin.close()
         for program in self.programs.values():
             program.kill()
+        self.living.close()
+        self.admin.close()
 
     def start_program(self, name: str) -> None:
         """Start it (again) and wait until it says that it is well."""
@@ -113,13 +116,6 @@ class Bed:
     def remove_namespace(self, name: str) -> None:
         """Begun; the controllers of the cluster do the rest."""
         self.admin.delete(f"/api/v1/namespaces/{name}")
-
-    def has_pod(self, namespace: str, name: str) -> bool:
-        """As far as one can see now."""
-        try:
-            return self.admin.exists(f"/api/v1/namespaces/{namespace}/pods/{name}")
-        except (Answer, httpx.TransportError):
-            return True
 
     def token(self, account: str, seconds: int = 3600, **more: object) -> str:
         """As a pod of that service account (observer, actor) would find it."""

@@ -96,7 +96,7 @@ class Kubelet:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.0"  # an answer ends with its connection
+    protocol_version = "HTTP/1.1"  # a connection for each of twenty thousand logs would cost more than the logs
     kubelet: Kubelet
 
     def do_GET(self) -> None:
@@ -115,18 +115,25 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
-        self.end_headers()
         with suppress(ConnectionError):  # whoever followed has left
-            for piece in self._pieces(namespace, pod, query):
-                self.wfile.write(piece)
+            if self.kubelet.is_endless(job):
+                self._stream(self.kubelet.more(job))
+            elif query.get("follow") == "true":
+                self._stream(self.kubelet.pieces(job, lambda: self.kubelet.has_pod(namespace, pod)))
+            else:
+                self._send(_bounded(self.kubelet.output(job), query))
 
-    def _pieces(self, namespace: str, pod: str, query: dict[str, str]) -> Iterator[bytes]:
-        job = pod.rpartition("-")[0]
-        if self.kubelet.is_endless(job):
-            return self.kubelet.more(job)
-        if query.get("follow") == "true":
-            return self.kubelet.pieces(job, lambda: self.kubelet.has_pod(namespace, pod))
-        return iter([_bounded(self.kubelet.output(job), query)])
+    def _send(self, output: bytes) -> None:
+        self.send_header("Content-Length", str(len(output)))
+        self.end_headers()
+        self.wfile.write(output)
+
+    def _stream(self, pieces: Iterator[bytes]) -> None:
+        """It ends with its connection."""
+        self.send_header("Connection", "close")
+        self.end_headers()
+        for piece in pieces:
+            self.wfile.write(piece)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass

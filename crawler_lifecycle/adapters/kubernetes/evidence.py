@@ -5,25 +5,23 @@ had is said in its place and is in nobody's way.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from crawler_lifecycle.adapters.kubernetes import pods
+from crawler_lifecycle.adapters.kubernetes import pods, warning_events
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Event, Job, Metadata, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.warning_events import LONGEST_EVENT
 from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
-from crawler_lifecycle.errors import TemporaryError
 
 SECONDS = 25.0  # of a page; the step around has 30
 HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for it
-MOST_EVENTS = 10  # of a job, and of its pod
 LONGEST_MESSAGE = 2000
-LONGEST_EVENT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +39,19 @@ class Collecting:
             return self.jobs.each(lambda each: self._at_once(*each, until), first, "no evidence")
         gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
+        about = {key: _who_warns(jobs.get(key), _newest(found, key)) for key in keys if key not in gone}
+        warnings = warning_events.read(self.jobs.api, list(chain(*about.values())), until)
 
         def collect(key: Key) -> TaskEvidence | None:
-            # the newest first: it is the one that counts
             if key in gone:
                 return self._of_stopped(run_uid, key)
-            return self._of(key, jobs.get(key), next(iter(found.get(key, [])), None), until)
+            return self._of(key, jobs.get(key), _newest(found, key), warnings.about(about[key]), until)
 
         return [each for each in self.jobs.each(collect, keys, "no evidence") if each]
 
-    def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
+    def _of(self, key: Key, job: Job | None, pod: Pod | None, events: list[str], until: float) -> TaskEvidence:
         told = _told(key, job, pod)
         log, problem = self._tail(pod, until) if pod else ("", None)
-        events = self._events(job, pod, until) if job is None or not _succeeded(job) else []
         all_events = [*told.events, *events, *([problem] if problem else [])]
         return told.model_copy(update={"log_tail": log, "events": all_events})
 
@@ -74,19 +72,15 @@ class Collecting:
         except (Missing, ApiFailed, OSError) as error:  # the last: there is no room here to put it
             return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
 
-    def _events(self, job: Job | None, pod: Pod | None, until: float) -> list[str]:
-        try:
-            found = [event for each in (job, pod) if each for event in self._warnings(each.metadata, until)]
-        except TemporaryError as error:
-            return [f"events not read: {error.message}"[:LONGEST_EVENT]]
-        return [_line(event) for event in sorted(found, key=_time)]
 
-    def _warnings(self, about: Metadata, until: float) -> list[Event]:
-        if time.monotonic() > until:
-            return []
-        chosen = f"involvedObject.uid={about.uid},type=Warning"
-        page = next(self.jobs.api.pages(self.jobs.api.core("events"), {"fieldSelector": chosen}, until=until))
-        return sorted(EVENTS.page(page).whole, key=_time)[-MOST_EVENTS:]
+def _newest(pods: Mapping[Key, Sequence[Pod]], key: Key) -> Pod | None:
+    """The one that counts."""
+    return next(iter(pods.get(key, ())), None)
+
+
+def _who_warns(job: Job | None, pod: Pod | None) -> list[str]:
+    """Nobody of a success."""
+    return [] if job and _succeeded(job) else [each.metadata.uid for each in (job, pod) if each]
 
 
 def _told(key: Key, job: Job | None, pod: Pod | None) -> TaskEvidence:
@@ -143,13 +137,3 @@ def _sentences(ended: Condition | None, pod: Pod | None) -> Iterator[str]:
 
 def _joined(*words: str | None) -> str:
     return ": ".join(word for word in words if word)
-
-
-def _time(event: Event) -> float:
-    return event.seen_at.timestamp() if event.seen_at else 0.0
-
-
-def _line(event: Event) -> str:
-    at = f"{event.seen_at.isoformat(timespec='seconds')} " if event.seen_at else ""
-    times = f" ({event.count} times)" if event.count and event.count > 1 else ""
-    return f"{at}{event.reason or 'Warning'}: {(event.message or '').strip()}"[:LONGEST_EVENT] + times

@@ -1,0 +1,73 @@
+"""Two lists of events for each job that had failed: the API server read all events of the namespace for each. Of 5,000
+jobs that were stopped most had no evidence in time, and the cluster had little left for anything else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes import warning_events
+from tests.api_servers import Answered, Fault, an_api_server
+from tests.contracts.test_kubernetes_acting import Acting, ended_with, warn
+
+TASKS = 30
+OTHERS = 1500  # warnings: there is a second page
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> Iterator[Acting]:
+    """So many jobs, each with a warning of its own and one of its pod."""
+    with an_api_server() as server:
+        acting = Acting(server, tmp_path)
+        for number in range(OTHERS):
+            warn(acting, {"metadata": {"uid": f"other-{number}"}}, f"other-{number}", "somebody else warns")
+        for task in range(TASKS):
+            job = acting.deploy(task)
+            pod = acting.pod(job, "Failed", **ended_with(9, "Error"))
+            server.logs[pod["metadata"]["name"]] = b"the end\n"
+            server.end(acting.name(task), "Failed")
+            warn(acting, job, f"job-{task}", f"job {task} warns")
+            warn(acting, pod, f"pod-{task}", "its pod warns")
+        yield acting
+
+
+def evidence(acting: Acting, tasks: int = TASKS) -> dict[int, list[str]]:
+    """The events of each, without their times."""
+    found = acting.collecting.evidence(acting.run_uid, [(task, 1) for task in range(tasks)])
+    assert [each.log_tail for each in found] == ["the end"] * tasks
+    return {each.task: [event.partition(" ")[2] for event in each.events] for each in found}
+
+
+def test_they_are_asked_for_once(failed: Acting) -> None:
+    told = evidence(failed)
+    expected = {
+        task: [f"BackOff: job {task} warns (3 times)", "BackOff: its pod warns (3 times)"] for task in range(TASKS)
+    }
+    assert told == expected
+    assert [seen.query["fieldSelector"] for seen in failed.server.asked("GET", "events")] == ["type=Warning"] * 2
+
+
+def test_of_a_few_nothing_else_is_sent(failed: Acting) -> None:
+    assert evidence(failed, 2)[1] == ["BackOff: job 1 warns (3 times)", "BackOff: its pod warns (3 times)"]
+    asked = [seen.query["fieldSelector"] for seen in failed.server.asked("GET", "events")]
+    assert len(asked) == 4
+    assert all(selector.startswith("involvedObject.uid=") for selector in asked)
+
+
+def test_those_before_a_page_that_fails_are_kept_and_it_is_said(failed: Acting) -> None:
+    events = failed.server.objects["events"]
+    ours = {name: event for name, event in events.items() if not name.startswith("other")}
+    failed.server.objects["events"] = ours | events
+    failed.server.faults = [Fault("GET", "continue", Answered(500, "InternalError", "the list is lost"))]
+    for told in evidence(failed).values():
+        assert len(told) == 3
+        assert "the list is lost" in told[-1]
+
+
+def test_whatever_they_cost_the_last_lines_are_read(failed: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warning_events, "SECONDS", 1.0)
+    failed.server.faults = [Fault("GET", "events", after=5)]
+    began = monotonic()
+    assert all("not read" in line for told in evidence(failed).values() for line in told)
+    assert monotonic() - began < 4
