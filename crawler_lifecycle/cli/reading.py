@@ -115,6 +115,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
     details = control.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
     offsets = dict.fromkeys(tasks, 0)
+    is_silent = True
     while offsets:
         fetched = 0
         for number, offset in list(offsets.items()):
@@ -122,12 +123,15 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
             offsets[number] = chunk.offset
             fetched += chunk.read
+            is_silent = is_silent and not chunk.text
             at_end = not chunk.text
             if at_end and (chunk.ended or not follow or details.run.status.is_over):
                 del offsets[number]
         if offsets and follow:
             time.sleep(log_pause(fetched, FOLLOW_PAUSE))
             details = control.show(run)
+    if is_silent:
+        click.echo(f"Nothing was printed, or it is not to be had: crawlctl show {details.run.run_id}", err=True)
 
 
 def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:

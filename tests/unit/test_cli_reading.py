@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli import main
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.ports import LogChunk
 from tests.commands import SECRET, Crawlctl
 
 
@@ -56,6 +58,16 @@ def test_without_a_database_every_reader_says_what_to_do(crawlctl: Crawlctl, sta
     assert len(result.stderr.splitlines()) == 1
     assert "crawlctl db upgrade" in result.stderr
     assert not state.exists()
+
+
+@pytest.mark.parametrize("which", [["--task", "0"], [], ["--json"]])
+def test_that_there_is_no_log_is_said_beside_the_log(
+    crawlctl: Crawlctl, run: RunRecord, monkeypatch: pytest.MonkeyPatch, which: list[str]
+) -> None:
+    monkeypatch.setattr(Control, "log", lambda *_: LogChunk("", 0, ended=True))
+    result = crawlctl("logs", str(run.run_id), *which)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"crawlctl show {run.run_id}" in result.stderr
 
 
 def test_a_run_that_goes_on_is_not_exported(crawlctl: Crawlctl, run: RunRecord) -> None:
