@@ -20,6 +20,7 @@ BEDS   ?= 1
 SYSTEM := 'system and not cluster'
 # Tests of real processes share two cores with each other: one that failed has to pass by itself.
 AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
+CLUSTER := 'cluster and not large'
 
 .DEFAULT_GOAL := help
 .PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-faults ci-cluster lock clean mariadb chromium
@@ -55,7 +56,7 @@ test-all: ## all three; nothing may be skipped
 
 test-cluster: $(VENV)/.installed-dev mariadb ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
-	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m 'cluster and not large' $(SPREAD) $(BEDS) -q
+	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m $(CLUSTER) $(SPREAD) $(BEDS) -q
 
 test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
@@ -64,7 +65,7 @@ test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there
 test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
 	@$(BIN)/pytest -q tests/triggers/check_examples.py
 
-verdict-soak: $(VENV)/.installed-dev ## a million looks at generated lives of jobs, thousands of generated sequences: no row may ever be wrong
+verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thousands of generated sequences: no row may ever be wrong (half an hour)
 	@$(BIN)/python -m tests.verdict_soak
 	@SEQUENCES=2000 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
@@ -100,7 +101,7 @@ ci-faults: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory test-triggers
 
 ci-cluster: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory test-cluster || $(AGAIN) tests/kubernetes tests/contracts -m 'cluster and not large'
+	@$(MAKE) --no-print-directory test-cluster || CI=true $(BIN)/python -m tests.again tests/kubernetes tests/contracts -- -m $(CLUSTER)
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock

@@ -1,4 +1,4 @@
-"""`make verdict-soak`: lives of jobs, looked at a million times through disturbances, on every core.
+"""`make verdict-soak`: a million lives of jobs, each looked at again and again through disturbances, on every core.
 
 The first life that goes wrong is told by its seed: `python -m tests.verdict_soak --seed N` lives it again.
 """
@@ -7,7 +7,6 @@ import argparse
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
 from multiprocessing import get_context
 from random import Random, SystemRandom
 
@@ -29,15 +28,9 @@ def soak(batch: int) -> tuple[int, Counter[str], int | None]:
     return looks, ends, None
 
 
-def batches(first: int) -> Iterable[int]:
-    while True:
-        yield first
-        first += 1
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--looks", type=int, default=1_000_000)
+    parser.add_argument("--lives", type=int, default=1_000_000)
     parser.add_argument("--first", type=int, help="batch to begin with; default: another one every time")
     parser.add_argument("--seed", type=int, help="only this life, with what goes wrong")
     asked = parser.parse_args()
@@ -45,33 +38,26 @@ def main() -> int:
         print(*live(Random(asked.seed)))
         return 0
     first = SystemRandom().randrange(2**40) if asked.first is None else asked.first
-    return _soak_until(asked.looks, first)
+    return _soak_from(first, -(-asked.lives // LIVES_IN_A_BATCH))
 
 
-def _soak_until(most: int, first: int) -> int:
+def _soak_from(first: int, batches: int) -> int:
     began, looks, lives, ends, shown = time.monotonic(), 0, 0, Counter[str](), 0.0
-    print(f"from batch {first} on, {most:,} looks", flush=True)
+    print(f"from batch {first} on, {batches * LIVES_IN_A_BATCH:,} lives", flush=True)
     with get_context("spawn").Pool(os.cpu_count()) as pool:
-        for done in pool.imap_unordered(soak, _bounded(batches(first), most)):
+        for done in pool.imap_unordered(soak, range(first, first + batches)):
             looks, lives, ends = looks + done[0], lives + LIVES_IN_A_BATCH, ends + done[1]
             if done[2] is not None:
                 print(f"WRONG: python -m tests.verdict_soak --seed {done[2]}")
                 return 1
             seconds = time.monotonic() - began
-            if seconds - shown > 5 or looks >= most:
+            if seconds - shown > 5:
                 shown = seconds
                 print(
                     f"{looks:>11,} looks, {lives:>9,} lives, {seconds:6.0f} s, {dict(ends.most_common())}", flush=True
                 )
-            if looks >= most:
-                break
     print(f"{looks:,} looks at {lives:,} lives, and no row was wrong")
     return 0
-
-
-def _bounded(numbers: Iterable[int], most: int) -> Iterable[int]:
-    """More batches than are needed, but not without end: the pool takes them all in advance."""
-    return (number for number, _ in zip(numbers, range(most // LIVES_IN_A_BATCH + 1), strict=False))
 
 
 if __name__ == "__main__":

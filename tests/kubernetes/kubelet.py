@@ -97,6 +97,7 @@ class Kubelet:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # a connection for each of twenty thousand logs would cost more than the logs
+    disable_nagle_algorithm = True  # head and body are two writes: the second would wait for the answer to the first
     kubelet: Kubelet
 
     def do_GET(self) -> None:

@@ -4,7 +4,6 @@ of the machine than a thousand jobs that are being stopped.
 
 import json
 import threading
-from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -36,8 +35,8 @@ class LivingPods:
                 self._follower = threading.Thread(target=self._follow, name="pods", daemon=True)
                 self._follower.start()
         place = namespace, name
-        if place in self._there or place in self._gone:
-            return place in self._there
+        if (is_there := place in self._there) or place in self._gone:
+            return is_there
         try:
             return self._client.exists(f"/api/v1/namespaces/{namespace}/pods/{name}")
         except (Answer, httpx.TransportError):
@@ -51,9 +50,12 @@ class LivingPods:
 
     def _follow(self) -> None:
         while not self._over.is_set():
-            with suppress(httpx.TransportError):
+            try:
                 self._note_changes()
-            self._there, self._gone = set(), set()  # until all is told anew: the cluster may have gone back in time
+            except httpx.TransportError:  # it has ended, or starts anew
+                pass
+            finally:
+                self._there, self._gone = set(), set()  # all is told anew: the cluster may have gone back in time
             self._over.wait(PAUSE)
 
     def _note_changes(self) -> None:

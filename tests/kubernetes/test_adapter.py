@@ -1,12 +1,14 @@
 """Does the adapter tell and do the right thing when the cluster is as bad as it can be? Each fault is a real one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.kubernetes import api as transport
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
@@ -86,6 +88,33 @@ def test_what_the_node_said_is_among_the_evidence(kubernetes: KubernetesBench) -
         return any("low on resource" in event for event in evidence.events)
 
     until(told, "the event to be there")
+
+
+def test_of_many_that_fail_each_has_its_own_warnings(kubernetes: KubernetesBench) -> None:
+    """By one list of all that warns in the namespace."""
+    first = deployed(kubernetes, fates.EVICTED)
+    requests = [first, *(deployed(kubernetes, fates.EVICTED, run_uid=first.run_uid, task=task) for task in range(1, 6))]
+    for request in requests:
+        kubernetes.until_ended(request)
+        warn(kubernetes, request)
+    found = kubernetes.cluster.evidence(first.run_uid, [(request.task, 1) for request in requests])
+    assert {each.task for each in found} == {request.task for request in requests}
+    for each in found:
+        assert [event for event in each.events if f"task {each.task} warns" in event] == [each.events[-1]]
+
+
+def warn(kubernetes: KubernetesBench, request: DeploymentRequest) -> None:
+    job = next(each for each in kubernetes.objects(request) if "template" in each["spec"])
+    about = {"kind": "Job", "name": job["metadata"]["name"], "namespace": kubernetes.namespace}
+    event = {
+        "metadata": {"name": f"{job['metadata']['name']}.warned"},
+        "involvedObject": {**about, "uid": job["metadata"]["uid"], "apiVersion": "batch/v1"},
+        "type": "Warning",
+        "reason": "Tested",
+        "message": f"task {request.task} warns",
+        "lastTimestamp": "2036-01-01T00:00:00Z",  # after all others
+    }
+    kubernetes.bed.admin.post(f"/api/v1/namespaces/{kubernetes.namespace}/events", event)
 
 
 # A pod that was deleted: what is left to tell why
@@ -408,6 +437,30 @@ def test_nothing_is_known_while_the_api_server_is_silent(kubernetes: KubernetesB
     assert look.problem
     proxy.speak_again()
     until(lambda: through.look(request.run_uid, MAIN).complete, "a new connection to work")
+
+
+def test_a_list_that_is_too_old_for_its_next_page_is_no_look(
+    kubernetes: KubernetesBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """etcd forgets what was before every five minutes; a job that is on no page is not gone."""
+    first = deployed(kubernetes, fates.RUNS)
+    second = deployed(kubernetes, fates.RUNS, run_uid=first.run_uid, task=1)
+    pages = Api.pages
+
+    def aged(api: Api, *asked: Any, **how: Any) -> Iterator[bytes]:
+        for page in pages(api, *asked, **how):
+            yield page
+            warn(kubernetes, first)
+            kubernetes.bed.compact()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transport, "PAGE", 1)
+        patched.setattr(Api, "pages", aged)
+        look = kubernetes.cluster.look(first.run_uid, [(0, 1), (1, 1)])
+    assert (look.complete, dict(look.jobs)) == (False, {})
+    assert "too old" in (look.problem or "")
+    assert kubernetes.job(first)
+    assert kubernetes.job(second)
 
 
 def test_nothing_is_known_without_rights_and_doctor_says_which(kubernetes: KubernetesBench) -> None:

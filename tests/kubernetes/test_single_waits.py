@@ -15,6 +15,7 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain import saturation
+from crawler_lifecycle.domain.limits import HELD, RELEASED
 from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import full_quota
 from tests.kubernetes.service import Service, assert_completed
@@ -38,7 +39,7 @@ START_LIMIT_SECONDS = 40
 async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, real_time: WorkflowEnvironment) -> None:
     service, runs = faulty.service, {}
     for name in CAUSES:
-        limits = {"start_limit_seconds": START_LIMIT_SECONDS} if name == "no-volume" else {}
+        limits = {"start_limit_seconds": START_LIMIT_SECONDS} if name in ("no-volume", "suspended") else {}
         runs[name] = await service.run(name, **limits)
     waiting = await asyncio.gather(*(service.until_waiting(runs[name], cause) for name, cause in CAUSES.items()))
     assert {details.run.status for details in waiting} == {RunStatus.INITIALIZING}
@@ -46,9 +47,7 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
         assert cause in service.crawlctl("show", str(runs[name].run_id))
 
     service.bed.admin.merge(service.pod(runs["gated"]), {"spec": {"schedulingGates": None}})
-    service.bed.admin.merge(job_of(service, runs["suspended"]), {"spec": {"suspend": False}})
-    for name in ("gated", "suspended"):
-        assert_completed(await service.until_over(runs[name]), 1)
+    assert_completed(await service.until_over(runs["gated"]), 1)
 
     for name in ("no-image", "no-config"):
         details = await service.until_over(runs[name])
@@ -59,6 +58,12 @@ async def test_a_run_says_what_it_waits_for_and_goes_on_or_ends(faulty: Faulty, 
     details = await service.until_over(runs["no-volume"])
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, "never_started")
     assert details.tasks[0].status is TaskStatus.STOPPED
+
+    assert service.details(runs["suspended"]).run.status is RunStatus.INITIALIZING, "its limit stands still"
+    service.bed.admin.merge(job_of(service, runs["suspended"]), {"spec": {"suspend": False}})
+    details = await service.until_over(runs["suspended"])
+    assert_completed(details, 1)
+    assert {HELD, RELEASED} <= {each.event for each in details.log}
 
     for name in ("misspelt", "no-sandbox"):
         await service.stop_run(runs[name])

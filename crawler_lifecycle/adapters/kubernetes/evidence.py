@@ -40,20 +40,21 @@ class Collecting:
         gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _who_warns(jobs.get(key), _newest(found, key)) for key in keys if key not in gone}
-        warnings = warning_events.read(self.jobs.api, list(chain(*about.values())), until)
+        answered = warning_events.asked(self.jobs.api, self.jobs.pool, set(chain(*about.values())), until)
 
         def collect(key: Key) -> TaskEvidence | None:
             if key in gone:
                 return self._of_stopped(run_uid, key)
-            return self._of(key, jobs.get(key), _newest(found, key), warnings.about(about[key]), until)
+            return self._of(key, jobs.get(key), _newest(found, key), until)
 
-        return [each for each in self.jobs.each(collect, keys, "no evidence") if each]
+        collected = [each for each in self.jobs.each(collect, keys, "no evidence") if each]
+        warnings = answered()
+        return [_with_events(each, warnings.about(about.get((each.task, each.attempt), []))) for each in collected]
 
-    def _of(self, key: Key, job: Job | None, pod: Pod | None, events: list[str], until: float) -> TaskEvidence:
-        told = _told(key, job, pod)
+    def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
         log, problem = self._tail(pod, until) if pod else ("", None)
-        all_events = [*told.events, *events, *([problem] if problem else [])]
-        return told.model_copy(update={"log_tail": log, "events": all_events})
+        told = _told(key, job, pod).model_copy(update={"log_tail": log})
+        return _with_events(told, [problem] if problem else [])
 
     def _at_once(self, key: Key, job: Job | None, pod: Pod, until: float) -> TaskEvidence:
         log, _ = self._tail(pod, min(until, time.monotonic() + HURRIED_TAIL_SECONDS))
@@ -73,9 +74,13 @@ class Collecting:
             return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
 
 
-def _newest(pods: Mapping[Key, Sequence[Pod]], key: Key) -> Pod | None:
+def _newest(found: Mapping[Key, Sequence[Pod]], key: Key) -> Pod | None:
     """The one that counts."""
-    return next(iter(pods.get(key, ())), None)
+    return next(iter(found.get(key, ())), None)
+
+
+def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:
+    return evidence.model_copy(update={"events": [*evidence.events, *events]})
 
 
 def _who_warns(job: Job | None, pod: Pod | None) -> list[str]:

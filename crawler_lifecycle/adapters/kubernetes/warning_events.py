@@ -4,8 +4,9 @@ Whatever it is asked for, the API server reads all events of the namespace, of w
 and more: those of many objects are asked for by one list.
 """
 
-import time
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.adapters.kubernetes.api import Api
@@ -13,8 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS
 from crawler_lifecycle.adapters.kubernetes.objects import Event
 from crawler_lifecycle.errors import TemporaryError
 
-FEW = 4  # objects: each is asked for by itself, which is less to send
-SECONDS = 8.0  # of a page; then it goes on without
+FEW = 8  # objects: each is asked for by itself, which is less to send
 MOST_EVENTS = 10  # of an object
 LONGEST_EVENT = 300
 WARNING = "type=Warning"
@@ -24,36 +24,45 @@ WARNING = "type=Warning"
 class Warnings:
     """By the uids of those whom they are about. `problem`: why there may be more."""
 
-    found: dict[str, list[Event]] = field(default_factory=dict)
-    problem: str | None = None
+    found: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    problems: dict[str, str] = field(default_factory=dict)
 
     def about(self, uids: Collection[str]) -> list[str]:
-        if not uids:
-            return []
         latest = [event for uid in uids for event in sorted(self.found.get(uid, []), key=_time)[-MOST_EVENTS:]]
-        return [*map(_line, sorted(latest, key=_time)), *([self.problem] if self.problem else [])]
+        problems = sorted({problem for uid in uids if (problem := self.problems.get(uid))})
+        return [*map(_line, sorted(latest, key=_time)), *problems]
 
 
-def read(api: Api, uids: Collection[str], until: float) -> Warnings:
-    found: dict[str, list[Event]] = {uid: [] for uid in uids}
-    until = min(until, time.monotonic() + SECONDS)
+def asked(api: Api, pool: ThreadPoolExecutor, uids: Collection[str], until: float) -> Callable[[], Warnings]:
+    """At once; what is given waits until they are there."""
+    warnings = Warnings()
+    begun = [pool.submit(_read, api, some, warnings, until) for some in _parts(uids)]
+
+    def answered() -> Warnings:
+        for each in begun:
+            each.result()
+        return warnings
+
+    return answered
+
+
+def _read(api: Api, uids: Collection[str], into: Warnings, until: float) -> None:
+    chosen = WARNING if len(uids) > 1 else f"involvedObject.uid={next(iter(uids))},{WARNING}"
     try:
-        for selector in _selectors(uids):
-            for page in api.pages(api.core("events"), {"fieldSelector": selector}, until=until):
-                for event in EVENTS.page(page).whole:
-                    about = event.involved_object.uid if event.involved_object else None
-                    if about in found:
-                        found[about].append(event)
+        for page in api.pages(api.core("events"), {"fieldSelector": chosen}, until=until):
+            for event in EVENTS.page(page).whole:
+                about = event.involved_object.uid if event.involved_object else None
+                if about and about in uids:
+                    into.found[about].append(event)
     except TemporaryError as error:
-        return Warnings(found, f"events not read: {error.message}"[:LONGEST_EVENT])
-    return Warnings(found)
+        into.problems.update(dict.fromkeys(uids, f"events not read: {error.message}"[:LONGEST_EVENT]))
 
 
-def _selectors(uids: Collection[str]) -> Iterator[str]:
+def _parts(uids: Collection[str]) -> Iterator[Collection[str]]:
     if len(uids) > FEW:
-        yield WARNING
+        yield set(uids)
     else:
-        yield from (f"involvedObject.uid={uid},{WARNING}" for uid in sorted(uids))
+        yield from ({uid} for uid in uids)
 
 
 def _time(event: Event) -> float:
