@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import suppress
 
 import msgspec
 import urllib3
@@ -12,6 +13,7 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 LONGEST_ANSWER_SECONDS = 60.0
 LARGEST_ANSWER = 256 << 20
 CHUNK = 1 << 16
+LONGEST_HEAD, ITEMS = 1 << 12, b',"items":['  # of a list; in a string the quotes would be escaped
 
 
 class Missing(NotFound):
@@ -50,7 +52,7 @@ class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
 
 
 class _List(msgspec.Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
+    metadata: _ListMeta | None = None
 
 
 def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
@@ -92,7 +94,14 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def continuation(page: bytes) -> str | None:
+    """It stands before the items, of which there are megabytes. If it does not, all is read."""
+    head, items, _ = page[:LONGEST_HEAD].partition(ITEMS)
+    if items:
+        with suppress(msgspec.MsgspecError):
+            if told := msgspec.json.decode(head + b"}", type=_List).metadata:
+                return told.next
     try:
-        return msgspec.json.decode(page, type=_List).metadata.next
+        told = msgspec.json.decode(page, type=_List).metadata
     except msgspec.MsgspecError as error:
         raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error
+    return told.next if told else None
