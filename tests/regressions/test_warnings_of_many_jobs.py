@@ -1,13 +1,15 @@
 """Two lists of events for each job that had failed: the API server read all events of the namespace for each. Of 5,000
 jobs that were stopped most had no evidence in time, and the cluster had little left for anything else."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import evidence
+from crawler_lifecycle.adapters.kubernetes import evidence, warning_events
+from crawler_lifecycle.adapters.kubernetes.api import LISTS_AT_ONCE
 from tests.api_servers import Answered, Fault, an_api_server
 from tests.contracts.test_kubernetes_acting import Acting, ended_with, warn
 
@@ -73,3 +75,21 @@ def test_whatever_they_cost_the_last_lines_are_read(failed: Acting, monkeypatch:
         assert len(told) == 1
         assert "not read" in told[0]
     assert monotonic() - began < 4
+
+
+def test_events_that_hang_keep_no_thread_from_those_who_read_last_lines(failed: Acting) -> None:
+    """Many steps at once, each of few jobs, each waiting for a place among the lists."""
+    hung = threading.Event()
+    failed.server.faults = [Fault("GET", "events", hang=hung) for _ in range(LISTS_AT_ONCE)]
+    keys = [(task, 1) for task in range(TASKS)]
+    found = failed.jobs.pods(failed.run_uid, keys)
+    until = monotonic() + 20
+    collecting = failed.collecting
+    begun = [warning_events.asked(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)]
+    try:
+        tails = collecting.jobs.each(lambda key: collecting.logs.tail(found[key][0], until), keys, "no log")
+        assert tails == ["the end"] * TASKS
+        assert monotonic() < until - 17, "they waited for the events"
+    finally:
+        hung.set()
+    assert len([answered() for answered in begun]) == TASKS

@@ -13,6 +13,7 @@ LONG = b"x" * LONGEST_HEAD
     [
         (b'{"kind":"JobList","metadata":{"continue":"next"},' + ITEMS + b"}", "next"),
         (b'{"kind":"JobList","metadata":{"resourceVersion":"7"},' + ITEMS + b"}", None),
+        (b'{"kind":"JobList","metadata":{"continue":"next"},"items":[{', "next"),  # and nothing behind is read
         (b'{"kind":"JobList", "metadata": {"continue": "next"}, ' + ITEMS + b"}", "next"),
         (b'{"kind":"JobList",' + ITEMS + b',"metadata":{"continue":"next"}}', "next"),
         (b'{"kind":"JobList",' + ITEMS + b"}", None),

@@ -6,11 +6,13 @@ had is said in its place and is in nobody's way.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import chain
 
 from crawler_lifecycle.adapters.kubernetes import pods, warning_events
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import LISTS_AT_ONCE
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
@@ -29,6 +31,9 @@ class Collecting:
     jobs: Jobs
     logs: Logs
     listening: Listening
+    readers: ThreadPoolExecutor = field(  # of events, for which nobody else is to wait
+        default_factory=lambda: ThreadPoolExecutor(LISTS_AT_ONCE, thread_name_prefix="events")
+    )
 
     def evidence(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> list[TaskEvidence]:
         """`hurried`: without events, and with the logs of nodes that answer at once."""
@@ -40,7 +45,7 @@ class Collecting:
         gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _who_warns(jobs.get(key), _newest(found, key)) for key in keys if key not in gone}
-        answered = warning_events.asked(self.jobs.api, self.jobs.pool, set(chain(*about.values())), until)
+        answered = warning_events.asked(self.jobs.api, self.readers, set(chain(*about.values())), until)
 
         def collect(key: Key) -> TaskEvidence | None:
             if key in gone:

@@ -22,7 +22,7 @@ WARNING = "type=Warning"
 
 @dataclass(frozen=True, slots=True)
 class Warnings:
-    """By the uids of those whom they are about. `problem`: why there may be more."""
+    """By the uids of those whom they are about. `problems`: why there may be more."""
 
     found: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)
