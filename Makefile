@@ -65,7 +65,7 @@ test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there
 test-triggers: $(VENV)/.installed-dev ## the examples in Python, Go and TypeScript; downloads their packages
 	@$(BIN)/pytest -q tests/triggers/check_examples.py
 
-verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thousands of generated sequences: no row may ever be wrong (half an hour)
+verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thousands of generated sequences: no row may ever be wrong (computed: half an hour)
 	@$(BIN)/python -m tests.verdict_soak
 	@SEQUENCES=2000 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
