@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from bench.control_plane import Spent, on_control_plane, standing_still
-from bench.kubernetes_ways import OURS, WAYS
+from bench.kubernetes_ways import NOT_PACKED, OURS, WAYS
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
@@ -21,7 +21,7 @@ from tests.kubernetes.bed import Bed
 from tests.kubernetes.client import until
 
 CONTROLLERS = "kube-controller-manager"
-COLUMNS = ("jobs", "by", "calls", "MB read", "s", "CPU s", "server CPU s", "peak MB")
+COLUMNS = ("jobs", "by", "calls", "MB read", "MB sent", "s", "CPU s", "server CPU s", "peak MB")
 MAKERS = 16
 PATIENCE = 1800.0
 ENTRY = Crawler(name="books", command=["crawl"], image="registry.example.com/crawlers/books@sha256:" + "0" * 64)
@@ -40,7 +40,8 @@ def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
             rows = [asker.ask(run, jobs, way, way) for jobs, run in runs.items() for way in WAYS]
         _let_each_have_its_pod(bed, namespace, sum(runs))
         with standing_still(bed, CONTROLLERS):
-            return [*rows, *(asker.ask(run, jobs, OURS, f"{OURS}, each waits") for jobs, run in runs.items())]
+            waiting = [(run, jobs, way) for jobs, run in runs.items() for way in (OURS, NOT_PACKED)]
+            return [*rows, *(asker.ask(run, jobs, way, f"{way}, each waits") for run, jobs, way in waiting)]
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,17 @@ class Asker:
         told = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout
         of = json.loads(told)
         server = spent.by_program()["kube-apiserver"] + spent.by_program()["etcd"]
-        return jobs, name, of["calls"], of["bytes"] / 1e6, of["seconds"], of["cpu"], server, of["peak"]
+        return (
+            jobs,
+            name,
+            of["calls"],
+            of["bytes"] / 1e6,
+            of["sent"] / 1e6,
+            of["seconds"],
+            of["cpu"],
+            server,
+            of["peak"],
+        )
 
 
 def _let_each_have_its_pod(bed: Bed, namespace: str, jobs: int) -> None:

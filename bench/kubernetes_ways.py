@@ -8,22 +8,25 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
+import urllib3
 from kubernetes.client import ApiClient, BatchV1Api
 from kubernetes.config import new_client_from_config
 
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.receiving import GZIP
+from crawler_lifecycle.adapters.kubernetes.time_limits import Limits
 from crawler_lifecycle.domain.naming import job_name
 
-OURS = "ours"
+OURS, NOT_PACKED = "ours", "ours, not packed"
 THREADS = 16
 SAMPLE_SECONDS = 0.005
 PATIENCE = 60.0
@@ -34,17 +37,19 @@ class Run:
 
     def __init__(self, run_uid: str, jobs: int, namespace: str, kubeconfig: Path) -> None:
         self.run_uid, self.jobs, self.namespace, self.kubeconfig = run_uid, jobs, namespace, kubeconfig
-        self.calls = self.bytes = 0
+        self.calls = self.bytes = self.sent = 0
         self._lock = threading.Lock()
 
     @property
     def names(self) -> list[str]:
         return [job_name(self.run_uid, task, 1) for task in range(self.jobs)]
 
-    def count(self, size: int) -> None:
+    def count(self, size: int, sent: int) -> None:
+        """What was sent is less than what was read, if it was packed."""
         with self._lock:
             self.calls += 1
             self.bytes += size
+            self.sent += sent
 
     def typed(self) -> BatchV1Api:
         client: ApiClient = new_client_from_config(str(self.kubeconfig))
@@ -52,7 +57,7 @@ class Run:
 
         def request(*words: Any, **more: Any) -> Any:
             answer = answered(*words, **more)
-            self.count(len(answer.read()))
+            self.count(len(answer.read()), answer.response.tell())
             return answer
 
         client.rest_client.request = request  # type: ignore[method-assign]
@@ -62,20 +67,39 @@ class Run:
 class Counted(Api):
     """Ours, with a count."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, encoding: str) -> None:
         super().__init__(Access(run.namespace, run.kubeconfig))
-        self._run = run
+        self._run, self._encoding, self._sent = run, encoding, 0
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None,
+        headers: Mapping[str, str],
+        body: object,
+        limits: Limits,
+    ) -> Iterator[urllib3.HTTPResponse]:
+        offered = {**headers, "Accept-Encoding": self._encoding}
+        with super()._answer(method, path, query, offered, body, limits) as answer:
+            yield answer
+            self._sent = answer.tell()
 
     def _whole(self, *words: Any, **more: Any) -> bytes:
         body = super()._whole(*words, **more)
-        self._run.count(len(body))
+        self._run.count(len(body), self._sent)
         return body
 
 
-def ours(run: Run) -> int:
-    look = Looking(Counted(run), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
+def ours(run: Run, encoding: str = GZIP) -> int:
+    look = Looking(Counted(run, encoding), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
     assert look.complete, look.problem
     return len(look.jobs)
+
+
+def not_packed(run: Run) -> int:
+    return ours(run, "identity")
 
 
 def typed_list(run: Run) -> int:
@@ -101,6 +125,7 @@ def _status(api: BatchV1Api, run: Run, name: str) -> Any:
 
 WAYS: dict[str, Callable[[Run], int]] = {
     OURS: ours,
+    NOT_PACKED: not_packed,
     "one typed list": typed_list,
     "a GET per job": one_by_one,
     f"a GET per job, {THREADS} threads": on_threads,
@@ -133,7 +158,14 @@ def main(way: str, run_uid: str, jobs: str, namespace: str, kubeconfig: str) -> 
         seen = WAYS[way](run)
         seconds, cpu = time.perf_counter() - began, time.process_time() - spent
     assert seen == run.jobs, f"{way} saw {seen} of {run.jobs} jobs"
-    figures = {"calls": run.calls, "bytes": run.bytes, "seconds": seconds, "cpu": cpu, "peak": peak[0]}
+    figures = {
+        "calls": run.calls,
+        "bytes": run.bytes,
+        "sent": run.sent,
+        "seconds": seconds,
+        "cpu": cpu,
+        "peak": peak[0],
+    }
     sys.stdout.write(json.dumps(figures))
 
 

@@ -1,6 +1,7 @@
 """A small API server over real HTTP, to be hurt on demand. It knows Jobs, pods and events as objects, and nothing of
 what controllers, schedulers and nodes do: that is shown on a real control plane, in tests/kubernetes."""
 
+import gzip
 import json
 import re
 import threading
@@ -18,6 +19,7 @@ from uuid import uuid4
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 
 NAMESPACE = "crawls"
+PACKED_FROM = 128 * 1024  # bytes, as by the real one
 OBJECT = re.compile(r"/(?:api/v1|apis/batch/v1)/namespaces/crawls/(jobs|pods|events)(?:/([^/]+))?(/log)?")
 Json = dict[str, Any]
 
@@ -51,6 +53,7 @@ class Fault:
     drop: str = ""  # "before" or "after" the request was carried out
     hang: threading.Event | None = None
     drips: threading.Event | None = None  # the answer comes byte by byte, until this is set
+    spoils: Callable[[bytes], bytes] | None = None  # a packed answer, on its way
     after: float = 0.0  # seconds, as a server that is busy lets wait
 
 
@@ -286,12 +289,20 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
             if fault and fault.drop == "after":
                 self.close_connection = True
                 return
+            body, headers = self.packed(answer, fault)
             if fault and fault.drips:
-                self.drip(answer, fault.drips)
-                return
-            self.send(status, answer, {})
+                self.drip(body, headers, fault.drips)
+            else:
+                self.send(status, body, headers)
 
         do_GET = do_POST = do_DELETE = answer  # noqa: N815 (the base class calls them)
+
+        def packed(self, answer: bytes, fault: Fault | None) -> tuple[bytes, dict[str, str]]:
+            offered = "gzip" in self.headers.get("Accept-Encoding", "")
+            if not offered or len(answer) < PACKED_FROM or self.path.partition("?")[0].endswith("/log"):
+                return answer, {}
+            packed = gzip.compress(answer, compresslevel=1)
+            return fault.spoils(packed) if fault and fault.spoils else packed, {"Content-Encoding": "gzip"}
 
         def stream(self) -> None:
             with server.lock:
@@ -308,12 +319,13 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                 lines = lines()
             self.send(200, b"".join(line + b"\n" for line in lines), {})
 
-        def drip(self, answer: bytes, over: threading.Event) -> None:
+        def drip(self, body: bytes, headers: dict[str, str], over: threading.Event) -> None:
             self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
+            for name, value in {"Content-Length": str(len(body)), **headers}.items():
+                self.send_header(name, value)
             self.end_headers()
             with suppress(ConnectionError):  # whoever asked may have given up
-                for byte in answer:
+                for byte in body:
                     self.wfile.write(bytes([byte]))
                     if over.wait(0.02):
                         break

@@ -1,18 +1,14 @@
-"""What has the API server answered: all of it, in time; why not; and does the list go on?"""
+"""What has the API server answered: why not; and does the list go on?"""
 
-import math
-import time
 from contextlib import suppress
 
 import msgspec
 import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.connection import NOT_REACHED
+from crawler_lifecycle.adapters.kubernetes.receiving import whole
 from crawler_lifecycle.errors import NotFound, TemporaryError
 
-LONGEST_ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 256 << 20
-CHUNK = 1 << 16
 LONGEST_HEAD, ITEMS = 1 << 12, b',"items":['  # of a list; in a string the quotes would be escaped
 
 
@@ -53,17 +49,6 @@ class _ListMeta(msgspec.Struct, frozen=True, rename={"next": "continue"}):
 
 class _List(msgspec.Struct, frozen=True):
     metadata: _ListMeta | None = None
-
-
-def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
-    """The time-out below is for each piece; this bounds them all together."""
-    deadline, pieces, received = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
-    while chunk := answer.read1(CHUNK):
-        pieces.append(chunk)
-        received += len(chunk)
-        if received > LARGEST_ANSWER or time.monotonic() > deadline:
-            raise urllib3.exceptions.HTTPError("its answer does not end")
-    return b"".join(pieces)
 
 
 def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:

@@ -15,16 +15,9 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.answers import (
-    CHUNK,
-    LONGEST_ANSWER_SECONDS,
-    ApiFailed,
-    Missing,
-    continuation,
-    refusal,
-    whole,
-)
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing, continuation, refusal
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
+from crawler_lifecycle.adapters.kubernetes.receiving import CHUNK, GZIP, LONGEST_ANSWER_SECONDS, whole
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
 from crawler_lifecycle.settings import longest_request
 
@@ -126,7 +119,7 @@ class Api:
         """The pieces of an answer that may be long; an empty one says that it has begun. `silence`: how long none may
         come; `until`: when all has to be over."""
         limits = self._limits(until, silence)
-        with self._wrapped("GET", path), self._answer("GET", path, query, accept, None, limits) as answer:
+        with self._wrapped("GET", path), self._answer("GET", path, query, {"Accept": accept}, None, limits) as answer:
             yield b""
             while chunk := answer.read1(CHUNK):
                 yield chunk
@@ -142,10 +135,11 @@ class Api:
         body: object = None,
         until: float = math.inf,
     ) -> bytes:
+        headers = {"Accept": accept, "Accept-Encoding": GZIP}
         for last in (method != "GET", True):
             limits = self._limits(until)
             try:
-                with self._answer(method, path, query, accept, body, limits) as answer:
+                with self._answer(method, path, query, headers, body, limits) as answer:
                     return whole(answer, limits.last_piece)
             except STALE_CONNECTION as error:
                 if last:
@@ -160,21 +154,21 @@ class Api:
         method: str,
         path: str,
         query: Mapping[str, str | int] | None,
-        accept: str,
+        headers: Mapping[str, str],
         body: object,
         limits: Limits,
     ) -> Iterator[urllib3.HTTPResponse]:
         """An answer that says yes. No try begins later than the limits say, however long each took."""
         target = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Accept": accept, **({"Content-Type": JSON} if body is not None else {})}
+        sent = {**headers, "Content-Type": JSON} if body is not None else headers
         may_renew, timeout = True, (limits.connect, limits.silence)
         while True:
             connection = self._connection
             try:
                 if method == "POST":
-                    answer = connection.post(target, headers, body, timeout)
+                    answer = connection.post(target, sent, body, timeout)
                 else:
-                    answer = connection.request(method, target, headers, body, timeout)
+                    answer = connection.request(method, target, sent, body, timeout)
             except CANNOT_BE_USED as error:
                 raise self._unreached(method, path, error) from error
             if answer.status < 300:
