@@ -10,10 +10,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from uuid import uuid4
 
 from bench.control_plane import Spent, on_control_plane, standing_still
-from bench.kubernetes_ways import NOT_PACKED, OURS, WAYS
+from bench.kubernetes_ways import OTHERS, OURS
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
@@ -23,25 +24,27 @@ from tests.kubernetes.client import until
 CONTROLLERS = "kube-controller-manager"
 COLUMNS = ("jobs", "by", "calls", "MB read", "MB sent", "s", "CPU s", "server CPU s", "peak MB")
 MAKERS = 16
+TURNS = 5
 PATIENCE = 1800.0
 ENTRY = Crawler(name="books", command=["crawl"], image="registry.example.com/crawlers/books@sha256:" + "0" * 64)
+
+Row = tuple[object, ...]
 
 
 def measure(scale: Scale) -> Table:
     return on_control_plane(COLUMNS, _rows, scale)
 
 
-def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
+def _rows(bed: Bed, scale: Scale) -> list[Row]:
     namespace = bed.namespace()
     asker = Asker(bed, namespace, bed.kubeconfig("observer", namespace))
     with standing_still(bed, "kube-scheduler", "kwok"):
         with standing_still(bed, CONTROLLERS):
             runs = {jobs: _made(bed, namespace, jobs) for jobs in scale.jobs}
-            rows = [asker.ask(run, jobs, way, way) for jobs, run in runs.items() for way in WAYS]
+            rows = [row for jobs, run in runs.items() for row in asker.ask(run, jobs)]
         _let_each_have_its_pod(bed, namespace, sum(runs))
         with standing_still(bed, CONTROLLERS):
-            waiting = [(run, jobs, way) for jobs, run in runs.items() for way in (OURS, NOT_PACKED)]
-            return [*rows, *(asker.ask(run, jobs, way, f"{way}, each waits") for run, jobs, way in waiting)]
+            return [*rows, *(row for jobs, run in runs.items() for row in asker.ask_ours(run, jobs, ", each waits"))]
 
 
 @dataclass(frozen=True)
@@ -52,24 +55,26 @@ class Asker:
     namespace: str
     kubeconfig: Path
 
-    def ask(self, run: str, jobs: int, way: str, name: str) -> tuple[object, ...]:
+    def ask(self, run: str, jobs: int) -> list[Row]:
+        return [*self.ask_ours(run, jobs), *((jobs, way, *self._asked(way, run, jobs)) for way in OTHERS)]
+
+    def ask_ours(self, run: str, jobs: int, words: str = "") -> list[Row]:
+        """In turn: what the server spends on one answer it may spend while it gives the next."""
+        turns = [{way: self._asked(way, run, jobs) for way in OURS} for _ in range(TURNS)]
+        return [(jobs, way + words, *_medians([turn[way] for turn in turns])) for way in OURS]
+
+    def _asked(self, way: str, run: str, jobs: int) -> tuple[float, ...]:
         spent = Spent(self.bed)
         words = (way, run, str(jobs), self.namespace, str(self.kubeconfig))
         command = [sys.executable, "-m", "bench.kubernetes_ways", *words]
         told = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout
         of = json.loads(told)
         server = spent.by_program()["kube-apiserver"] + spent.by_program()["etcd"]
-        return (
-            jobs,
-            name,
-            of["calls"],
-            of["bytes"] / 1e6,
-            of["sent"] / 1e6,
-            of["seconds"],
-            of["cpu"],
-            server,
-            of["peak"],
-        )
+        return of["calls"], of["bytes"] / 1e6, of["sent"] / 1e6, of["seconds"], of["cpu"], server, of["peak"]
+
+
+def _medians(rows: list[tuple[float, ...]]) -> list[float]:
+    return [median(column) for column in zip(*rows, strict=True)]
 
 
 def _let_each_have_its_pod(bed: Bed, namespace: str, jobs: int) -> None:

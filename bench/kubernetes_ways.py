@@ -26,7 +26,6 @@ from crawler_lifecycle.adapters.kubernetes.receiving import GZIP
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits
 from crawler_lifecycle.domain.naming import job_name
 
-OURS, NOT_PACKED = "ours", "ours, not packed"
 THREADS = 16
 SAMPLE_SECONDS = 0.005
 PATIENCE = 60.0
@@ -123,9 +122,9 @@ def _status(api: BatchV1Api, run: Run, name: str) -> Any:
     return api.read_namespaced_job(name, run.namespace, _request_timeout=PATIENCE).status
 
 
-WAYS: dict[str, Callable[[Run], int]] = {
-    OURS: ours,
-    NOT_PACKED: not_packed,
+Way = Callable[[Run], int]
+OURS: dict[str, Way] = {"ours": ours, "ours, not packed": not_packed}
+OTHERS: dict[str, Way] = {
     "one typed list": typed_list,
     "a GET per job": one_by_one,
     f"a GET per job, {THREADS} threads": on_threads,
@@ -155,7 +154,7 @@ def main(way: str, run_uid: str, jobs: str, namespace: str, kubeconfig: str) -> 
     run = Run(run_uid, int(jobs), namespace, Path(kubeconfig))
     with peak_memory() as peak:
         began, spent = time.perf_counter(), time.process_time()
-        seen = WAYS[way](run)
+        seen = (OURS | OTHERS)[way](run)
         seconds, cpu = time.perf_counter() - began, time.process_time() - spent
     assert seen == run.jobs, f"{way} saw {seen} of {run.jobs} jobs"
     figures = {

@@ -1,7 +1,7 @@
 """How is an answer of the API server received? All of it, in time, and unpacked if it came packed.
 
-The API server packs what is longer than 128 KiB, if it is offered. It repeats itself so much that to unpack a page of a
-list is a quarter of the work of receiving it as it is, where each object is a chunk of its own.
+The API server packs what is longer than 128 KiB for whoever offers it. A list repeats itself so much that unpacking it
+is less work than receiving the rest would be, where each object is an HTTP chunk of its own.
 """
 
 import math
