@@ -22,8 +22,7 @@ from kubernetes.config import new_client_from_config
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
-from crawler_lifecycle.adapters.kubernetes.receiving import GZIP
-from crawler_lifecycle.adapters.kubernetes.time_limits import Limits
+from crawler_lifecycle.adapters.kubernetes.receiving import GZIP, PLAIN
 from crawler_lifecycle.domain.naming import job_name
 
 THREADS = 16
@@ -72,16 +71,10 @@ class Counted(Api):
 
     @contextmanager
     def _answer(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str | int] | None,
-        headers: Mapping[str, str],
-        body: object,
-        limits: Limits,
+        self, method: str, path: str, query: Any, headers: Mapping[str, str], *words: Any, **more: Any
     ) -> Iterator[urllib3.HTTPResponse]:
         offered = {**headers, "Accept-Encoding": self._encoding}
-        with super()._answer(method, path, query, offered, body, limits) as answer:
+        with super()._answer(method, path, query, offered, *words, **more) as answer:
             yield answer
             self._sent = answer.tell()
 
@@ -98,7 +91,7 @@ def ours(run: Run, encoding: str = GZIP) -> int:
 
 
 def not_packed(run: Run) -> int:
-    return ours(run, "identity")
+    return ours(run, PLAIN)
 
 
 def typed_list(run: Run) -> int:

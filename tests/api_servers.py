@@ -54,6 +54,7 @@ class Fault:
     hang: threading.Event | None = None
     drips: threading.Event | None = None  # the answer comes byte by byte, until this is set
     spoils: Callable[[bytes], bytes] | None = None  # a packed answer, on its way
+    packed_as: str = "gzip"
     after: float = 0.0  # seconds, as a server that is busy lets wait
 
 
@@ -284,7 +285,8 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
                     return
                 status, answer = server.carry_out(seen)
             except Answered as error:
-                self.send(error.status, _json(error.body), error.headers)
+                body, headers = self.packed(_json(error.body), fault)
+                self.send(error.status, body, {**headers, **error.headers})
                 return
             if fault and fault.drop == "after":
                 self.close_connection = True
@@ -298,11 +300,11 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_DELETE = answer  # noqa: N815 (the base class calls them)
 
         def packed(self, answer: bytes, fault: Fault | None) -> tuple[bytes, dict[str, str]]:
-            offered = "gzip" in self.headers.get("Accept-Encoding", "")
-            if not offered or len(answer) < PACKED_FROM or self.path.partition("?")[0].endswith("/log"):
+            if "gzip" not in self.headers.get("Accept-Encoding", "") or len(answer) < PACKED_FROM:
                 return answer, {}
             packed = gzip.compress(answer, compresslevel=1)
-            return fault.spoils(packed) if fault and fault.spoils else packed, {"Content-Encoding": "gzip"}
+            spoiled = fault.spoils(packed) if fault and fault.spoils else packed
+            return spoiled, {"Content-Encoding": fault.packed_as if fault else "gzip"}
 
         def stream(self) -> None:
             with server.lock:

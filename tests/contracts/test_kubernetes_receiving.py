@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes import receiving
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, Unreadable
-from tests.api_servers import ApiServer, Fault, an_access, an_api_server
+from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 
 LONG = " ".join(str(number) for number in range(40_000))
 
@@ -48,10 +48,12 @@ def test_a_long_answer_comes_packed_and_is_unpacked(api: Api, server: ApiServer)
 
 
 def test_what_goes_on_is_not_offered_to_be_packed(api: Api, server: ApiServer) -> None:
-    """What packs might keep a line until there are more."""
     server.watching = [[b"one"]]
     list(api.lines(api.batch("jobs"), {"watch": 1}))
-    assert server.seen[-1].headers["Accept-Encoding"] == "identity"
+    server.put("pods", {"metadata": {"name": "of-one"}})
+    server.logs["of-one"] = LONG.encode()
+    assert b"".join(api.chunks(api.core("pods", "of-one", "log"))) == LONG.encode()
+    assert [seen.headers["Accept-Encoding"] for seen in server.seen] == ["identity"] * 2
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,8 @@ def test_what_goes_on_is_not_offered_to_be_packed(api: Api, server: ApiServer) -
         (lambda packed: packed[:-100], "its end is missing"),
         (lambda packed: packed[:1000] + packed[1010:], "cannot be unpacked"),
         (lambda packed: packed[:-8] + bytes(8), "cannot be unpacked"),  # its checksum
+        (lambda packed: packed + packed, "goes on"),
+        (lambda packed: gzip.compress(b"") + packed, "goes on"),
         (lambda _: b"{}", "cannot be unpacked"),
         (lambda _: b"", "its end is missing"),
     ],
@@ -71,26 +75,44 @@ def test_what_cannot_be_unpacked_is_no_answer(
     with pytest.raises(ApiFailed, match=said) as caught:
         api.get(api.batch("jobs"))
     assert caught.value.status is None
-    assert api.get(api.batch("jobs")), "and the next one is as always"
+    assert json.loads(api.get(api.batch("jobs")))["items"], "the next one is as always"
 
 
-def test_half_of_what_was_packed_is_no_list(api: Api, server: ApiServer) -> None:
-    spoil(server, lambda packed: gzip.compress(gzip.decompress(packed)[:-1000]))
-    page = api.get(api.batch("jobs"))
-    with pytest.raises(Unreadable):
-        JOBS.page(page)
+@pytest.mark.parametrize("name", ["GZIP", " x-gzip "])
+def test_it_may_be_spelled_otherwise(api: Api, server: ApiServer, name: str) -> None:
+    server.faults = [Fault("GET", "/jobs", packed_as=name)]
+    assert json.loads(api.get(api.batch("jobs")))["items"]
 
 
-def test_what_never_ends_once_it_is_unpacked_is_given_up(
-    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+def test_what_nobody_offered_is_not_guessed_at(api: Api, server: ApiServer) -> None:
+    server.faults = [Fault("GET", "/jobs", packed_as="gzip, br")]
+    with pytest.raises(ApiFailed, match="packed as 'gzip, br'"):
+        api.get(api.batch("jobs"))
+
+
+def test_a_long_no_is_unpacked_as_well(api: Api, server: ApiServer) -> None:
+    server.faults = [Fault("GET", "/jobs", Answered(404, "NotFound", LONG))]
+    with pytest.raises(Missing, match=LONG):
+        api.get(api.batch("jobs"))
+
+
+def test_a_long_no_that_cannot_be_unpacked_is_a_no(api: Api, server: ApiServer) -> None:
+    server.faults = [Fault("GET", "/jobs", Answered(500, "InternalError", LONG), spoils=lambda _: b"{}")]
+    with pytest.raises(ApiFailed) as caught:
+        api.get(api.batch("jobs"))
+    assert caught.value.status == 500
+
+
+@pytest.mark.parametrize("filling", [bytes, os.urandom])
+def test_what_is_too_long_once_it_is_unpacked_is_given_up(
+    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch, filling: Callable[[int], bytes]
 ) -> None:
     monkeypatch.setattr(receiving, "LARGEST_ANSWER", 1 << 20)
-    spoil(server, lambda _: gzip.compress(bytes(2 << 20)))
-    with pytest.raises(ApiFailed, match="does not end"):
+    spoil(server, lambda _: gzip.compress(filling((1 << 20) + 1)))
+    with pytest.raises(ApiFailed, match="too long"):
         api.get(api.batch("jobs"))
-    spoil(server, lambda _: gzip.compress(bytes(1 << 20)))
-    page = api.get(api.batch("jobs"))
-    assert len(page) == 1 << 20
+    spoil(server, lambda _: gzip.compress(filling(1 << 20)))
+    assert len(api.get(api.batch("jobs"))) == 1 << 20
 
 
 def test_who_drips_what_unpacks_to_nothing_is_left(

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from crawler_lifecycle.adapters.kubernetes import api as transport
-from crawler_lifecycle.adapters.kubernetes.api import JSON, Api
+from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.connection import Access, Connection
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.looking import Patience
-from crawler_lifecycle.adapters.kubernetes.receiving import GZIP, whole
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskEvidence
@@ -441,19 +441,22 @@ def test_nothing_is_known_while_the_api_server_is_silent(kubernetes: KubernetesB
     until(lambda: through.look(request.run_uid, MAIN).complete, "a new connection to work")
 
 
-def test_a_long_list_comes_packed(kubernetes: KubernetesBench) -> None:
+def test_a_long_list_comes_packed(kubernetes: KubernetesBench, monkeypatch: pytest.MonkeyPatch) -> None:
     request = kubernetes.request(behaves(fates.RUNS))
     job = job_of(request, Pods())
     job["metadata"].setdefault("annotations", {})["test/long"] = LONG
     kubernetes.bed.admin.post(f"/apis/batch/v1/namespaces/{kubernetes.namespace}/jobs", job)
-    access = Access(kubernetes.namespace, kubernetes.bed.kubeconfig("actor", kubernetes.namespace))
-    path, headers = Api(access).batch("jobs"), {"Accept": JSON, "Accept-Encoding": GZIP}
-    answer = Connection(access).request("GET", path, headers, None, (3, 10))
-    page = whole(answer)
-    assert answer.headers["Content-Encoding"] == GZIP
-    assert answer.tell() < len(page) / 2
-    assert LONG.encode() in page
+    ask, answers = Connection.request, []
+
+    def asked(connection: Connection, *words: Any) -> urllib3.HTTPResponse:
+        answers.append(ask(connection, *words))
+        return answers[-1]
+
+    monkeypatch.setattr(Connection, "request", asked)
     assert kubernetes.job(request)
+    packed, *_ = answers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert 1000 < packed.tell() < len(LONG) / 2
 
 
 def test_a_list_that_is_too_old_for_its_next_page_is_no_look(

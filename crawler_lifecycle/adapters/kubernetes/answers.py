@@ -1,4 +1,4 @@
-"""What has the API server answered: why not; and does the list go on?"""
+"""Why does the API server say no, and does a list go on?"""
 
 from contextlib import suppress
 

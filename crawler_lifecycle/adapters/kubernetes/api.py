@@ -17,7 +17,7 @@ import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing, continuation, refusal
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
-from crawler_lifecycle.adapters.kubernetes.receiving import CHUNK, GZIP, LONGEST_ANSWER_SECONDS, whole
+from crawler_lifecycle.adapters.kubernetes.receiving import CHUNK, GZIP, LONGEST_ANSWER_SECONDS, PLAIN, whole
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
 from crawler_lifecycle.settings import longest_request
 
@@ -117,9 +117,9 @@ class Api:
         until: float = math.inf,
     ) -> Iterator[bytes]:
         """The pieces of an answer that may be long; an empty one says that it has begun. `silence`: how long none may
-        come; `until`: when all has to be over."""
-        limits = self._limits(until, silence)
-        with self._wrapped("GET", path), self._answer("GET", path, query, {"Accept": accept}, None, limits) as answer:
+        come; `until`: when all has to be over. Never packed: a piece might be held back until there are more."""
+        limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": PLAIN}
+        with self._wrapped("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
             yield b""
             while chunk := answer.read1(CHUNK):
                 yield chunk

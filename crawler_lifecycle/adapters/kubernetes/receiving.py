@@ -7,36 +7,55 @@ is less work than receiving the rest would be, where each object is an HTTP chun
 import math
 import time
 import zlib
+from collections.abc import Iterator
 
 import urllib3
+from urllib3.exceptions import DecodeError, HTTPError
 
-GZIP = "gzip"
+GZIP, PLAIN = "gzip", "identity"
+GZIP_NAMES = (GZIP, "x-gzip")
+GZIP_WRAPPED = zlib.MAX_WBITS | 16
 LONGEST_ANSWER_SECONDS = 60.0
 LARGEST_ANSWER = 256 << 20  # unpacked
 CHUNK = 1 << 16
-GZIP_WRAPPED = zlib.MAX_WBITS | 16
 
 
 def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
     """The time-out of the connection is for each piece; this bounds them all together."""
     deadline, pieces, received = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
-    while piece := answer.read1(CHUNK, decode_content=False):
+    for piece in _plain_pieces(answer):
         pieces.append(piece)
         received += len(piece)
-        if received > LARGEST_ANSWER or time.monotonic() > deadline:
-            raise urllib3.exceptions.HTTPError("its answer does not end")
-    body = b"".join(pieces)
-    return _unpacked(body) if answer.headers.get("Content-Encoding") == GZIP else body
+        if received > LARGEST_ANSWER:
+            raise HTTPError("its answer is too long")
+        if time.monotonic() > deadline:
+            raise HTTPError("its answer does not end")
+    return b"".join(pieces)
 
 
-def _unpacked(body: bytes) -> bytes:
+def _plain_pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
+    encoding = answer.headers.get("Content-Encoding", PLAIN).strip().lower()
+    if encoding == PLAIN:
+        return _pieces(answer)
+    if encoding in GZIP_NAMES:
+        return _unpacked(_pieces(answer))
+    raise DecodeError(f"its answer is packed as {encoding!r}, which nobody offered")
+
+
+def _pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
+    while piece := answer.read1(CHUNK, decode_content=False):
+        yield piece
+
+
+def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """One for each piece, however little there is in it, so that nobody waits for more than that."""
     unpacking = zlib.decompressobj(GZIP_WRAPPED)
     try:
-        unpacked = unpacking.decompress(body, LARGEST_ANSWER)
+        for piece in pieces:
+            yield unpacking.decompress(piece)
+            if unpacking.unused_data:
+                raise DecodeError("its answer goes on where what was packed has ended")
     except zlib.error as error:
-        raise urllib3.exceptions.DecodeError(f"its answer cannot be unpacked: {error}") from error
-    if unpacking.unconsumed_tail:
-        raise urllib3.exceptions.HTTPError("its answer does not end")
+        raise DecodeError(f"its answer cannot be unpacked: {error}") from error
     if not unpacking.eof:
-        raise urllib3.exceptions.DecodeError("its answer cannot be unpacked: its end is missing")
-    return unpacked
+        raise DecodeError("its answer cannot be unpacked: its end is missing")
