@@ -24,7 +24,7 @@ from tests.kubernetes.client import until
 CONTROLLERS = "kube-controller-manager"
 COLUMNS = ("jobs", "by", "calls", "MB read", "MB on the wire", "s", "CPU s", "server CPU s", "peak MB")
 MAKERS = 16
-TURNS = 3
+THERE_AND_BACK = 3
 PATIENCE = 1800.0
 ENTRY = Crawler(name="books", command=["crawl"], image="registry.example.com/crawlers/books@sha256:" + "0" * 64)
 
@@ -60,7 +60,10 @@ class Asker:
 
     def ask_ours(self, run: str, jobs: int, words: str = "") -> list[Row]:
         """There and back: what the server still has to do for one of them falls to the next."""
-        turns = [{way: self._asked(way, run, jobs) for way in order} for order in (list(OURS), [*OURS][::-1]) * TURNS]
+        turns = [
+            {way: self._asked(way, run, jobs) for way in order}
+            for order in (list(OURS), [*OURS][::-1]) * THERE_AND_BACK
+        ]
         return [(jobs, way + words, *_medians([turn[way] for turn in turns])) for way in OURS]
 
     def _asked(self, way: str, run: str, jobs: int) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from uuid import uuid4
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 
 NAMESPACE = "crawls"
-PACKED_FROM = 128 * 1024  # bytes, as by the real one
+LONGEST_UNPACKED = 128 * 1024  # bytes, as by the real one
 OBJECT = re.compile(r"/(?:api/v1|apis/batch/v1)/namespaces/crawls/(jobs|pods|events)(?:/([^/]+))?(/log)?")
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ class Fault:
     hang: threading.Event | None = None
     drips: threading.Event | None = None  # the answer comes byte by byte, until this is set
     spoils: Callable[[bytes], bytes] | None = None  # a packed answer, on its way
-    packed_as: str = "gzip"
+    packed_as: str = ""  # and so it is, offered or not
     after: float = 0.0  # seconds, as a server that is busy lets wait
 
 
@@ -300,11 +300,12 @@ def _handler(server: ApiServer) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_DELETE = answer  # noqa: N815 (the base class calls them)
 
         def packed(self, answer: bytes, fault: Fault | None) -> tuple[bytes, dict[str, str]]:
-            if "gzip" not in self.headers.get("Accept-Encoding", "") or len(answer) < PACKED_FROM:
+            name = fault.packed_as if fault else ""
+            if not name and (len(answer) <= LONGEST_UNPACKED or "gzip" not in self.headers.get("Accept-Encoding", "")):
                 return answer, {}
             packed = gzip.compress(answer, compresslevel=1)
             spoiled = fault.spoils(packed) if fault and fault.spoils else packed
-            return spoiled, {"Content-Encoding": fault.packed_as if fault else "gzip"}
+            return spoiled, {"Content-Encoding": name or "gzip"}
 
         def stream(self) -> None:
             with server.lock:

@@ -90,6 +90,23 @@ def test_what_nobody_offered_is_not_guessed_at(api: Api, server: ApiServer) -> N
         api.get(api.batch("jobs"))
 
 
+@pytest.mark.parametrize("name", ["gzip", "br"])
+def test_what_goes_on_and_is_packed_all_the_same_is_no_answer(api: Api, server: ApiServer, name: str) -> None:
+    server.put("pods", {"metadata": {"name": "of-one"}})
+    server.logs["of-one"] = b"the end"
+    server.faults = [Fault("GET", "/log", packed_as=name)]
+    with pytest.raises(ApiFailed, match=f"packed as '{name}'"):
+        list(api.chunks(api.core("pods", "of-one", "log")))
+
+
+def test_one_whose_connection_breaks_in_the_middle_is_asked_for_again(api: Api, server: ApiServer) -> None:
+    breaks = threading.Event()
+    breaks.set()
+    server.faults = [Fault("GET", "/jobs", drips=breaks)]
+    assert json.loads(api.get(api.batch("jobs")))["items"]
+    assert len(server.asked("GET", "/jobs")) == 2
+
+
 def test_a_long_no_is_unpacked_as_well(api: Api, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", Answered(404, "NotFound", LONG))]
     with pytest.raises(Missing, match=LONG):

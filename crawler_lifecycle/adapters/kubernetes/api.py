@@ -17,7 +17,7 @@ import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing, continuation, refusal
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
-from crawler_lifecycle.adapters.kubernetes.receiving import CHUNK, GZIP, LONGEST_ANSWER_SECONDS, PLAIN, whole
+from crawler_lifecycle.adapters.kubernetes.receiving import GZIP, LONGEST_ANSWER_SECONDS, PLAIN, as_they_come, whole
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
 from crawler_lifecycle.settings import longest_request
 
@@ -121,7 +121,7 @@ class Api:
         limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": PLAIN}
         with self._wrapped("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
             yield b""
-            while chunk := answer.read1(CHUNK):
+            for chunk in as_they_come(answer):
                 yield chunk
                 if time.monotonic() > limits.last_piece:
                     raise urllib3.exceptions.HTTPError("its answer does not end")

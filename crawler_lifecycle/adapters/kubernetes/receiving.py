@@ -16,30 +16,33 @@ GZIP, PLAIN = "gzip", "identity"
 GZIP_NAMES = (GZIP, "x-gzip")
 GZIP_WRAPPED = zlib.MAX_WBITS | 16
 LONGEST_ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 256 << 20  # unpacked
+LARGEST_ANSWER = 256 << 20  # unpacked; a thousandfold of the last piece may be added before it is noticed
 CHUNK = 1 << 16
 
 
 def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
     """The time-out of the connection is for each piece; this bounds them all together."""
-    deadline, pieces, received = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
-    for piece in _plain_pieces(answer):
-        pieces.append(piece)
-        received += len(piece)
-        if received > LARGEST_ANSWER:
+    deadline, received, size = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
+    is_packed = _encoding(answer) in GZIP_NAMES
+    for piece in _unpacked(_pieces(answer)) if is_packed else as_they_come(answer):
+        received.append(piece)
+        size += len(piece)
+        if size > LARGEST_ANSWER:
             raise HTTPError("its answer is too long")
         if time.monotonic() > deadline:
             raise HTTPError("its answer does not end")
-    return b"".join(pieces)
+    return b"".join(received)
 
 
-def _plain_pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
-    encoding = answer.headers.get("Content-Encoding", PLAIN).strip().lower()
-    if encoding == PLAIN:
-        return _pieces(answer)
-    if encoding in GZIP_NAMES:
-        return _unpacked(_pieces(answer))
-    raise DecodeError(f"its answer is packed as {encoding!r}, which nobody offered")
+def as_they_come(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
+    """The pieces of what is not packed."""
+    if (encoding := _encoding(answer)) != PLAIN:
+        raise DecodeError(f"its answer is packed as {encoding!r}, which nobody offered")
+    return _pieces(answer)
+
+
+def _encoding(answer: urllib3.HTTPResponse) -> str:
+    return answer.headers.get("Content-Encoding", PLAIN).strip().lower()
 
 
 def _pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
