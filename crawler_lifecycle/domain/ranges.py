@@ -15,6 +15,14 @@ def from_ranges(text: str) -> list[int]:
     return numbers
 
 
+def union(*texts: str) -> str:
+    return to_ranges(number for text in texts for number in from_ranges(text))
+
+
+def without(text: str, others: str) -> str:
+    return to_ranges(set(from_ranges(text)) - set(from_ranges(others)))
+
+
 def _spans(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     ordered = sorted(set(numbers))
     if not ordered:

@@ -4,21 +4,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import (
     CloseLook,
     Differences,
-    EvidenceRequest,
-    EvidenceWrite,
     LookAt,
+    RemoveJobs,
     RunRef,
     StatusWrite,
     ToRun,
 )
-from crawler_lifecycle.workflows.options import LOOK, OPTIONAL, READ, WRITE
+from crawler_lifecycle.domain.ranges import without
+from crawler_lifecycle.workflows.evidence import Evidence
+from crawler_lifecycle.workflows.options import LOOK, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove
 
 BY_ATTEMPT = "unwanted-jobs-by-attempt"
@@ -50,7 +50,11 @@ class Looked:
 
 
 async def look(
-    run: RunRef, number: int, next_look_at: datetime | None = None, stopped_at: datetime | None = None
+    run: RunRef,
+    number: int,
+    evidence: Evidence,
+    next_look_at: datetime | None = None,
+    stopped_at: datetime | None = None,
 ) -> Looked:
     began = workflow.now()
     active = await workflow.execute_activity_method(
@@ -66,7 +70,7 @@ async def look(
     by_attempt = bool(differences.unwanted) and workflow.patched(f"{BY_ATTEMPT}-{number}")
     more = differences.more
     if differences.changes:
-        await _keep_evidence(run, differences.evidence)
+        await evidence.keep(run, differences.evidence, number)
         written = await workflow.execute_activity_method(
             ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
         )
@@ -84,8 +88,8 @@ async def look(
         ),
         **WRITE,
     )
-    if differences.removable:
-        await remove(run, differences.removable, number)
+    if removable := without(differences.removable, evidence.owed):
+        await remove(RemoveJobs(run=run, tasks=removable), number)
     return Looked(
         alive=alive.total,
         stopped=alive.stopped,
@@ -109,22 +113,3 @@ def _took(differences: Differences, began: datetime) -> timedelta:
     if differences.seconds is None or took < LONG_WAIT or not workflow.patched(WORK_COUNTS):
         return took
     return timedelta(seconds=differences.seconds)
-
-
-async def _keep_evidence(run: RunRef, tasks: str) -> None:
-    """Before the status says that a task is over: afterwards nobody asks for it again. No status depends on it."""
-    try:
-        while tasks:
-            page = await workflow.execute_activity_method(
-                ReconciliationActivities.get_bulk_task_history_data,
-                EvidenceRequest(run=run, tasks=tasks),
-                **OPTIONAL,
-            )
-            await workflow.execute_activity_method(
-                ReconciliationActivities.reconcile_tasks, EvidenceWrite(run=run, items=page.items), **OPTIONAL
-            )
-            tasks = page.rest
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        workflow.logger.warning("no evidence for tasks %s of run %s: %s", tasks, run.run_id, error.cause)

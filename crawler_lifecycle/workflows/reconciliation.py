@@ -35,7 +35,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         if started >= due:
             number = next_look(anchor, number + 1, started)
         watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
-        looked = await look(plan.run, watch.state.looks, look_time(anchor, number))
+        looked = await look(plan.run, watch.state.looks, watch.evidence, look_time(anchor, number))
         looks = watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_saturation(plan, looked.saturated)
         if looked.known and looked.suspended is not None:
@@ -50,6 +50,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         await watch.tell_start_if_owed(plan)
         if looked.is_proof:
             return
+        await watch.evidence.ask_again(plan.run)
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 

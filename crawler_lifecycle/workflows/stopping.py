@@ -81,7 +81,8 @@ class Rounds:
         await self._ask()
         if watch.forced:
             await self._force()
-        looked = await look(run, watch.state.looks, stopped_at=watch.stopping.first_at if watch.stopping else None)
+        since = watch.stopping.first_at if watch.stopping else None
+        looked = await look(run, watch.state.looks, watch.evidence, stopped_at=since)
         watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_intent(looked.intent)  # a force of which only the database knows
         await end_lingering(run, looked, StoppingActivities.k8_stop_pod)

@@ -14,6 +14,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
+from crawler_lifecycle.workflows.evidence import Evidence
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
@@ -35,6 +36,7 @@ class Watch:
         self.cancelled = False
         self.owes_start = False  # the notice of the start was not delivered yet
         self.clock = Clock()
+        self.evidence = Evidence()
         self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
 
@@ -168,6 +170,7 @@ class Watch:
         self.cancelled = self.cancelled or carried.cancelled
         self.owes_start = carried.owes_start
         self.clock = carried.plan.clock
+        self.evidence.owed = carried.owes_evidence
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
@@ -185,6 +188,7 @@ class Watch:
             "forced": self.forced,
             "cancelled": self.cancelled,
             "owes_start": self.owes_start,
+            "owes_evidence": self.evidence.owed,
             "saturated": self._saturated,
             "plan": carried.plan.model_copy(update={"clock": self.clock}),
         }

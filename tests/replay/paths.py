@@ -234,6 +234,23 @@ PATHS = {
             changes=_changing,
         )
     ),
+    "evidence_came_later": Path(
+        lambda: Script(
+            alive=lambda look: 1 if look < 4 else 0, changes=_changing, removable=lambda look: "0-1" if look > 2 else "",
+            failures={"get_bulk_task_history_data": 7},
+        )
+    ),
+    "evidence_came_after_the_export": Path(
+        lambda: Script(
+            alive=lambda look: 1 if look < 2 else 0, changes=_changing, failures={"get_bulk_task_history_data": 27}
+        )
+    ),
+    "evidence_owed_and_continued": Path(
+        lambda: Script(
+            alive=lambda look: 1 if look < 9 else 0, changes=_changing, failures={"get_bulk_task_history_data": 10}
+        ),
+        continues=True,
+    ),
     "start_told_later": Path(
         lambda: Script(alive=lambda look: 1 if look < 4 else 0).refusing("signal_pusher_started", looks=2)
     ),

@@ -55,6 +55,7 @@ from crawler_lifecycle.contract.steps import (
     Written,
 )
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 
 DEPLOYED = DeploymentOutcome(job_id="job-1")
 STARTED = MainJobStatus(started=True)
@@ -212,8 +213,8 @@ class Script:
     @activity.defn
     async def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
         await self._noted("get_bulk_task_history_data", step)
-        first, _, rest = step.tasks.partition(",")
-        return EvidencePage(items=[TaskEvidence(task=int(first), attempt=1)], rest=rest)
+        first, *rest = from_ranges(step.tasks)
+        return EvidencePage(items=[TaskEvidence(task=first, attempt=1)], rest=to_ranges(rest))
 
     @activity.defn
     async def reconcile_tasks(self, step: EvidenceWrite) -> Written:

@@ -21,7 +21,8 @@ from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.warning_events import LONGEST_EVENT
 from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
 
-SECONDS = 25.0  # of a page; the step around has 30
+OBJECTS_SECONDS = 40.0  # of a page: a single list of a busy API server may take a quarter of it
+SECONDS = 25.0  # for its logs and events; the step around has 70
 HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for it
 LONGEST_MESSAGE = 2000
 
@@ -37,11 +38,12 @@ class Collecting:
 
     def evidence(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> list[TaskEvidence]:
         """`hurried`: without events, and with the logs of nodes that answer at once."""
-        until = time.monotonic() + (HURRIED_SECONDS if hurried else SECONDS)
+        until = time.monotonic() + (HURRIED_SECONDS if hurried else OBJECTS_SECONDS)
         jobs, found = self.jobs.some(run_uid, keys, until), self.jobs.pods(run_uid, keys, until)
         if hurried:
             first = [(key, jobs.get(key), some[0]) for key, some in found.items()]
             return self.jobs.each(lambda each: self._at_once(*each, until), first, "no evidence")
+        until = time.monotonic() + SECONDS
         gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _who_warns(jobs.get(key), _newest(found, key)) for key in keys if key not in gone}

@@ -22,6 +22,7 @@ of = task_histories.c
 UNCLAIMED = {"claim_token": None, "claim_expires_at": None}
 OURS = select(installation.c.uid).scalar_subquery()
 NO_CAUSE = {"cause": None, "cause_since": None}
+NO_MESSAGE = {"message": None}  # what was in the way is not any more
 
 
 class SqlClaims:
@@ -81,7 +82,8 @@ class SqlClaims:
     def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
         job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
         pending = update(task_histories).where(_held_by(claim))
-        pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **UNCLAIMED, **NO_CAUSE)
+        fresh = {**UNCLAIMED, **NO_CAUSE, **NO_MESSAGE}
+        pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **fresh)
 
         def write(connection: Connection) -> Intent | None:
             intent = held_intent(connection, claim.run_id)

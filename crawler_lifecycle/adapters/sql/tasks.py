@@ -120,14 +120,18 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
 
 
 def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
-    """Evidence leaves the version alone: it is written between the read and the write of a status."""
+    """Evidence leaves the version alone: it is written between the read and the write of a status. What comes later,
+    by a cluster that was busy, takes nothing from what the end has said itself."""
     page = rows_of(connection, RECONCILED, [(run_id, *_evident(item)) for item in evidence])
     new = page.c
     return (
         update(task_histories)
         .where(*_same_task(page), old.attempt == new.attempt)
         .values(
-            message=func.coalesce(new.message, old.message),
+            message=case(
+                (old.status.in_(KEPT_FOR_EVER), func.coalesce(old.message, new.message)),
+                else_=func.coalesce(new.message, old.message),
+            ),
             node=func.coalesce(new.node, old.node),
             restarts=func.coalesce(new.restarts, old.restarts),
             log_tail=func.coalesce(new.log_tail, old.log_tail),
