@@ -148,7 +148,7 @@ class House:
         self.findings, runs, patience = SqlFindings(self.database), SqlAuditedRuns(self.database), AT_ONCE
         self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
         self.run_audit = RunAudit(runs, self.findings, self.supervisors, tasks, cluster, patience)
-        self.job_audit = JobAudit(runs, self.findings, cluster, patience)
+        self.job_audit = JobAudit(runs, self.findings, tasks, cluster, patience)
         self.handover_audit = HandoverAudit(runs, self.findings, self.supervisors, patience)
 
     @overload

@@ -9,7 +9,9 @@ from time import monotonic
 from temporalio import activity
 
 from crawler_lifecycle.activities.auditing import Ledger
+from crawler_lifecycle.activities.reconciliation import EVIDENCE_IN_A_PAGE
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditStep, Finding, FindingKind
+from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.audit import (
     AuditedRun,
     Key,
@@ -26,7 +28,7 @@ from crawler_lifecycle.domain.audit import (
 )
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings
+from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Tasks
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
 ROWS_AT_ONCE = 1000
@@ -60,6 +62,7 @@ class Found:
 class JobAudit:
     runs: AuditedRuns
     findings: Findings
+    tasks: Tasks
     cluster: Cluster
     patience: Patience
 
@@ -185,9 +188,18 @@ class JobAudit:
         return f"{counted(len(keys), 'job')} made to end"
 
     def _remove(self, run_uid: str, keys: Sequence[Key]) -> str:
+        if row := self.runs.by_uid([run_uid]).get(run_uid):
+            self._explain(RunRef(run_id=row.run_id, run_uid=run_uid, epoch=row.epoch), keys)
         left = self.cluster.remove(run_uid, keys)
         stay = f", {left} have to stay for now" if left else ""
         return f"{counted(len(keys) - left, 'job')} removed, with logs kept{stay}"
+
+    def _explain(self, run: RunRef, keys: Sequence[Key]) -> None:
+        """Their supervisor may have ended before a busy cluster told it what became of them."""
+        unexplained = sorted(set(self.tasks.unexplained(run.run_id)).intersection(keys))
+        for start in range(0, len(unexplained), EVIDENCE_IN_A_PAGE):
+            page = unexplained[start : start + EVIDENCE_IN_A_PAGE]
+            self.tasks.reconcile(run, self.cluster.evidence(run.run_uid, page))
 
 
 def _that(needed: Mapping[Key, Step], step: Step) -> list[Key]:

@@ -11,6 +11,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
+from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Cluster, Execution, Exports, Supervision, Supervisors, Tasks
 
@@ -61,6 +62,7 @@ class SupervisionActivities:
             owed=self.exports.owed(run.run_id) if run.status.is_over else None,
             gave_up=None if run.status.is_over else run.reason,
             stopped_at=None if run.intent is Intent.RUN else self.supervision.stop_asked_at(run.run_id),
+            owes_evidence=to_ranges(task for task, _ in self.tasks.unexplained(run.run_id)),
             jobs_asked_at=None if run.intent is Intent.RUN else self.supervision.jobs_asked_at(run.run_id),
         )
 

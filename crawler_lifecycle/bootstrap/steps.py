@@ -43,7 +43,7 @@ def _audits(parts: Parts, supervisors: "Supervisors") -> Sequence[object]:
     return (
         AuditActivities(findings, timedelta(days=chosen.keep_days), chosen.remove_unknown_jobs),
         RunAudit(runs, findings, supervisors, parts.tasks, parts.cluster, patience),
-        JobAudit(runs, findings, parts.cluster, patience),
+        JobAudit(runs, findings, parts.tasks, parts.cluster, patience),
         HandoverAudit(runs, findings, supervisors, patience),
     )
 

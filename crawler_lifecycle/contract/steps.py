@@ -92,6 +92,7 @@ class TakenOver(Message):
     gave_up: str | None = Field(default=None, description="the reason of an end that is under way")
     stopped_at: datetime | None = Field(default=None, description="when the stop that is under way was first asked for")
     jobs_asked_at: datetime | None = Field(default=None, description="when that stop first asked the jobs to end")
+    owes_evidence: str = Field(default="", description="tasks that are over and unexplained, as ranges")
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 

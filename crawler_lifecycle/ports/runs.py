@@ -136,5 +136,8 @@ class Tasks(Protocol):
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
         """Keep the evidence with its task, if that is still at that attempt; how many rows."""
 
+    def unexplained(self, run_id: int) -> list[tuple[int, int]]:
+        """(task, attempt) of those whose job ended by itself, and of which nobody knows where it ran."""
+
     def cancel_queued(self, run: RunRef, reason: str) -> int:
         """QUEUED to STOPPED; how many."""

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 
 from crawler_lifecycle.activities.audit_handovers import IN_VAIN, HandoverAudit
-from crawler_lifecycle.activities.audit_jobs import NOT_TOLD, JobAudit
+from crawler_lifecycle.activities.audit_jobs import NOT_TOLD
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.schema import metadata
@@ -27,11 +27,13 @@ from crawler_lifecycle.contract.audits import (
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, ToEnd
+from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, StatusWrite, ToEnd
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.ports import Cluster
+from tests.activities.test_reconciliation import Removing, both_over
 from tests.clusters import LocalBench, until
 from tests.house import House
 
@@ -373,6 +375,29 @@ def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypat
     until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
 
 
+def test_jobs_leave_once_what_became_of_them_is_on_record(house: House) -> None:
+    """The run's supervisor ended before its cluster told it."""
+    plan, found = both_over(house)
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    cluster = Removing(house)
+    cluster.listed = [ListedJob(f"job-{task}", plan.run.run_uid, (task, 1)) for task in (0, 1)]
+    house.job_audit = replace(house.job_audit, cluster=cast(Cluster, cluster))
+    cluster.busy = TemporaryError("no answer")
+    audit(house, AuditPart.JOBS)
+    (told,) = house.details(plan).findings
+    assert (cluster.removed, told.problem, told.action) == ([], "no answer", None)
+    cluster.busy = None
+    for _ in range(2):
+        audit(house, AuditPart.JOBS)
+    assert cluster.removed == [(0, 1), (1, 1)] * 2
+    assert cluster.explained == [(0, 1), (1, 1)], "what is on record is not asked for again"
+    first, second = house.details(plan).tasks
+    assert first.node
+    assert second.node
+    assert "task one fails" in (second.log_tail or "")
+
+
 def test_a_run_that_was_over_a_moment_ago_is_left_alone(house: House) -> None:
     house.job_audit = replace(house.job_audit, patience=Patience())
     plan = ended(house, house.started("sleepy"))
@@ -444,16 +469,16 @@ class Blind:
 def test_the_unknown_is_judged_by_nobody(house: House) -> None:
     plan = ended(house, deaf(house))
     sighted = house.job_audit
-    house.job_audit = JobAudit(sighted.runs, house.findings, Blind(house.bench, breaks_off=True), sighted.patience)  # type: ignore[arg-type]
+    house.job_audit = replace(sighted, cluster=cast(Cluster, Blind(house.bench, breaks_off=True)))
     with pytest.raises(TemporaryError, match="broke off"):
         audit(house, AuditPart.JOBS)
-    house.job_audit = JobAudit(sighted.runs, house.findings, Blind(house.bench), sighted.patience)  # type: ignore[arg-type]
+    house.job_audit = replace(sighted, cluster=cast(Cluster, Blind(house.bench)))
     page = audit(house, AuditPart.JOBS)
     assert (page.found, page.unknown) == ({}, 1)
     assert house.details(plan).findings == []
     house.job_audit = sighted
     audit(house, AuditPart.JOBS)
-    house.job_audit = JobAudit(sighted.runs, house.findings, Blind(house.bench), sighted.patience)  # type: ignore[arg-type]
+    house.job_audit = replace(sighted, cluster=cast(Cluster, Blind(house.bench)))
     whole(house)
     kept = {each.kind: each.closed_at for each in house.details(plan).findings}
     assert kept[FindingKind.LEFTOVER_JOB] is None, "not seen is not mended"

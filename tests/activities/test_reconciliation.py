@@ -1,7 +1,7 @@
 """A look, activity by activity, against real jobs."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -23,8 +23,10 @@ from crawler_lifecycle.contract.steps import (
     RunPlan,
     StatusWrite,
     StopTasks,
+    TaskEvidence,
     ToRun,
 )
+from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
@@ -120,6 +122,9 @@ class Removing:
     def __init__(self, house: House, stay: int = 0) -> None:
         self.inner, self.stay = house.bench.cluster, stay
         self.removed: list[tuple[int, int]] = []
+        self.listed: list[ListedJob] = []
+        self.explained: list[tuple[int, int]] = []
+        self.busy: TemporaryError | None = None  # of each question what became of jobs
         self.trouble: TemporaryError | None = None  # of each removal
         self.outage: TemporaryError | None = None
 
@@ -129,6 +134,15 @@ class Removing:
         look = self.inner.look(run_uid, watched, tasks)
         jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
         return replace(look, jobs=jobs)
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        yield self.listed
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        if self.busy:
+            raise self.busy
+        self.explained += jobs
+        return self.inner.evidence(run_uid, jobs)
 
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
         if trouble := self.outage or self.trouble:
@@ -168,6 +182,18 @@ def test_only_what_is_over_is_removed_twice_is_as_good_as_once(house: House) -> 
     assert cluster.removed == [(0, 1)] * 2
     house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1"))
     assert cluster.removed[2:] == [(0, 1), (1, 0)], "of a task that goes on, only earlier attempts"
+
+
+def test_jobs_of_which_the_evidence_is_owed_stay(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciliation, "JOBS_REMOVED_IN_A_PAGE", 1)
+    plan, found = both_over(house)
+    removing, cluster = with_removing(house)
+    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
+    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run, stay="0")) == Removal()
+    assert cluster.removed == [(1, 1)]
+    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1", stay="0-1")) == Removal()
+    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run)) == Removal(rest="1")
+    assert cluster.removed == [(1, 1), (0, 1)]
 
 
 def test_a_page_that_fails_again_and_again_keeps_no_other_from_being_removed(

@@ -278,6 +278,19 @@ def test_a_refusal_ends_the_task_and_doubt_does_not(claims: SqlClaims, processin
     assert claims.claim_children(run.run_id, "b", MINUTE, 9) == []
 
 
+def test_what_was_in_the_way_of_a_job_is_not_said_of_it_once_it_is_there(
+    claims: SqlClaims, processing: MakeRun, database: Database
+) -> None:
+    run = processing(2)
+    (waiting,) = claims.claim_children(run.run_id, "a", EXPIRED, 1)
+    claims.failed(waiting, "quota", "no room", refused=False)
+    assert task(database, run, 1).message == "no room"
+    (held,) = claims.claim_children(run.run_id, "a", MINUTE, 1)
+    claims.deployed(held, job(held))
+    deployed = task(database, run, 1)
+    assert (deployed.status, deployed.cause, deployed.message) == (TaskStatus.PENDING, None, None)
+
+
 def test_why_tasks_are_still_queued(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
     run = processing(3)
     claims.explain(run.run_id, "run_limit")

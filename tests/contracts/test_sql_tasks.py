@@ -238,6 +238,34 @@ def test_what_the_comparison_tells_is_the_message_of_its_end(database: Database,
     assert record(database, run).message == "it was told to end (drained)"
 
 
+@pytest.mark.parametrize("end", OVER)
+def test_what_comes_after_the_end_takes_nothing_from_what_the_end_said(
+    database: Database, make_run: MakeRun, end: TaskStatus
+) -> None:
+    run, port = ref_to(make_run(2)), SqlTasks(database)
+    explained, silent = port.rows(run.run_id, [0, 1])
+    port.sync(run, [change(explained, end, message="it was told to end (drained)"), change(silent, end)])
+    late = {"attempt": 1, "message": "crawl ended with exit code 0", "node": "node-1", "log_tail": "the end"}
+    assert port.reconcile(run, [TaskEvidence.model_validate({"task": task} | late) for task in (0, 1)]) == 2
+    is_final = end is not TaskStatus.LOST
+    assert record(database, run, 0).message == ("it was told to end (drained)" if is_final else late["message"])
+    assert record(database, run, 1).message == late["message"]
+    assert {(task.node, task.log_tail) for task in SqlRecords(database).details(run.run_id).tasks} == {
+        ("node-1", "the end")
+    }
+
+
+def test_what_ended_by_itself_and_nobody_knows_where_is_unexplained(database: Database, make_run: MakeRun) -> None:
+    run, port = ref_to(make_run(7)), SqlTasks(database)
+    ends = [TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST]
+    with_jobs = zip(port.rows(run.run_id, range(6)), [*ends, TaskStatus.RUNNING], strict=True)
+    port.sync(run, [change(row, status, job_uid="u") for row, status in with_jobs])
+    port.sync(run, [change(row, TaskStatus.FAILED) for row in port.rows(run.run_id, [6])])
+    assert port.unexplained(run.run_id) == [(0, 1), (1, 1), (2, 1)]
+    port.reconcile(run, [TaskEvidence(task=1, attempt=1, node="node-1"), TaskEvidence(task=2, attempt=1)])
+    assert port.unexplained(run.run_id) == [(0, 1), (2, 1)]
+
+
 def test_evidence_does_not_outdate_the_status_read_before(database: Database, make_run: MakeRun) -> None:
     run, port = ref_to(make_run()), SqlTasks(database)
     (row,) = port.rows(run.run_id, [0])

@@ -14,7 +14,8 @@ from crawler_lifecycle.domain.naming import job_name
 from tests.kubernetes import rights
 from tests.kubernetes.admission import without_events
 from tests.kubernetes.faulty import Faulty
-from tests.kubernetes.harm import full_quota
+from tests.kubernetes.harm import finish, full_quota
+from tests.kubernetes.replies import Reply, refusal
 from tests.kubernetes.service import Service
 from tests.kubernetes.touching import SETTLED, until
 
@@ -86,6 +87,30 @@ async def test_an_end_is_known_without_its_log_which_is_there_once_its_node_answ
     for status, run in runs.items():
         assert_failed(await service.until_over(run, SETTLED))
         assert (SAID in service.crawlctl("logs", str(run.run_id))) == (status in (500, ENDLESS)), status
+
+
+async def test_jobs_stay_until_a_cluster_that_was_busy_gives_what_it_knows_of_them(faulty: Faulty) -> None:
+    service, bed = faulty.service, faulty.service.bed
+    run = await service.run("obeys", tasks=2)
+    await service.until(run, TaskStatus.RUNNING, 2)
+    first, second = sorted(service.paths("pods", run))
+    with faulty.proxy.answering(asked_for_evidence(run)) as given:
+        finish(bed, first)
+        details = await until(service, run, lambda details: TaskStatus.SUCCEEDED in details.run.tasks)
+        assert given, "it was asked for"
+        assert [task.node for task in details.tasks] == [None, None]
+        finish(bed, second)
+        details = await until(service, run, lambda details: details.run.status.is_over)
+        assert (details.run.status, details.run.tasks) == (RunStatus.COMPLETED, {TaskStatus.SUCCEEDED: 2})
+        assert len(service.paths("jobs", run)) == 2
+    details = await until(service, run, lambda details: all(task.node for task in details.tasks), touching=False)
+    assert [task.message for task in details.tasks] == ["crawl ended with exit code 0 (Completed)"] * 2
+    await service.until_gone(run)
+
+
+def asked_for_evidence(run: Started) -> Reply:
+    """Looks at a run that has begun list its jobs whole."""
+    return refusal(500, "InternalError", "etcdserver: request timed out", rf"GET \S*/jobs\?\S*{run.run_uid}\S*task")
 
 
 async def test_a_stop_needs_no_log(faulty: Faulty) -> None:

@@ -24,7 +24,7 @@ class Rows:
 def test_a_page_reads_the_rows_that_it_needs() -> None:
     rows: Any = Rows()
     nobody: Any = None
-    audit = JobAudit(rows, nobody, nobody, Patience())
+    audit = JobAudit(rows, nobody, nobody, nobody, Patience())
     made_at = datetime.now(UTC) - timedelta(days=1)
     uids = [f"{number:06}" for number in range(RUNS)]
     jobs = {uid: [ListedJob(f"crawl-{uid}-0-1", uid, (0, 1), made_at)] for uid in reversed(uids)}

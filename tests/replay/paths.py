@@ -236,8 +236,8 @@ PATHS = {
     ),
     "evidence_came_later": Path(
         lambda: Script(
-            alive=lambda look: 1 if look < 4 else 0, changes=_changing, removable=lambda look: "0-1" if look > 2 else "",
-            failures={"get_bulk_task_history_data": 7},
+            alive=lambda look: 1 if look < 4 else 0, changes=_changing, failures={"get_bulk_task_history_data": 7},
+            removable=lambda look: "0-1" if look > 2 else "",
         )
     ),
     "evidence_came_after_the_export": Path(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges, union, without
 
 
 def test_neighbours_share_a_span() -> None:
@@ -15,6 +15,12 @@ def test_neighbours_share_a_span() -> None:
 @given(st.sets(st.integers(min_value=0, max_value=20_000)))
 def test_there_and_back(numbers: set[int]) -> None:
     assert from_ranges(to_ranges(numbers)) == sorted(numbers)
+
+
+def test_of_ranges_some_are_added_or_left_out() -> None:
+    assert union("0-3,9", "", "2-5") == "0-5,9"
+    assert without("0-5,9", "1-2,9,20") == "0,3-5"
+    assert (union(), without("", "1"), without("1", "1")) == ("", "", "")
 
 
 def test_ten_thousand_tasks_in_the_worst_order_fit_a_payload() -> None:

@@ -207,7 +207,7 @@ class Script:
             suspended=self.suspended(self.looks),
             seconds=self.work(self.looks),
             changes=changes,
-            evidence=",".join(str(change.task) for change in changes if change.status.is_over),
+            evidence=to_ranges(change.task for change in changes if change.status.is_over),
         )
 
     @activity.defn

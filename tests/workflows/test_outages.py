@@ -31,6 +31,7 @@ LONG = 50  # tries up to 15 seconds apart: ten minutes and more, longer than any
 HASTE, SILENT = timedelta(seconds=0.25), 2
 WITHOUT = {"signal_pusher_started", "signal_pusher_progress",
            "get_bulk_task_history_data", "reconcile_tasks", "remove_jobs"}  # fmt: skip
+ASKED_AGAIN = {"get_bulk_task_history_data", "reconcile_tasks"}  # by each look and at the end, and the jobs stay
 STEPS = [
     "create_history_id", "add_workflow_id", "run_onetime_crawler", "get_main_job_status", "update_run_started",
     "signal_pusher_started", "get_active_running_tasks", "get_history_statuses_to_sync", "get_bulk_task_history_data",
@@ -54,11 +55,12 @@ async def test_ten_minutes_without_an_answer_in_every_step(play: Play, step: str
         history = await handle.fetch_history()
     took = history.events[-1].event_time.ToDatetime() - history.events[0].event_time.ToDatetime()
     if step in WITHOUT:
-        assert took < timedelta(minutes=7), "the run goes on without"
+        assert took < timedelta(minutes=9), "the run goes on without"
     else:
         assert took > timedelta(minutes=10)
     assert script.names.count("create_history_id") == (1 if step != "create_history_id" else LONG + 1)
-    assert len(history.events) < 140 + LONG, "waiting costs no history but the marks of skipped time"
+    most = 140 + LONG + (100 if step in ASKED_AGAIN else 0)
+    assert len(history.events) < most, "waiting costs no history but the marks of skipped time"
 
 
 class Hasty(Interceptor):

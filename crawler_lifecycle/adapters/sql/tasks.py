@@ -69,6 +69,12 @@ class SqlTasks:
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
         return self._write(run, evidence, lambda connection, page: _reconcile(connection, run.run_id, page))
 
+    def unexplained(self, run_id: int) -> list[tuple[int, int]]:
+        by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
+        query = select(old.task, old.attempt).where(old.history_id == run_id, by_itself, old.node.is_(None))
+        with self._db.read() as connection:
+            return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]
+
     def cancel_queued(self, run: RunRef, reason: str) -> int:
         ended = {"status": TaskStatus.STOPPED, "reason": reason, "finished_at": self._db.clock(), "cause": None}
         queued = update(task_histories).where(old.history_id == run.run_id, old.status == TaskStatus.QUEUED)
