@@ -23,10 +23,12 @@ class Evidence:
 
     async def keep(self, run: RunRef, tasks: str, look: int) -> None:
         """Of what a look found over, before the status says so. A cluster that still owes some is tried but once."""
-        left = await _kept(run, tasks, EVIDENCE_AGAIN if self.owed else EVIDENCE)
-        # each look asks for itself: a no is remembered, also where only a worker of an earlier version had one look
-        if left and workflow.patched(f"{OWED}-{look}"):
-            self.owed = union(self.owed, left)
+        self.owe(await _kept(run, tasks, EVIDENCE_AGAIN if self.owed else EVIDENCE), str(look))
+
+    def owe(self, tasks: str, moment: str) -> None:
+        """Each moment asks for itself: a no is remembered, also where only a worker of an earlier version had one."""
+        if tasks and workflow.patched(f"{OWED}-{moment}"):
+            self.owed = union(self.owed, tasks)
 
     async def ask_again(self, run: RunRef) -> None:
         """A busy cluster may have an hour of it: what is left then, the next look asks for, or the end."""

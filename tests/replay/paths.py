@@ -91,6 +91,14 @@ def _asked_long_ago() -> Script:
     return script
 
 
+def _unexplained() -> Script:
+    """An earlier supervisor did not learn what became of some."""
+    script = _resumed(RunStatus.PROCESSING)
+    script.alive, before = lambda look: 1 if look < 3 else 0, script.taken
+    script.taken = lambda step: before(step).model_copy(update={"owes_evidence": "0-1"})
+    return script
+
+
 def _owing(**said: Any) -> Script:
     """Over, and some of the exports of its ends are not there."""
     script = Script(**said)
@@ -251,6 +259,7 @@ PATHS = {
         ),
         continues=True,
     ),
+    "resumed_with_evidence_owed": Path(_unexplained, RESUME),
     "start_told_later": Path(
         lambda: Script(alive=lambda look: 1 if look < 4 else 0).refusing("signal_pusher_started", looks=2)
     ),

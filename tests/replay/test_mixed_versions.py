@@ -22,6 +22,13 @@ async def test_a_look_that_an_earlier_version_had_settles_nothing_for_later_ones
     await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
 
 
+async def test_a_run_that_an_earlier_version_took_over_goes_on_without_what_it_was_not_told() -> None:
+    recorded = json.loads(named("resumed_in_the_middle", 1).read_text())
+    told(recorded, 0, "take_over_run")["owes_evidence"] = "0"
+    history = WorkflowHistory.from_json("replay-mixed", json.dumps(recorded))
+    await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
+
+
 class Payload(dict[str, Any]):
     """What a step of a history answered; a change of it is one of the history."""
 
@@ -34,12 +41,12 @@ class Payload(dict[str, Any]):
         self._payload["data"] = base64.b64encode(json.dumps(self).encode()).decode()
 
 
-def told(recorded: dict[str, Any], look: int) -> Payload:
+def told(recorded: dict[str, Any], time: int, activity: str = LOOK) -> Payload:
     scheduled = {
         event["eventId"]
         for event in recorded["events"]
-        if event.get("activityTaskScheduledEventAttributes", {}).get("activityType", {}).get("name") == LOOK
+        if event.get("activityTaskScheduledEventAttributes", {}).get("activityType", {}).get("name") == activity
     }
     ended = [event.get("activityTaskCompletedEventAttributes", {}) for event in recorded["events"]]
     answers = [each["result"] for each in ended if each.get("scheduledEventId") in scheduled]
-    return Payload(answers[look]["payloads"][0])
+    return Payload(answers[time]["payloads"][0])
