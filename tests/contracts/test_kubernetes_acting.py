@@ -1071,7 +1071,7 @@ def test_whatever_is_slow_evidence_is_there_in_time(acting: Acting, monkeypatch:
 def test_a_list_that_is_slow_is_given_up_before_its_step_is(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, slow: str
 ) -> None:
-    monkeypatch.setattr(evidence, "SECONDS", 1.0)
+    monkeypatch.setattr(evidence, "OBJECTS_SECONDS", 1.0)
     acting.pod(acting.deploy(), "Failed", **ended_with(9, "Error"))
     acting.server.faults = [Fault("GET", slow, after=5)]
     began = time.monotonic()
