@@ -30,7 +30,7 @@ from crawler_lifecycle.contract.steps import (
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow
-from crawler_lifecycle.domain.ranges import from_ranges, to_ranges, without
+from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Histories, Tasks
@@ -115,7 +115,7 @@ class ReconciliationActivities:
     def remove_jobs(self, step: RemoveJobs) -> Removal:
         """Jobs whose end and evidence are on record leave the cluster, a page at a time."""
         run = self.histories.current(step.run)
-        numbers = from_ranges(without(step.tasks or self._over(run.run_id), step.stay))
+        numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
         left = self._removed(run.run_uid, [(row.task, _last_over(row)) for row in rows])
         return Removal(left=left, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
@@ -144,9 +144,9 @@ class ReconciliationActivities:
         logger.warning("run %s: %s jobs stay in the cluster for now, they could not be removed", run_uid, len(keys))
         return len(keys)
 
-    def _over(self, run_id: int) -> str:
+    def _over(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)
-        return to_ranges(number for status, numbers in by_status.items() if status.is_over for number in numbers)
+        return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
 
 
 def _last_over(row: TaskRow) -> int:

@@ -336,7 +336,6 @@ class StopReport(Message):
 class RemoveJobs(Message):
     run: RunRef
     tasks: str = Field(default="", description="as ranges; none: all that are over")
-    stay: str = Field(default="", description="of these, those of which the evidence is not on record yet")
 
 
 class Removal(Message):

@@ -27,7 +27,7 @@ from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
-from crawler_lifecycle.workflows.removal import remove_all, remove_what_stayed
+from crawler_lifecycle.workflows.removal import Leaving
 from crawler_lifecycle.workflows.stopping import ourselves, record_what_came_too_late, stop
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
@@ -143,14 +143,21 @@ class CrawlerLifecycleWorkflow:
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         told = told or await watch.notify(closing, plan, patience=OPTIONAL)
-        left = await remove_all(plan.run, watch.evidence)
+        leaving = Leaving(plan.run, max(plan.tasks, sum(outcome.tasks.values())), watch.evidence)
+        self._tell_if_owed(plan)
+        await leaving.before_the_export()
         if not exported:
             watch.tell(Stage.COMPLETION, "the export", plan)
             await export_if_possible(ToEnd(run=plan.run, end=plan.end), owed)
         if not told:
             await watch.notify(closing, plan, patience=ANNOUNCE)
-        await remove_what_stayed(plan.run, watch.evidence, left)
+        self._tell_if_owed(plan)
+        await leaving.after_the_export()
         watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)
+
+    def _tell_if_owed(self, plan: RunPlan) -> None:
+        if self._watch.evidence.owed:
+            self._watch.tell(Stage.COMPLETION, "what the cluster knows of its jobs", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         outcome = await workflow.execute_activity_method(

@@ -1,5 +1,6 @@
 """What a task that ends leaves in the cluster is put on record before its job leaves. No status depends on it."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from temporalio import workflow
@@ -11,8 +12,11 @@ from crawler_lifecycle.domain.ranges import union
 from crawler_lifecycle.workflows.options import EVIDENCE, EVIDENCE_AGAIN, EVIDENCE_AT_THE_END
 
 OWED = "evidence-is-asked-for-again"
+# from then on no further page is begun
+BEFORE_A_STATUS = timedelta(seconds=90)
 AFTER_A_LOOK = timedelta(minutes=1)
 AT_THE_END = timedelta(minutes=30)  # the export waits for it
+Hurry = Callable[[], bool]
 
 
 class Evidence:
@@ -20,40 +24,54 @@ class Evidence:
 
     def __init__(self) -> None:
         self.owed = ""
+        self._is_busy = False  # when it was asked last, it did not give all
 
     async def keep(self, run: RunRef, tasks: str, look: int) -> None:
-        """Of what a look found over, before the status says so. A cluster that still owes some is tried but once."""
-        self.owe(await _kept(run, tasks, EVIDENCE_AGAIN if self.owed else EVIDENCE), str(look))
+        """Of what a look found over, before the status says so. A cluster that was busy a moment ago is tried once."""
+        is_late = _late_in(BEFORE_A_STATUS)
+        patience = EVIDENCE_AGAIN if self._is_busy else EVIDENCE
+        left = await self._kept(run, tasks, patience, lambda: is_late() and _remembers(look))
+        self.owe(left, look)
 
-    def owe(self, tasks: str, moment: str) -> None:
-        """Each moment asks for itself: a no is remembered, also where only a worker of an earlier version had one."""
-        if tasks and workflow.patched(f"{OWED}-{moment}"):
+    def owe(self, tasks: str, moment: object) -> None:
+        if tasks and _remembers(moment):
             self.owed = union(self.owed, tasks)
 
     async def ask_again(self, run: RunRef) -> None:
-        """A busy cluster may have an hour of it: what is left then, the next look asks for, or the end."""
+        """What is owed then, the next look asks for, or the end."""
         if self.owed:
-            self.owed = await _kept(run, self.owed, EVIDENCE_AGAIN, AFTER_A_LOOK)
+            self.owed = await self._kept(run, self.owed, EVIDENCE_AGAIN, _late_in(AFTER_A_LOOK))
 
     async def insist(self, run: RunRef) -> None:
         if self.owed:
-            self.owed = await _kept(run, self.owed, EVIDENCE_AT_THE_END, AT_THE_END)
+            self.owed = await self._kept(run, self.owed, EVIDENCE_AT_THE_END, _late_in(AT_THE_END))
+
+    async def _kept(self, run: RunRef, tasks: str, patience: workflow.ActivityConfig, is_late: Hurry) -> str:
+        """A page at a time; of which tasks it could not be had."""
+        try:
+            while tasks and not is_late():
+                page = await workflow.execute_activity_method(
+                    ReconciliationActivities.get_bulk_task_history_data,
+                    EvidenceRequest(run=run, tasks=tasks),
+                    **patience,
+                )
+                await workflow.execute_activity_method(
+                    ReconciliationActivities.reconcile_tasks, EvidenceWrite(run=run, items=page.items), **patience
+                )
+                tasks = page.rest
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            workflow.logger.warning("no evidence for tasks %s of run %s yet: %s", tasks, run.run_id, error.cause)
+        self._is_busy = bool(tasks)
+        return tasks
 
 
-async def _kept(run: RunRef, tasks: str, patience: workflow.ActivityConfig, within: timedelta | None = None) -> str:
-    """A page at a time; of which tasks it could not be had."""
-    until = workflow.now() + within if within else None
-    try:
-        while tasks and (until is None or workflow.now() < until):
-            page = await workflow.execute_activity_method(
-                ReconciliationActivities.get_bulk_task_history_data, EvidenceRequest(run=run, tasks=tasks), **patience
-            )
-            await workflow.execute_activity_method(
-                ReconciliationActivities.reconcile_tasks, EvidenceWrite(run=run, items=page.items), **patience
-            )
-            tasks = page.rest
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        workflow.logger.warning("no evidence for tasks %s of run %s yet: %s", tasks, run.run_id, error.cause)
-    return tasks
+def _late_in(limit: timedelta) -> Hurry:
+    until = workflow.now() + limit
+    return lambda: workflow.now() >= until
+
+
+def _remembers(moment: object) -> bool:
+    """Each asks for itself: a no is remembered, also where only a worker of an earlier version had one of them."""
+    return workflow.patched(f"{OWED}-{moment}")

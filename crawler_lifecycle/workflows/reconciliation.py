@@ -50,7 +50,8 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         await watch.tell_start_if_owed(plan)
         if looked.is_proof:
             return
-        await watch.evidence.ask_again(plan.run)
+        if not looked.more:
+            await watch.evidence.ask_again(plan.run)
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 

@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.steps import RemoveJobs, RunRef
-from crawler_lifecycle.domain.ranges import from_ranges
+from crawler_lifecycle.domain.ranges import without
 from crawler_lifecycle.workflows.evidence import Evidence
 from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
@@ -38,21 +38,35 @@ async def remove(step: RemoveJobs, look: int | None = None) -> int:
         return 0
 
 
-async def remove_all(run: RunRef, evidence: Evidence) -> int:
-    """Once it is over, before the export: their logs and their evidence belong to it."""
-    await evidence.insist(run)
-    return await _remove_explained(run, evidence)
+class Leaving:
+    """The jobs of a run that is over, before and after its export. Those of which the evidence is owed stay."""
 
+    def __init__(self, run: RunRef, tasks: int, evidence: Evidence) -> None:
+        self._run = run
+        self._all = f"0-{tasks - 1}"
+        self._evidence = evidence
+        self._left = 0
 
-async def remove_what_stayed(run: RunRef, evidence: Evidence, left: int) -> None:
-    for _ in range(TRIES):
-        if not left:
-            return
-        await workflow.sleep(PAUSE)
-        await evidence.ask_again(run)
-        left = await _remove_explained(run, evidence)
+    async def before_the_export(self) -> None:
+        """Their logs, and what the cluster knows of them, belong to it."""
+        await self._evidence.insist(self._run)
+        await self._remove_explained()
 
+    async def after_the_export(self) -> None:
+        for _ in range(TRIES):
+            if not self._left and not self._evidence.owed:
+                return
+            await workflow.sleep(PAUSE)
+            owed = self._evidence.owed
+            await self._evidence.ask_again(self._run)
+            explained = without(owed, self._evidence.owed)
+            if self._left:
+                await self._remove_explained()
+            elif explained:
+                self._left = await remove(RemoveJobs(run=self._run, tasks=explained))
 
-async def _remove_explained(run: RunRef, evidence: Evidence) -> int:
-    left = await remove(RemoveJobs(run=run, stay=evidence.owed))
-    return left + len(from_ranges(evidence.owed))
+    async def _remove_explained(self) -> None:
+        if not self._evidence.owed:
+            self._left = await remove(RemoveJobs(run=self._run))
+        elif explained := without(self._all, self._evidence.owed):
+            self._left = await remove(RemoveJobs(run=self._run, tasks=explained))

@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.audits import (
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import EndRun, Notify, RunPlan, StatusWrite, ToEnd
+from crawler_lifecycle.contract.steps import EndRun, EvidenceWrite, Notify, RunPlan, StatusWrite, ToEnd
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import export_workflow_id
@@ -387,11 +387,17 @@ def test_jobs_leave_once_what_became_of_them_is_on_record(house: House) -> None:
     audit(house, AuditPart.JOBS)
     (told,) = house.details(plan).findings
     assert (cluster.removed, told.problem, told.action) == ([], "no answer", None)
+    known = cluster.inner.evidence(plan.run.run_uid, [(0, 1)])
+    house.do(house.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=known))
+    audit(house, AuditPart.JOBS)
+    (told,) = house.details(plan).findings
+    assert cluster.removed == [(0, 1)]
+    assert "1 stay until the cluster tells what became of them: no answer" in (told.action or "")
     cluster.busy = None
     for _ in range(2):
         audit(house, AuditPart.JOBS)
-    assert cluster.removed == [(0, 1), (1, 1)] * 2
-    assert cluster.explained == [(0, 1), (1, 1)], "what is on record is not asked for again"
+    assert cluster.removed == [(0, 1)] + [(0, 1), (1, 1)] * 2
+    assert cluster.explained == [(1, 1)], "what is on record is not asked for again"
     first, second = house.details(plan).tasks
     assert first.node
     assert second.node

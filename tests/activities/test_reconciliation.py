@@ -184,18 +184,6 @@ def test_only_what_is_over_is_removed_twice_is_as_good_as_once(house: House) -> 
     assert cluster.removed[2:] == [(0, 1), (1, 0)], "of a task that goes on, only earlier attempts"
 
 
-def test_jobs_of_which_the_evidence_is_owed_stay(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation, "JOBS_REMOVED_IN_A_PAGE", 1)
-    plan, found = both_over(house)
-    removing, cluster = with_removing(house)
-    house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run, stay="0")) == Removal()
-    assert cluster.removed == [(1, 1)]
-    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run, tasks="0-1", stay="0-1")) == Removal()
-    assert house.do(removing.remove_jobs, RemoveJobs(run=plan.run)) == Removal(rest="1")
-    assert cluster.removed == [(1, 1), (0, 1)]
-
-
 def test_a_page_that_fails_again_and_again_keeps_no_other_from_being_removed(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

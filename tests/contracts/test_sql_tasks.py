@@ -255,6 +255,22 @@ def test_what_comes_after_the_end_takes_nothing_from_what_the_end_said(
     }
 
 
+@pytest.mark.parametrize("status", [TaskStatus.PENDING, TaskStatus.SUCCEEDED])
+def test_what_was_in_the_way_of_a_job_is_not_said_of_one_that_a_look_found(
+    database: Database, make_run: MakeRun, status: TaskStatus
+) -> None:
+    """Of one that has ended already, its evidence has been written before."""
+    run, port = ref_to(make_run()), SqlTasks(database)
+    told = TaskEvidence(task=0, attempt=1, message="no answer to POST")
+    port.reconcile(run, [told])
+    port.sync(run, [change(row, status, job_uid="u") for row in port.rows(run.run_id, [0])])
+    assert record(database, run).message == (told.message if status in OVER else None)
+    if status not in OVER:
+        port.reconcile(run, [told])
+        port.sync(run, [change(row, TaskStatus.RUNNING, job_uid="u") for row in port.rows(run.run_id, [0])])
+        assert record(database, run).message == told.message, "what is known since then stays"
+
+
 def test_what_ended_by_itself_and_nobody_knows_where_is_unexplained(database: Database, make_run: MakeRun) -> None:
     run, port = ref_to(make_run(7)), SqlTasks(database)
     ends = [TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST]

@@ -42,8 +42,8 @@ async def test_the_evidence_that_an_earlier_supervisor_did_not_get_is_asked_for(
     async with play(script) as stage:
         await (await stage.start(RESUME)).result()
     assert [step.tasks for step in script.inputs("get_bulk_task_history_data")] == ["0-1", "1"]
-    removals = [(step.tasks, step.stay) for step in script.inputs("remove_jobs")]
-    assert removals == ([] if status is RunStatus.COMPLETED else [("2", "")] * (len(removals) - 1)) + [("", "")]
+    *in_looks, at_the_end = (step.tasks for step in script.inputs("remove_jobs"))
+    assert (set(in_looks), at_the_end) == (set() if status is RunStatus.COMPLETED else {"2"}, "")
     assert "reconcile_tasks" not in script.names[script.names.index("export_supporting_files") :]
 
 

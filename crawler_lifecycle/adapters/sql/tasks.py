@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Update, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence
@@ -97,7 +97,8 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
     page = rows_of(connection, SYNCED, [(run_id, *_changed(change)) for change in changes])
     new = page.c
     is_over = new.status.in_(OVER)
-    # MySQL assigns one after the other: cause_since compares with the old cause, so it comes before the new one
+    adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # nothing is in its way any more
+    # MySQL assigns one after the other: what compares with an old value comes before the new one
     return (
         update(task_histories)
         .where(*_same_task(page))
@@ -111,12 +112,12 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
             ),
             (old.finished_at, case((is_over, func.coalesce(new.finished_at, old.finished_at, now)), else_=None)),
             (old.started_at, func.coalesce(new.started_at, old.started_at)),
+            (old.message, case((adopts, new.message), else_=func.coalesce(new.message, old.message))),
             (old.status, new.status),
             (old.job_uid, new.job_uid),
             (old.job_name, func.coalesce(new.job_name, old.job_name)),
             (old.reason, new.reason),
             (old.exit_code, new.exit_code),
-            (old.message, func.coalesce(new.message, old.message)),
             (old.absent_count, new.absent_count),
             (old.claim_token, None),
             (old.claim_expires_at, None),
