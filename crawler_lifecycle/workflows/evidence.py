@@ -28,6 +28,8 @@ class Evidence:
 
     async def keep(self, run: RunRef, tasks: str, look: int) -> None:
         """Of what a look found over, before the status says so. A cluster that was busy a moment ago is tried once."""
+        if not tasks:
+            return
         is_late = _late_in(BEFORE_A_STATUS)
         patience = EVIDENCE_AGAIN if self._is_busy else EVIDENCE
         left = await self._kept(run, tasks, patience, lambda: is_late() and _remembers(look))
