@@ -16,6 +16,7 @@ OWED = "evidence-is-asked-for-again"
 BEFORE_A_STATUS = timedelta(seconds=90)
 AFTER_A_LOOK = timedelta(minutes=1)
 AT_THE_END = timedelta(minutes=30)  # the export waits for it
+LONG_HISTORY = 25_000_000  # bytes, of the 50 MB that Temporal takes: each page is in it twice
 Hurry = Callable[[], bool]
 
 
@@ -71,7 +72,7 @@ class Evidence:
 
 def _late_in(limit: timedelta) -> Hurry:
     until = workflow.now() + limit
-    return lambda: workflow.now() >= until
+    return lambda: workflow.now() >= until or workflow.info().get_current_history_size() > LONG_HISTORY
 
 
 def _remembers(moment: object) -> bool:

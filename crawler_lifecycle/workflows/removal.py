@@ -49,8 +49,10 @@ class Leaving:
 
     async def before_the_export(self) -> None:
         """Their logs, and what the cluster knows of them, belong to it."""
-        await self._evidence.insist(self._run)
         await self._remove_explained()
+        if owed := self._evidence.owed:
+            await self._evidence.insist(self._run)
+            await self._remove(without(owed, self._evidence.owed))
 
     async def after_the_export(self) -> None:
         for _ in range(TRIES):
@@ -59,14 +61,18 @@ class Leaving:
             await workflow.sleep(PAUSE)
             owed = self._evidence.owed
             await self._evidence.ask_again(self._run)
-            explained = without(owed, self._evidence.owed)
             if self._left:
                 await self._remove_explained()
-            elif explained:
-                self._left = await remove(RemoveJobs(run=self._run, tasks=explained))
+            else:
+                await self._remove(without(owed, self._evidence.owed))
 
     async def _remove_explained(self) -> None:
-        if not self._evidence.owed:
+        self._left = 0
+        if self._evidence.owed:
+            await self._remove(without(self._all, self._evidence.owed))
+        else:
             self._left = await remove(RemoveJobs(run=self._run))
-        elif explained := without(self._all, self._evidence.owed):
-            self._left = await remove(RemoveJobs(run=self._run, tasks=explained))
+
+    async def _remove(self, tasks: str) -> None:
+        if tasks:
+            self._left += await remove(RemoveJobs(run=self._run, tasks=tasks))

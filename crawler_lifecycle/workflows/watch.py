@@ -14,7 +14,6 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
-from crawler_lifecycle.domain.ranges import union
 from crawler_lifecycle.workflows.evidence import Evidence
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
@@ -171,7 +170,7 @@ class Watch:
         self.cancelled = self.cancelled or carried.cancelled
         self.owes_start = carried.owes_start
         self.clock = carried.plan.clock
-        self.evidence.owed = union(self.evidence.owed, carried.owes_evidence)
+        self.evidence.owe(carried.owes_evidence, "continued")
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 

@@ -52,14 +52,15 @@ async def test_the_end_asks_again_before_the_jobs_leave_and_before_the_export(pl
     script = Script(changes=lambda look: over(0, 1), failures={EVIDENCE: IN_A_LOOK + AT_THE_END - 1})
     assert await end_of(play, script) is RunStatus.COMPLETED
     order = [name for name in script.names if name in ("reconcile_tasks", "remove_jobs", "export_supporting_files")]
-    assert order == ["reconcile_tasks", "reconcile_tasks", "remove_jobs", "export_supporting_files"]
-    assert removed(script) == [""]
+    assert order == ["remove_jobs", "reconcile_tasks", "reconcile_tasks", "remove_jobs", "export_supporting_files"]
+    assert removed(script) == ["2-7", "0-1"], "what is known leaves at once"
 
 
 async def test_the_end_of_a_stop_does_so_too(play: Play) -> None:
     script = Script(changes=lambda look: over(0), failures={EVIDENCE: IN_A_LOOK})
     await end_of(play, script, start_signal="stop", start_signal_args=[{"actor": "ann"}])
-    assert script.names.index("reconcile_tasks") < script.names.index("remove_jobs")
+    assert removed(script) == ["1-7", "0"]
+    assert "reconcile_tasks" not in script.names[script.names.index("export_supporting_files") :]
 
 
 async def test_a_run_does_not_wait_for_it_for_ever_and_its_jobs_stay(play: Play) -> None:

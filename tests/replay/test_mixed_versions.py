@@ -29,6 +29,16 @@ async def test_a_run_that_an_earlier_version_took_over_goes_on_without_what_it_w
     await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
 
 
+async def test_nor_does_one_that_an_earlier_version_continued() -> None:
+    recorded = json.loads(named("continued", 2).read_text())
+    begun = recorded["events"][0]["workflowExecutionStartedEventAttributes"]["input"]["payloads"][0]
+    continuation = Payload(begun)
+    continuation["carried"] |= {"owes_evidence": "0"}
+    continuation["carried"] = continuation["carried"]
+    history = WorkflowHistory.from_json("replay-mixed", json.dumps(recorded))
+    await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
+
+
 class Payload(dict[str, Any]):
     """What a step of a history answered; a change of it is one of the history."""
 

@@ -43,7 +43,7 @@ async def test_the_evidence_that_an_earlier_supervisor_did_not_get_is_asked_for(
         await (await stage.start(RESUME)).result()
     assert [step.tasks for step in script.inputs("get_bulk_task_history_data")] == ["0-1", "1"]
     *in_looks, at_the_end = (step.tasks for step in script.inputs("remove_jobs"))
-    assert (set(in_looks), at_the_end) == (set() if status is RunStatus.COMPLETED else {"2"}, "")
+    assert (set(in_looks), at_the_end) == (set() if status is RunStatus.COMPLETED else {"2"}, "0-1")
     assert "reconcile_tasks" not in script.names[script.names.index("export_supporting_files") :]
 
 
