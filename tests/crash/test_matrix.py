@@ -93,7 +93,10 @@ ELSEWHERE = {
     "StoppingActivities: histories.note",  # nodes that do not answer
     "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
     "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
-    "JobAudit: cluster.remove",  # jobs of a local cluster take no room when they are over
+    # jobs of a local cluster take no room when they are over
+    "JobAudit: cluster.remove",
+    "JobAudit: tasks.unexplained",
+    "JobAudit: tasks.reconcile",
     "JobAudit: findings.overview",  # no job at all is listed
     "JobAudit: findings.keep",  # jobs cannot be seen
     "RunAudit: findings.keep",  # a workflow has ended a moment ago
