@@ -4,21 +4,17 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from time import monotonic
 
 from temporalio import activity
 
 from crawler_lifecycle.activities.auditing import Ledger
-from crawler_lifecycle.activities.reconciliation import EVIDENCE_IN_A_PAGE
-from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditStep, Finding, FindingKind
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.activities.leftovers import ASKED, Leftovers, Needed
+from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
     AuditedRun,
-    Key,
     ListedJob,
     Patience,
-    Step,
     disputed,
     is_later,
     later_job,
@@ -27,19 +23,13 @@ from crawler_lifecycle.domain.audit import (
     steps,
     unknown_job,
 )
-from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Tasks
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
 ROWS_AT_ONCE = 1000
 LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
-LONGEST_ASKING = 200.0  # what became of jobs to be removed: what is not known then, the next audit asks for
-JOBS_WITH_EVIDENCE = 20
 MOST_KNOWN = 1000
 EMPTY = "no job is listed, and lately those of {} runs were there that nobody has ended: is it another namespace?"
-ASKED = "asked to end"
-NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Jobs = Mapping[str, Sequence[ListedJob]]
 
 
@@ -57,7 +47,7 @@ class Found:
     """A run whose jobs nobody supervises, and what each of them needs."""
 
     finding: Finding
-    steps: Mapping[Key, Step]
+    needed: Needed
 
 
 @dataclass(frozen=True)
@@ -76,13 +66,14 @@ class JobAudit:
             return AuditPage(problem=problem)
         due = await asyncio.to_thread(self._due, listed.by_run, step.after or "")
         found, unknown, seen = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
-        ledger, by_subject = Ledger(step.audit, self.findings), {each.finding.subject: each for each in found}
+        ledger, needed = Ledger(step.audit, self.findings), {each.finding.subject: each.needed for each in found}
         await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
-
-        until = monotonic() + LONGEST_ASKING
+        leftovers = Leftovers(self.runs, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
 
         async def act(finding: Finding) -> Finding:
-            return await asyncio.to_thread(self._end, step.audit, by_subject.get(finding.subject), finding, until)
+            if finding.subject not in needed:  # a job without a name for its run is reported only
+                return finding
+            return await asyncio.to_thread(leftovers.end, finding, needed[finding.subject])
 
         told = [each.finding for each in found]
         is_first = step.after is None
@@ -146,80 +137,8 @@ class JobAudit:
                 found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
         return found, unknown, len(run_uids)
 
-    def _judged(
-        self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]
-    ) -> Finding:
+    def _judged(self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Needed) -> Finding:
         if row is None:
             return unknown_job(run_uid, jobs, needed)
         attempts = self.runs.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
         return later_job(row, jobs, needed) if is_later(row, jobs, attempts, self.patience) else leftover(row, needed)
-
-    def _end(self, audit: AuditRef, found: Found | None, finding: Finding, until: float) -> Finding:
-        if found is None:
-            return finding
-        if finding.kind is FindingKind.UNKNOWN_JOB and not audit.remove_unknown_jobs:
-            return finding.model_copy(update={"problem": NOT_TOLD})
-        evidence = self._evidence(finding, found.steps)
-        return self._act(finding.model_copy(update={"evidence": evidence}), found.steps, until)
-
-    def _evidence(self, finding: Finding, needed: Mapping[Key, Step]) -> str | None:
-        """What they printed last, of those that are ended by us: nobody asks for it afterwards."""
-        keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
-        try:
-            seen = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
-        except LifecycleError as error:  # what runs on must end all the same
-            return f"no evidence: {error.message}"
-        told = [f"task {each.task}: {each.message or ''}\n{each.log_tail}".strip() for each in seen]
-        return "\n".join(told) or None
-
-    def _act(self, finding: Finding, needed: Mapping[Key, Step], until: float) -> Finding:
-        """What is in the way of one step, or of one run, is in the way of no other."""
-        run_uid, done, problems = finding.run_uid or "", list[str](), list[str]()
-        for step, do in (
-            (Step.STOP, self._stop),
-            (Step.KILL, self._kill),
-            (Step.REMOVE, partial(self._remove, until=until)),
-        ):
-            if keys := _that(needed, step):
-                try:
-                    done.append(do(run_uid, keys))
-                except LifecycleError as error:
-                    problems.append(error.message)
-        return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
-
-    def _stop(self, run_uid: str, keys: Sequence[Key]) -> str:
-        self.cluster.stop(run_uid, keys)
-        return f"{counted(len(keys), 'job')} {ASKED}"
-
-    def _kill(self, run_uid: str, keys: Sequence[Key]) -> str:
-        self.cluster.kill(run_uid, keys)
-        return f"{counted(len(keys), 'job')} made to end"
-
-    def _remove(self, run_uid: str, keys: Sequence[Key], until: float) -> str:
-        owed, problem = self._unexplained(run_uid, keys, until)
-        explained = sorted(set(keys).difference(owed))
-        if not explained:
-            raise TemporaryError(problem)
-        left = self.cluster.remove(run_uid, explained)
-        stay = f", {left} have to stay for now" if left else ""
-        unexplained = f", {len(owed)} stay until the cluster tells what became of them: {problem}" if owed else ""
-        return f"{counted(len(explained) - left, 'job')} removed, with logs kept{stay}{unexplained}"
-
-    def _unexplained(self, run_uid: str, keys: Sequence[Key], until: float) -> tuple[Sequence[Key], str]:
-        """Those of which it cannot be had, and why. Their supervisor may have ended before a busy cluster told it."""
-        row = self.runs.by_uid([run_uid]).get(run_uid)
-        owed = sorted(set(self.tasks.unexplained(row.run_id)).intersection(keys)) if row else []
-        while row and owed:
-            if monotonic() > until:
-                return owed, "others took too long"
-            try:
-                evidence = self.cluster.evidence(run_uid, owed[:EVIDENCE_IN_A_PAGE])
-            except TemporaryError as error:
-                return owed, error.message
-            self.tasks.reconcile(RunRef(run_id=row.run_id, run_uid=run_uid, epoch=row.epoch), evidence)
-            owed = owed[EVIDENCE_IN_A_PAGE:]
-        return [], ""
-
-
-def _that(needed: Mapping[Key, Step], step: Step) -> list[Key]:
-    return sorted(key for key, each in needed.items() if each is step)

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.activities.audit_handovers import IN_VAIN, HandoverAudit
-from crawler_lifecycle.activities.audit_jobs import NOT_TOLD
+from crawler_lifecycle.activities.leftovers import NOT_TOLD
 from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.schema import metadata

@@ -6,6 +6,7 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import Removal, TaskChange
+from crawler_lifecycle.workflows.evidence import LONG_HISTORY
 from tests.plays import Play
 from tests.workflows.script import Script, in_turn
 
@@ -123,3 +124,18 @@ async def test_statuses_wait_no_longer_for_many_than_for_one(play: Play) -> None
     assert 5 < before_the_status < pages / 2
     known = [item.task for step in script.inputs("reconcile_tasks") for item in step.items]
     assert known == list(range(pages)), "the others are asked for afterwards, each once"
+
+
+async def test_a_history_that_has_become_long_takes_no_more_of_it_and_the_run_ends(play: Play) -> None:
+    """All of it would take three times what Temporal allows before it ends a workflow itself."""
+    tasks, megabyte = 80, "x" * 1_000_000
+    script = Script(changes=lambda look: over(*range(tasks)), log_tail=megabyte)
+    async with play(script) as stage:
+        handle = await stage.start(BOOKS.model_copy(update={"tasks": tasks}))
+        assert RunStatus((await handle.result())["status"]) is RunStatus.COMPLETED
+        size = (await handle.describe()).raw_description.workflow_execution_info.history_size_bytes
+    assert LONG_HISTORY < size < 1.5 * LONG_HISTORY
+    known = [item.task for step in script.inputs("reconcile_tasks") for item in step.items]
+    assert known == list(range(len(known)))
+    assert 0 < len(known) < tasks / 2
+    assert removed(script) == [f"0-{known[-1]}"], "the jobs of the others stay"

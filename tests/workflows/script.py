@@ -97,6 +97,7 @@ class Script:
     clock: Clock = field(default_factory=Clock)  # as the timeline tells it
     hold: Callable[[HoldLimits], Clock | None] = lambda step: None
     removable: Callable[[int], str] = lambda look: ""
+    log_tail: str = ""  # of every task
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
     taken: Callable[[TakeOver], TakenOver] = lambda step: TakenOver(status=RunStatus.COMPLETED)
@@ -214,7 +215,7 @@ class Script:
     async def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
         await self._noted("get_bulk_task_history_data", step)
         first, *rest = from_ranges(step.tasks)
-        return EvidencePage(items=[TaskEvidence(task=first, attempt=1)], rest=to_ranges(rest))
+        return EvidencePage(items=[TaskEvidence(task=first, attempt=1, log_tail=self.log_tail)], rest=to_ranges(rest))
 
     @activity.defn
     async def reconcile_tasks(self, step: EvidenceWrite) -> Written:
