@@ -138,6 +138,8 @@ class LocalBench:
         return psutil.Process(started.runner_pid)
 
     def kill_runner(self, request: DeploymentRequest) -> None:
+        """Once it is on record which process is the job: before, any that is left of it may be that."""
+        until(lambda: (started := self.folder_of(request).started()) and started.first, "the job's process on record")
         runner = self.runner(request)
         runner.kill()
         psutil.wait_procs([runner], timeout=1)

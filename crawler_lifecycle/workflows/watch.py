@@ -168,11 +168,17 @@ class Watch:
         self.stopping = carried.stopping or self.stopping
         self.forced = self.forced or carried.forced
         self.cancelled = self.cancelled or carried.cancelled
-        self.owes_start = carried.owes_start
-        self.clock = carried.plan.clock
+        self.owes_start = carried.owes_start and workflow.patched(f"{START_IS_TOLD_LATER}-continued")
+        self._take_over_clock(carried)
         self.evidence.owe(carried.owes_evidence, "continued")
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
+
+    def _take_over_clock(self, carried: Carried) -> None:
+        """A worker of an earlier version that had this execution first knew none: then it begins anew."""
+        moment = "resumed" if carried.resumed else "continued"
+        if carried.plan.clock.changes and workflow.patched(f"{LIMITS_ARE_HELD}-{moment}"):
+            self.clock = carried.plan.clock
 
     def continue_if_long(self, carried: Carried) -> None:
         """No execution grows without end: this one ends here if its history is long, and another goes on."""

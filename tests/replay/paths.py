@@ -8,6 +8,7 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 
 from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, FindingKind
+from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import (
@@ -96,6 +97,20 @@ def _unexplained() -> Script:
     script = _resumed(RunStatus.PROCESSING)
     script.alive, before = lambda look: 1 if look < 3 else 0, script.taken
     script.taken = lambda step: before(step).model_copy(update={"owes_evidence": "0-1"})
+    return script
+
+
+def _limited(clock: Clock) -> Script:
+    """Its limit of time is ahead; the clock is what an earlier supervisor left."""
+    script = Script(alive=lambda look: 1 if look < 3 else 0)
+
+    def taken(step: TakeOver) -> TakenOver:
+        begun = datetime.now(UTC)
+        plan = RunPlan(run=script.run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=begun, clock=clock)
+        limited = plan.model_copy(update={"max_duration_seconds": 360_000})
+        return TakenOver(plan=limited, status=RunStatus.PROCESSING, started_at=begun)
+
+    script.taken = taken
     return script
 
 
@@ -217,6 +232,10 @@ PATHS = {
         lambda: Script(suspended=lambda look: look % 3 == 0, alive=lambda look: 1 if look < 9 else 0),
         RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
     ),
+    "suspended_while_it_continued": Path(
+        lambda: Script(suspended=lambda look: look > 2, alive=lambda look: 1 if look < 9 else 0),
+        RunRequest(crawler="books", max_duration_seconds=360_000), continues=True,
+    ),
     "cancelled_at_a_limit": Path(
         _obedient, RunRequest(crawler="books", max_duration_seconds=9), asks=[Ask("cancel", before="k8_stop_task")]
     ),
@@ -260,6 +279,10 @@ PATHS = {
         continues=True,
     ),
     "resumed_with_evidence_owed": Path(_unexplained, RESUME),
+    "start_told_after_it_continued": Path(
+        lambda: Script(alive=lambda look: 1 if look < 9 else 0).refusing("signal_pusher_started", looks=8),
+        continues=True,
+    ),
     "start_told_later": Path(
         lambda: Script(alive=lambda look: 1 if look < 4 else 0).refusing("signal_pusher_started", looks=2)
     ),
@@ -267,6 +290,8 @@ PATHS = {
     "exported_again": Path(Script, EXPORT, "RunExportWorkflow"),
     "handed_over_at_once": Path(Script),
     "handed_over_without_its_event": Path(lambda: Script(failing=["initiate_export_signal"])),
+    "resumed_with_a_limit": Path(lambda: _limited(Clock()), RESUME),
+    "resumed_while_suspended": Path(lambda: _limited(Clock(held_since=datetime.now(UTC), changes=1)), RESUME),
     "resumed_with_exports_owed": Path(_owing, RESUME),
     "resumed_with_events_refused": Path(lambda: _owing(failing=["initiate_export_signal"]), RESUME),
     "exported_again_with_what_is_owed": Path(
