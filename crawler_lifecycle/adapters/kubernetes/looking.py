@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from crawler_lifecycle.adapters.kubernetes import leaving, naming, pods, status
+from crawler_lifecycle.adapters.kubernetes import closer, leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import JSON, PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.closer import Clock
 from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
-from crawler_lifecycle.adapters.kubernetes.status import Clock, Key
+from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
 from crawler_lifecycle.adapters.kubernetes.waiting import POD_NOT_CREATED
 from crawler_lifecycle.domain.looks import JobLook, Look
@@ -103,8 +104,8 @@ class Looking:
         asking: list[tuple[Key, str]] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = status.with_pods(key, job, own, clock)
-            if uid := status.asks_events_of(look, job, pods.the_one_that_counts(own)):
+            look = survey.jobs[key] = closer.with_pods(key, job, own, clock)
+            if uid := closer.asks_events_of(look, job, pods.the_one_that_counts(own)):
                 asking.append((key, uid))
         self._ask_events(survey, asking)
 
@@ -159,7 +160,7 @@ class Looking:
             events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return status.with_events(look, events)
+        return closer.with_events(look, events)
 
 
 def _times(what: Sized, size: int) -> int:
