@@ -36,6 +36,7 @@ class Watch:
         self.cancelled = False
         self.owes_start = False  # the notice of the start was not delivered yet
         self.clock = Clock()
+        self._is_clock_known = True
         self.evidence = Evidence()
         self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
@@ -67,10 +68,15 @@ class Watch:
     async def know_suspension(self, plan: RunPlan, suspended: bool, moment: str) -> bool:
         """Whether the run's limits are held now. Each moment asks for itself: a no is remembered, also where only a
         worker of an earlier version had one."""
-        while suspended is not self.clock.is_held and workflow.patched(f"{LIMITS_ARE_HELD}-{moment}"):
+        while self._is_clock_to_change(suspended) and workflow.patched(f"{LIMITS_ARE_HELD}-{moment}"):
             step = HoldLimits(run=plan.run, held=suspended, number=self.clock.changes + 1)
             self.clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
+            self._is_clock_known = True
         return self.clock.is_held
+
+    def _is_clock_to_change(self, suspended: bool) -> bool:
+        """What is not known is asked for by a change that was made long ago."""
+        return suspended is not self.clock.is_held or not self._is_clock_known
 
     def take_asked(self) -> list[Asked]:
         taken, self.asked = self.asked, []
@@ -175,9 +181,12 @@ class Watch:
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
     def _take_over_clock(self, carried: Carried) -> None:
-        """A worker of an earlier version that had this execution first knew none: then it begins anew."""
+        """A worker of an earlier version that had this execution first knew of none."""
         moment = "resumed" if carried.resumed else "continued"
-        if carried.plan.clock.changes and workflow.patched(f"{LIMITS_ARE_HELD}-{moment}"):
+        if not carried.plan.clock.changes:
+            return
+        self._is_clock_known = workflow.patched(f"{LIMITS_ARE_HELD}-{moment}")
+        if self._is_clock_known:
             self.clock = carried.plan.clock
 
     def continue_if_long(self, carried: Carried) -> None:
@@ -196,6 +205,6 @@ class Watch:
             "owes_start": self.owes_start,
             "owes_evidence": self.evidence.owed,
             "saturated": self._saturated,
-            "plan": carried.plan.model_copy(update={"clock": self.clock}),
+            "plan": carried.plan.model_copy(update={"clock": self.clock}) if self._is_clock_known else carried.plan,
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

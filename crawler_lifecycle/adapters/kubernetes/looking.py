@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from crawler_lifecycle.adapters.kubernetes import closer, leaving, naming, pods, status
+from crawler_lifecycle.adapters.kubernetes import explaining, leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import JSON, PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.closer import Clock
 from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
+from crawler_lifecycle.adapters.kubernetes.explaining import Clock
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
@@ -104,8 +104,8 @@ class Looking:
         asking: list[tuple[Key, str]] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = closer.with_pods(key, job, own, clock)
-            if uid := closer.asks_events_of(look, job, pods.the_one_that_counts(own)):
+            look = survey.jobs[key] = explaining.with_pods(key, job, own, clock)
+            if uid := explaining.asks_events_of(look, job, pods.the_one_that_counts(own)):
                 asking.append((key, uid))
         self._ask_events(survey, asking)
 
@@ -160,7 +160,7 @@ class Looking:
             events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return closer.with_events(look, events)
+        return explaining.with_events(look, events)
 
 
 def _times(what: Sized, size: int) -> int:
