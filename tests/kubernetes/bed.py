@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import httpx
 
-from tests.kubernetes import programs, rights, stages
+from tests.kubernetes import holding, programs, rights, stages
 from tests.kubernetes.client import Client, Trust, until
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.kubelet import Kubelet, serving
@@ -80,8 +80,11 @@ class Bed:
 
     def start_program(self, name: str) -> None:
         """Start it (again) and wait until it says that it is well."""
+        before = holding.holders(self.admin) if name == "kwok" else {}
         self.programs[name].start()
         self.until_healthy(name)
+        if name == "kwok":
+            holding.until_taken_over(self.admin, before)
 
     def until_healthy(self, name: str) -> None:
         program, address = self.programs[name], self.plane.url(name) + HEALTH.get(name, "/healthz")
