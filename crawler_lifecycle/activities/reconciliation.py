@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.steps import (
     Written,
 )
 from crawler_lifecycle.domain.limits import is_held
-from crawler_lifecycle.domain.lingering import lingering, overdue
+from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
@@ -85,6 +85,7 @@ class ReconciliationActivities:
             lingering=to_ranges(_by_present_attempt(living, open_rows)),
             unwanted=to_ranges({task for task, _ in (*living, *overdue(look))}),
             removable=to_ranges(_removable(look, rows)),
+            leaving=leaving(look),
             saturated=noted(saturation(rows, look, began), run.cluster),
             suspended=is_held(open_rows, look),
             problem=look.problem or doubt,

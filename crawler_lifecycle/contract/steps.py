@@ -193,6 +193,7 @@ class Differences(Message):
         default="", description="tasks with jobs, of whichever attempt, that are not wanted any more or never end"
     )
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
+    leaving: int = Field(default=0, description="jobs that have ended and were deleted, and are still listed")
     saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
     seconds: float | None = Field(default=None, description="how long it took, from when a worker began with it")
     suspended: bool | None = Field(

@@ -22,6 +22,11 @@ def overdue(look: Look) -> list[tuple[int, int]]:
     return sorted(key for key, job in look.jobs.items() if job.overdue and not job.gone)
 
 
+def leaving(look: Look) -> int:
+    """How many have ended and are on their way out."""
+    return sum(job.leaving for job in look.jobs.values())
+
+
 def _nobody_asked(job: JobLook, intent: Intent) -> bool:
     """Its job is gone and what it ran is not; in a stop it is asked to end anyway."""
     return intent is Intent.RUN and job.cause == ORPHAN_PODS

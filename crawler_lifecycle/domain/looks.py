@@ -44,6 +44,7 @@ class JobLook:
     stop_asked: bool | None = False  # it was told to end before it did; None: nothing of it is left that could tell
     pods_deleted: bool = False  # it was not told, but somebody ended what it ran
     gone: bool = False  # nothing of it runs any more
+    leaving: bool = False  # it has ended and was deleted, and its object is still there
     left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster
     removable: bool = False  # it has ended, and takes room in the cluster until it is removed
 

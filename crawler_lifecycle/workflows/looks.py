@@ -37,6 +37,7 @@ class Looked:
     more: bool
     known: bool
     lingering: str
+    leaving: int
     by_attempt: bool  # of the tasks that linger, not only the present attempts are meant
     saturated: str | None
     suspended: bool | None
@@ -97,6 +98,7 @@ async def look(
         more=more,
         known=differences.known,
         lingering=differences.unwanted if by_attempt else differences.lingering,
+        leaving=differences.leaving,
         by_attempt=by_attempt,
         saturated=differences.saturated,
         suspended=differences.suspended,

@@ -25,6 +25,7 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.words import counted
+from crawler_lifecycle.workflows.leaving import Leaving
 from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
 from crawler_lifecycle.workflows.visibility import list_under
@@ -54,14 +55,20 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     `gave_up`: why the run itself ends, where nobody asked for it."""
     list_under(plan, RunStatus.STOPPING)
     await _record(watch, plan)
+    await _force_in_time(watch, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
     await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
     rounds = Rounds(watch, plan)
-    while not (looked := await rounds.next()).is_proof:
+    while not rounds.are_over(looked := await rounds.next()):
         watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
-    await _note(plan.run, StopPhase.PROVED, "nothing of the run runs in the cluster any more")
+    await _note(plan.run, StopPhase.PROVED, _proved(looked.leaving))
     return looked.stopped > 0
+
+
+def _proved(held: int) -> str:
+    proved = "nothing of the run runs in the cluster any more"
+    return f"{proved}; something holds {counted(held, 'job')} there, ended and deleted" if held else proved
 
 
 class Rounds:
@@ -74,10 +81,12 @@ class Rounds:
         self._quiet = 0  # of them, since the stop was forced if it was
         self._forced = watch.forced
         self._has_asked = False
+        self._leaving = Leaving()
 
     async def next(self) -> Looked:
         watch, plan, run = self._watch, self._plan, self._plan.run
-        watch.tell(Stage.STOPPING, "the jobs to end", plan, force_at(watch, plan))
+        waits_for = "what has ended to leave the cluster" if self._leaving.is_all else "the jobs to end"
+        watch.tell(Stage.STOPPING, waits_for, plan, self._force_at())
         await self._ask()
         if watch.forced:
             await self._force()
@@ -90,12 +99,27 @@ class Rounds:
         self._quiet += 1
         return looked
 
+    def are_over(self, looked: Looked) -> bool:
+        """Nothing of it runs, and what has ended is gone, or held."""
+        if not looked.is_proof:
+            if looked.known:
+                self._leaving.is_not_all()
+            return False
+        if not self._leaving.is_all:
+            self._quiet = 1  # it leaves within moments
+        return not self._leaving.is_waited_for(looked)
+
     async def pause(self) -> None:
         """None where a force has become known in the look."""
         if not self._is_newly_forced():
             due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, LONGEST_PAUSE)
-            await self._watch.asked_or(_soonest(due, force_at(self._watch, self._plan)))
+            await self._watch.asked_or(_soonest(due, self._force_at()))
         await _record(self._watch, self._plan)
+        if not self._leaving.is_all:
+            await _force_in_time(self._watch, self._plan)
+
+    def _force_at(self) -> datetime | None:
+        return None if self._leaving.is_all else force_at(self._watch, self._plan)
 
     async def _ask(self) -> None:
         asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
@@ -126,9 +150,13 @@ async def record_what_came_too_late(watch: Watch, plan: RunPlan) -> None:
 
 
 async def _record(watch: Watch, plan: RunPlan) -> None:
-    """Who asked, when, why and how; and the grace period that is over, which asks in our own name."""
+    """Who asked, when, why and how."""
     for asked in watch.take_asked():
         await _log(plan.run, asked)
+
+
+async def _force_in_time(watch: Watch, plan: RunPlan) -> None:
+    """A grace period that is over asks in our own name."""
     due = force_at(watch, plan)
     if due is not None and workflow.now() >= due:
         reason = f"the grace period of {plan.grace_seconds} s is over"

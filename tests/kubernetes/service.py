@@ -190,6 +190,10 @@ class Service:
         base = f"{PATHS[kind]}/namespaces/{self.namespace}/{kind}"
         return [f"{base}/{each['metadata']['name']}" for each in self.objects(kind, run)]
 
+    def left(self, run: Started) -> list[str]:
+        """What there is of it in the cluster, alive or not."""
+        return self.paths("jobs", run) + self.paths("pods", run)
+
     def pod(self, run: Started) -> str:
         """The path of its only one."""
         (path,) = self.paths("pods", run)

@@ -168,7 +168,7 @@ async def test_a_stop_is_proved(service: Service, crawler: str, stop: dict[str, 
     assert (details.run.status, details.run.reason) == (RunStatus.FAILED, reason)
     assert {task.status for task in details.tasks} == {TaskStatus.STOPPED}
     assert all(task.node for task in details.tasks), "what was known is kept, although all of it is gone"
-    assert service.objects("pods", run) == []
+    assert service.left(run) == []
     shown = service.crawlctl("show", str(run.run_id))
     asked = ("force stop asked", "jobs made to end after") if stop else ("stop asked", "jobs asked to end after")
     told = (*asked, "by ann, test: enough", "proved after", reason, f"| {LAST_WORDS}", "all of it: crawlctl logs")

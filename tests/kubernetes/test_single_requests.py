@@ -86,7 +86,7 @@ async def test_what_the_cluster_does_not_take_is_refused_with_its_words(faulty: 
 
 @pytest.mark.parametrize("held", ["jobs", "pods"])
 async def test_a_stop_is_proved_although_something_holds_what_it_ended(faulty: Faulty, held: str) -> None:
-    """Nothing of it runs: over and gone are two facts."""
+    """Nothing of it runs: over and gone are two facts. What leaves is waited for, and what does not is told."""
     service = faulty.service
     run = await service.run("obeys", grace_seconds=2)
     await service.until(run, TaskStatus.RUNNING, 1)
@@ -96,6 +96,7 @@ async def test_a_stop_is_proved_although_something_holds_what_it_ended(faulty: F
     details = await until(service, run, lambda details: details.run.status.is_over)
     assert_stopped(details, "stopped", "stopped_forced")
     assert service.bed.admin.get(path)["metadata"]["deletionTimestamp"]
+    assert "something holds 1 job there, ended and deleted" in service.crawlctl("show", str(run.run_id))
     release(service.bed, path)
     await service.until_gone(run)
 

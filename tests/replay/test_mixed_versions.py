@@ -24,6 +24,13 @@ async def test_a_look_that_an_earlier_version_had_settles_nothing_for_later_ones
     await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
 
 
+async def test_a_stop_that_an_earlier_version_has_proved_waits_for_nothing_more() -> None:
+    recorded = json.loads(named("stopped_at_once", 1).read_text())
+    told(recorded, 0)["leaving"] = 2
+    history = WorkflowHistory.from_json("replay-mixed", json.dumps(recorded))
+    await Replayer(workflows=[], plugins=[LifecyclePlugin()]).replay_workflow(history)
+
+
 @pytest.mark.parametrize(
     ("name", "untold"),
     [("resumed_in_the_middle", {"owes_evidence": "0"}), ("resumed_with_a_limit", {"plan": {"clock": HELD}})],

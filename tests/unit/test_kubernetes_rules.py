@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.domain.lingering import lingering, overdue
+from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import (
@@ -71,6 +71,14 @@ def test_rule_0_a_row_that_is_over_stays_as_it_is() -> None:
         assert verdict(row(status), truth, Intent.RUN, NOW) is None
     assert truth.jobs[KEY].gone
     assert not look([job(0, 1, FAILED, terminating=1)]).jobs[KEY].gone
+
+
+@pytest.mark.parametrize("end", [FAILED, COMPLETE])
+def test_rule_0_a_job_that_ended_and_was_deleted_is_leaving_until_it_is_gone(end: Json) -> None:
+    assert leaving(look([job(0, 1, end)])) == 0
+    assert leaving(look([deleted(job(0, 1, end))], [deleted(pod("Failed", ended(143)))])) == 1
+    assert leaving(look([deleted(job(0, 1, **ACTIVE))], [deleted(pod("Running", running()))])) == 0, "it lives"
+    assert leaving(look()) == 0
 
 
 @pytest.mark.parametrize("what", ["jobs", "namespace", "job"])

@@ -97,6 +97,7 @@ class Script:
     clock: Clock = field(default_factory=Clock)  # as the timeline tells it
     hold: Callable[[HoldLimits], Clock | None] = lambda step: None
     removable: Callable[[int], str] = lambda look: ""
+    leaving: Callable[[int], int] = lambda look: 0
     log_tail: str = ""  # of every task
     removals: Callable[[], Removal] = field(default_factory=lambda: in_turn(Removal()))
     intent: Callable[[int], Intent] = lambda look: Intent.RUN
@@ -204,6 +205,7 @@ class Script:
             lingering=self.lingering(self.looks),
             unwanted=self.unwanted(self.looks),
             removable=self.removable(self.looks),
+            leaving=self.leaving(self.looks),
             saturated=self.saturated(self.looks),
             suspended=self.suspended(self.looks),
             seconds=self.work(self.looks),

@@ -111,6 +111,7 @@ def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: 
         # what was deleted long after its end, by its time to live or by a person, was not stopped
         stop_asked=deleted is not None and (at is None or deleted - at <= SLACK),
         gone=gone,
+        leaving=deleted is not None,
         removable=gone and deleted is None,
     )
 
