@@ -1,4 +1,4 @@
-"""Which jobs live on although nobody wants them any more? Over is one thing, gone another. Pure."""
+"""Which jobs live on although nobody wants them any more, or are still listed? Over is one thing, gone another."""
 
 from collections.abc import Iterable
 

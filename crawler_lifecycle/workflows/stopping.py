@@ -25,7 +25,8 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.workflows.leaving import Leaving
+from crawler_lifecycle.workflows import departure
+from crawler_lifecycle.workflows.departure import Departure
 from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
 from crawler_lifecycle.workflows.visibility import list_under
@@ -60,15 +61,16 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
     rounds = Rounds(watch, plan)
     while not rounds.are_over(looked := await rounds.next()):
-        watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
+        if not looked.is_proof:  # else the next execution might force, when there is nothing to force
+            watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
     await _note(plan.run, StopPhase.PROVED, _proved(looked.leaving))
     return looked.stopped > 0
 
 
-def _proved(held: int) -> str:
+def _proved(listed: int) -> str:
     proved = "nothing of the run runs in the cluster any more"
-    return f"{proved}; something holds {counted(held, 'job')} there, ended and deleted" if held else proved
+    return f"{proved}; still listed there, ended and deleted: {counted(listed, 'job')}" if listed else proved
 
 
 class Rounds:
@@ -81,11 +83,11 @@ class Rounds:
         self._quiet = 0  # of them, since the stop was forced if it was
         self._forced = watch.forced
         self._has_asked = False
-        self._leaving = Leaving()
+        self._departure = Departure()
 
     async def next(self) -> Looked:
         watch, plan, run = self._watch, self._plan, self._plan.run
-        waits_for = "what has ended to leave the cluster" if self._leaving.is_all else "the jobs to end"
+        waits_for = "what has ended to leave the cluster" if self._departure.until else "the jobs to end"
         watch.tell(Stage.STOPPING, waits_for, plan, self._force_at())
         await self._ask()
         if watch.forced:
@@ -101,25 +103,28 @@ class Rounds:
 
     def are_over(self, looked: Looked) -> bool:
         """Nothing of it runs, and what has ended is gone, or held."""
-        if not looked.is_proof:
-            if looked.known:
-                self._leaving.is_not_all()
-            return False
-        if not self._leaving.is_all:
-            self._quiet = 1  # it leaves within moments
-        return not self._leaving.is_waited_for(looked)
+        if looked.is_proof:
+            if not self._departure.until:
+                self._quiet = 1  # it leaves within moments
+            return not self._departure.goes_on(looked)
+        if looked.alive or looked.lingering:
+            self._departure = Departure()
+        else:
+            self._departure.out_of_sight()
+        return False
 
     async def pause(self) -> None:
         """None where a force has become known in the look."""
         if not self._is_newly_forced():
-            due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, LONGEST_PAUSE)
+            longest = departure.LONGEST_PAUSE if self._departure.until else LONGEST_PAUSE
+            due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, longest)
             await self._watch.asked_or(_soonest(due, self._force_at()))
         await _record(self._watch, self._plan)
-        if not self._leaving.is_all:
+        if not self._departure.until:
             await _force_in_time(self._watch, self._plan)
 
     def _force_at(self) -> datetime | None:
-        return None if self._leaving.is_all else force_at(self._watch, self._plan)
+        return None if self._departure.until else force_at(self._watch, self._plan)
 
     async def _ask(self) -> None:
         asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))

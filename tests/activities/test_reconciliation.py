@@ -261,6 +261,15 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
     assert found.lingering == ""
 
 
+def test_what_has_ended_and_is_still_listed_is_counted_whether_its_end_is_on_record_or_not(house: House) -> None:
+    plan = house.started("sleepy", tasks=1)
+    uid = house.details(plan).tasks[0].job_uid or ""
+    leaves = JobLook(0, 1, uid, "job", JobPhase.FAILED, stop_asked=True, gone=True, leaving=True)
+    earlier = replace(leaves, task=1, uid="of-one-that-is-over")
+    assert shown(house, plan, leaves, earlier)[0].leaving == 2
+    assert shown(house, plan, replace(leaves, leaving=False))[0].leaving == 0
+
+
 def test_a_run_is_held_while_every_job_of_it_is_suspended(house: House) -> None:
     plan = house.started("sleepy", tasks=3, max_parallel=2)
     house.deploy_children(plan)

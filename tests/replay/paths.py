@@ -191,7 +191,6 @@ PATHS = {
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
     "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
     "left_after_a_stop": Path(lambda: Script(leaving=lambda look: {1: 2, 2: 1}.get(look, 0)), stop={}),
-    "held_after_a_stop": Path(lambda: Script(leaving=lambda look: 2), stop={}),
     "overdue": Path(
         lambda: Script(alive=lambda look: 1 if look < 3 else 0, unwanted=lambda look: "0" if look == 2 else "")
     ),

@@ -371,6 +371,7 @@ def held(terminating: int = 0) -> Json:
 def test_rule_6_a_job_that_is_held_and_has_nothing_left_is_gone(intent: Intent) -> None:
     found = look([held()])
     assert found.jobs[KEY].gone
+    assert leaving(found) == 1, "its object is there"
     ended_as = TaskStatus.LOST if intent is Intent.RUN else TaskStatus.STOPPED
     assert after(row(), found, found, intent=intent).status is ended_as
     assert not look([deleted(job(0, 1), at=ago(1))]).jobs[KEY].gone, "it has its time"
@@ -388,7 +389,9 @@ def test_rule_19_a_pod_that_nobody_told_is_asked_first_and_then_has_its_own_time
 
 
 def test_rule_6_a_job_that_is_held_ends_as_its_pod_tells() -> None:
-    done = after(row(), look([held()], [pod("Succeeded", ended(0))]))
+    held_by_its_pod = look([held()], [pod("Succeeded", ended(0))])
+    assert leaving(held_by_its_pod) == 1
+    done = after(row(), held_by_its_pod)
     assert (done.status, done.exit_code) == (TaskStatus.SUCCEEDED, 0)
 
 

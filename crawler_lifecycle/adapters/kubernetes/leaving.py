@@ -44,7 +44,7 @@ def held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
         return look
     left = of_orphans((look.task, look.attempt), look.name, found)
     without = unclear((look.task, look.attempt), look.name, "it is being deleted, and nothing of it is left", look.uid)
-    return left or replace(without, gone=True, left_behind=True)
+    return replace(left or replace(without, gone=True, left_behind=True), leaving=True)
 
 
 def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
