@@ -6,7 +6,7 @@ from temporalio import workflow
 
 from crawler_lifecycle.workflows.looks import Looked
 
-PATIENCE = timedelta(minutes=1)  # since anything left
+PATIENCE = timedelta(minutes=1)  # since anything left, while it could be seen
 LONGEST_PAUSE = timedelta(seconds=15)
 LEAVES_FIRST = "what-has-ended-leaves-before-the-proof"
 
@@ -16,16 +16,25 @@ class Departure:
 
     def __init__(self) -> None:
         self.until: datetime | None = None
-        self._fewest: int | None = None
+        self._fewest = 0
+        self._hidden_since: datetime | None = None
+
+    @property
+    def is_in_sight(self) -> bool:
+        return self.until is not None and self._hidden_since is None
 
     def goes_on(self, looked: Looked) -> bool:
         """As long as it becomes less."""
         if not looked.leaving or not workflow.patched(LEAVES_FIRST):
             return False
-        if self.until is None or self._fewest is None or looked.leaving < self._fewest:
-            self._fewest, self.until = looked.leaving, workflow.now() + PATIENCE
-        return workflow.now() < self.until
+        now = workflow.now()
+        if self.until is None or looked.leaving < self._fewest:
+            self._fewest, self.until = looked.leaving, now + PATIENCE
+        elif self._hidden_since is not None:
+            self.until += now - self._hidden_since
+        self._hidden_since = None
+        return now < self.until
 
     def out_of_sight(self) -> None:
-        """Whether anything has left is not known: what the next look shows is waited for anew."""
-        self._fewest = None
+        """Whether anything leaves is not known; that time does not count."""
+        self._hidden_since = self._hidden_since or workflow.now()

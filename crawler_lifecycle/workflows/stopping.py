@@ -116,7 +116,7 @@ class Rounds:
     async def pause(self) -> None:
         """None where a force has become known in the look."""
         if not self._is_newly_forced():
-            longest = departure.LONGEST_PAUSE if self._departure.until else LONGEST_PAUSE
+            longest = departure.LONGEST_PAUSE if self._departure.is_in_sight else LONGEST_PAUSE
             due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, longest)
             await self._watch.asked_or(_soonest(due, self._force_at()))
         await _record(self._watch, self._plan)

@@ -60,6 +60,13 @@ async def test_as_long_as_they_become_fewer_and_nothing_is_forced_meanwhile(play
     assert_not_forced(script)
 
 
+async def test_nor_for_it_on_a_cluster_that_answers_every_other_time(play: Play) -> None:
+    script = Script(leaving=lambda look: 2, known=lambda look: look % 2 == 1)
+    looks = await looks_of(play, script)
+    assert MINUTE < looks[-1] - looks[0] < 20 * MINUTE, "the pauses of an outage are minutes long"
+    assert_not_forced(script)
+
+
 @pytest.mark.parametrize("left", [lambda look: 2, lambda look: 2 + look % 2], ids=["all", "and what flickers"])
 async def test_but_not_for_what_something_holds(play: Play, left: Callable[[int], int]) -> None:
     script = Script(leaving=left)
