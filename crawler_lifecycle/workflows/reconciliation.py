@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.pacing import look_time, next_look
 from crawler_lifecycle.workflows.looks import look
-from crawler_lifecycle.workflows.options import WRITE
+from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.stopping import end_lingering
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
@@ -47,7 +47,7 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
             return
         if watch.know_intent(looked.intent):
             return
-        await watch.tell_start_if_owed(plan)
+        await watch.tell_start_if_owed(plan, BRIEF if looked.is_proof else ONCE)
         if looked.is_proof:
             return
         if not looked.more:

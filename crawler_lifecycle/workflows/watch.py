@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
 from crawler_lifecycle.workflows.evidence import Evidence
-from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
+from crawler_lifecycle.workflows.options import BRIEF, WRITE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
 CANCELLED_CONTINUE = "a-cancelled-run-continues-as-new"
@@ -148,9 +148,9 @@ class Watch:
         if not await self.notify(NoticeActivities.signal_pusher_started, plan):
             self.owes_start = workflow.patched(START_IS_TOLD_LATER)
 
-    async def tell_start_if_owed(self, plan: RunPlan) -> None:
+    async def tell_start_if_owed(self, plan: RunPlan, patience: workflow.ActivityConfig) -> None:
         if self.owes_start:
-            self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan, patience=ONCE)
+            self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan, patience=patience)
 
     async def notify(
         self, notice: Notice, plan: RunPlan, number: int = 1, patience: workflow.ActivityConfig = BRIEF
