@@ -20,8 +20,9 @@ class Departure:
         self._hidden_since: datetime | None = None
 
     @property
-    def is_in_sight(self) -> bool:
-        return self.until is not None and self._hidden_since is None
+    def longest_pause(self) -> timedelta | None:
+        """None: it cannot be seen leaving, so there is no hurry."""
+        return LONGEST_PAUSE if self.until is not None and self._hidden_since is None else None
 
     def goes_on(self, looked: Looked) -> bool:
         """As long as it becomes less."""

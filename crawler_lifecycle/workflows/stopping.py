@@ -25,7 +25,6 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.workflows import departure
 from crawler_lifecycle.workflows.departure import Departure
 from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
@@ -80,7 +79,7 @@ class Rounds:
         self._watch = watch
         self._plan = plan
         self._made = 0
-        self._quiet = 0  # of them, since the stop was forced if it was
+        self._quiet = 0  # of them, since the stop was forced, or all had ended
         self._forced = watch.forced
         self._has_asked = False
         self._departure = Departure()
@@ -116,7 +115,7 @@ class Rounds:
     async def pause(self) -> None:
         """None where a force has become known in the look."""
         if not self._is_newly_forced():
-            longest = departure.LONGEST_PAUSE if self._departure.is_in_sight else LONGEST_PAUSE
+            longest = self._departure.longest_pause or LONGEST_PAUSE
             due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, longest)
             await self._watch.asked_or(_soonest(due, self._force_at()))
         await _record(self._watch, self._plan)

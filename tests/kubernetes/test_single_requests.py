@@ -93,6 +93,10 @@ async def test_a_stop_is_proved_although_something_holds_what_it_ended(faulty: F
     (path,) = service.paths(held, run)
     hold(service.bed, path)
     await service.stop_run(run)
+    waiting = await until(service, run, lambda details: details.tasks[0].status is TaskStatus.STOPPED)
+    assert waiting.run.status is RunStatus.STOPPING
+    service.kill("lifecycle")  # whoever goes on with it still waits, and still does not for ever
+    service.start("lifecycle")
     details = await until(service, run, lambda details: details.run.status.is_over)
     assert_stopped(details, "stopped", "stopped_forced")
     assert service.bed.admin.get(path)["metadata"]["deletionTimestamp"]

@@ -63,7 +63,8 @@ async def test_as_long_as_they_become_fewer_and_nothing_is_forced_meanwhile(play
 async def test_nor_for_it_on_a_cluster_that_answers_every_other_time(play: Play) -> None:
     script = Script(leaving=lambda look: 2, known=lambda look: look % 2 == 1)
     looks = await looks_of(play, script)
-    assert MINUTE < looks[-1] - looks[0] < 20 * MINUTE, "the pauses of an outage are minutes long"
+    assert MINUTE < looks[-1] - looks[0] < 20 * MINUTE
+    assert max(later - earlier for earlier, later in pairwise(looks)) > MINUTE, "an outage is no reason to hurry"
     assert_not_forced(script)
 
 
