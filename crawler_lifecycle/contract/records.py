@@ -104,6 +104,19 @@ class ExportRecord(Message):
     finished_at: datetime | None
 
 
+class Explanation(Message):
+    """Why a run ended as it did."""
+
+    text: str = Field(description="one sentence for people")
+    task: int | None = Field(default=None, description="the number of the task that decided")
+    task_reason: str | None = Field(default=None, description="the reason of this task")
+    exit_code: int | None = Field(default=None, description="the exit code of this task")
+    last_line: str | None = Field(default=None, description="the last line of the log of this task")
+    stopped_by: str | None = Field(default=None, description="who asked for the stop that ended the run")
+    door: str | None = Field(default=None, description="by which door this stop came in")
+    forced: bool = Field(default=False, description="whether the jobs were ended by force")
+
+
 class RunOverview(Message):
     """Everything but the tasks, of which there may be thousands."""
 

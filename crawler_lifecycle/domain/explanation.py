@@ -1,0 +1,108 @@
+"""Say in one sentence why a run ended as it did. Pure.
+
+Command line, page, API and closing notice all show this sentence, so that they cannot differ.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord, TaskRecord
+from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.domain.reasons import BY_A_STOP, DEPLOYMENT_REFUSED, MAX_DURATION, NEVER_STARTED, STOPPED_FORCED
+from crawler_lifecycle.domain.words import counted
+
+FORCE_STOP = "force stop"
+STOPS = ("stop", FORCE_STOP)  # events of a run's timeline
+FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
+MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
+LONGEST_LINE = 300
+TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+def explanation(run: RunRecord, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]) -> Explanation | None:
+    """Return why the run ended, or None while it is under way and when all of its tasks succeeded.
+
+    `tasks` may be all tasks, or only task 0 and the first by (status, task) of those that ended FAILED or LOST."""
+    if not run.status.is_over or run.reason is None:
+        return None
+    if run.reason in BY_A_STOP:
+        return _of_a_stop(run.reason, _stops_of_the_last_end(log))
+    known = list(tasks)
+    main = next((row for row in known if row.task == MAIN_TASK), None)
+    if run.reason == NEVER_STARTED:
+        return _of_a_limit(run, "start", run.request.start_limit_seconds, main)
+    if run.reason == MAX_DURATION:
+        return _of_a_limit(run, "duration", run.request.max_duration_seconds, None)
+    if run.reason == DEPLOYMENT_REFUSED:
+        refusal = main.message if main and main.message else "its answer is not known"
+        return Explanation(text=f"the main job could not be deployed: {_in_one_line(refusal)}", task=MAIN_TASK)
+    return _of_a_task(run, main if run.reason in MAIN_JOB_ENDED else _first_failure(known))
+
+
+def last_line(text: str | None) -> str | None:
+    """Return the last line of a log that is not blank, without a terminal's colour codes."""
+    lines = [line.strip() for line in TERMINAL_CODES.sub("", text or "").splitlines()]
+    return next((line[:LONGEST_LINE] for line in reversed(lines) if line), None)
+
+
+def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
+    """The first request names the person; a later force may be the grace period's."""
+    forced = reason == STOPPED_FORCED
+    if not stops:
+        return Explanation(text="stopped by force" if forced else "stopped", forced=forced)
+    first = stops[0]
+    text = f"stopped by {_asker(first)}: {_in_one_line(first.message)}"
+    force = next((line for line in stops if line.event == FORCE_STOP), None)
+    if forced and force is not None:
+        text += ", by force" if force is first else f"; forced by {_asker(force)}: {_in_one_line(force.message)}"
+    return Explanation(text=text, stopped_by=first.actor, door=first.door, forced=forced)
+
+
+def _of_a_limit(run: RunRecord, name: str, seconds: int | None, main: TaskRecord | None) -> Explanation:
+    limit = "" if seconds is None else f" of {timedelta(seconds=seconds)}"
+    if run.reason == MAX_DURATION:
+        return Explanation(text=f"the run took longer than its {name} limit{limit} allows")
+    why = f": {_in_one_line(main.message)}" if main and main.message else ""
+    return Explanation(text=f"the main job did not start within the {name} limit{limit}{why}", task=MAIN_TASK)
+
+
+def _of_a_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
+    if row is None:
+        return None
+    name = "task 0 (the main job)" if row.task == MAIN_TASK else f"task {row.task}"
+    text = f"{name} {row.status}{_how(row)}"
+    line = last_line(row.log_tail) or last_line(row.message)
+    if line:
+        text += f": {line}"
+    others = sum(run.tasks.get(status, 0) for status in FAILURES) - 1
+    if others > 0:
+        text += f" (and {counted(others, 'more task')} FAILED or LOST)"
+    return Explanation(text=text, task=row.task, task_reason=row.reason, exit_code=row.exit_code, last_line=line)
+
+
+def _how(row: TaskRecord) -> str:
+    said = f"exit code {row.exit_code}" if row.exit_code is not None else ""
+    if row.reason and row.reason != f"exit_{row.exit_code}":
+        said = f"{row.reason}, {said}" if said else row.reason
+    return f" with {said}" if said.startswith("exit code") else f" ({said})" if said else ""
+
+
+def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:
+    """A task that FAILED tells more than one that is LOST."""
+    return min((row for row in tasks if row.status in FAILURES), key=lambda row: (row.status, row.task), default=None)
+
+
+def _stops_of_the_last_end(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
+    """A run that was reopened may have been stopped before."""
+    reopened = max((number for number, line in enumerate(log) if line.event == "reopened"), default=-1)
+    return [line for line in log[reopened + 1 :] if line.event in STOPS]
+
+
+def _asker(line: LogRecord) -> str:
+    return f"{line.actor or 'somebody who gave no name'} ({line.door})" if line.door else line.actor or "somebody"
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_LINE]
