@@ -1,9 +1,10 @@
-"""Does the database have a schema that this program can work with, and how does it get it?
+"""Check and upgrade of the database's schema.
 
-Revision 0103 is the third of generation 01. Within a generation a schema only gains tables, columns and indexes, so
-that programs of an earlier revision go on while newer ones take over. What takes something away begins a generation.
+A revision has four digits: 0103 is the third of generation 01. Within a generation a schema only gains tables, columns
+and indexes, so programs of an earlier revision go on while newer programs take over. A revision that takes something away
+begins a generation, which earlier programs refuse.
 
-Only `upgrade` changes a schema, and only when asked to. Alembic is imported there alone: a check is one SELECT.
+Only `upgrade` changes a schema. Alembic is imported there alone: a check is one SELECT.
 """
 
 from collections.abc import Iterator
@@ -22,11 +23,12 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 LOCK = "crawler_lifecycle.migration"
 LOCK_SECONDS = 60
 LONGEST_STATEMENT_SECONDS = 24 * 3600  # a change of a big table takes its time
+SCRIPTS = Path(__file__).parent / "migrations"
 VERSIONS = table("alembic_version", column("version_num", String(32)))
 
 
 def check(database: Database) -> None:
-    """NotReady unless the schema has what this program was written for."""
+    """Raise NotReady unless the schema has every part that this program was written for."""
     with database.read() as connection:
         found = revision(connection)
     if found is None:
@@ -37,10 +39,10 @@ def check(database: Database) -> None:
 
 
 def upgrade(url: str) -> str:
-    """Makes or updates the schema; answers the installation's UUID, which is made the first time."""
+    """Create or upgrade the schema. Return the installation's UUID, which the first upgrade makes."""
     database = _for_migrating(url)
     try:
-        # a new SQLite file that somebody else is setting up refuses at once, however long one is ready to wait
+        # SQLite refuses a new file that another process is setting up at once, whatever its busy timeout is
         return tried_again(lambda: _upgrade(database))
     finally:
         database.close()
@@ -62,7 +64,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def _refuse_unknown(database: Database, found: str | None) -> None:
-    """Our revisions are numbers of four digits; anything else is from elsewhere."""
+    """Raise NotReady for a later generation, and for any revision that is not a number of four digits."""
     if found is None or (found.isdecimal() and len(found) == len(REVISION) and found[:2] <= REVISION[:2]):
         return
     raise NotReady(
@@ -98,19 +100,22 @@ def _make_file(path: str | None) -> None:
 
 @contextmanager
 def _locked(database: Database) -> Iterator[Connection]:
-    """One at a time: on SQLite the transaction itself is the lock, MySQL commits at every change of a table."""
+    """Let one process migrate at a time.
+
+    On SQLite the transaction is the lock. MySQL commits at every change of a table, so a named lock is held there.
+    """
     if is_sqlite(database.engine.url):
         with database.transaction() as connection:
             yield connection
         return
     with database.read() as connection:
         if not connection.scalar(select(func.get_lock(LOCK, LOCK_SECONDS))):
-            raise TemporaryError(f"the database at {database.where} is being upgraded by somebody else")
+            raise TemporaryError(f"the database at {database.where} is being upgraded by another process")
         try:
             yield connection
-            connection.commit()  # whoever waits for the lock has to find all that was done
+            connection.commit()  # else the next holder of the lock would not see our last rows
         finally:
-            if not connection.invalidated:  # else the server has released it, and there is another error to tell
+            if not connection.invalidated:  # else the server has released the lock, and this would hide the first error
                 connection.rollback()
                 connection.scalar(select(func.release_lock(LOCK)))
 
@@ -120,7 +125,7 @@ def _run_migrations(connection: Connection) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 

@@ -26,7 +26,7 @@ from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, UtcD
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
-REVISION = "0002"
+REVISION = "0001"
 LONGEST_WORKFLOW_ID = 700  # with the execution's id the longest that fits a unique key of InnoDB
 
 

@@ -1,4 +1,4 @@
-"""How does Alembic run our migrations? In the transaction of whoever calls `migrate.upgrade`."""
+"""Environment in which Alembic runs our migrations: the connection and transaction of `migrate.upgrade`."""
 
 from alembic import context
 

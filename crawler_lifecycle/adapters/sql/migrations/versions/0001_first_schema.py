@@ -1,11 +1,11 @@
-"""The first schema: runs, their tasks, logs, properties and exports, and the installation they belong to."""
+"""The first schema: the installation, runs with their tasks, logs, properties and exports, and audits."""
 
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from crawler_lifecycle.adapters.sql.again import create_index, create_table
+from crawler_lifecycle.adapters.sql.idempotent_ddl import create_index, create_table
 
 revision = "0001"
 down_revision = None
@@ -23,6 +23,8 @@ def upgrade() -> None:
     _history_logs()
     _task_histories()
     _exports()
+    _audits()
+    _audit_findings()
 
 
 def _installation() -> None:
@@ -82,6 +84,7 @@ def _histories() -> None:
     )
     create_index("ix_histories_changed", "histories", ["changed_at"])
     create_index("ix_histories_crawler", "histories", ["crawler"])
+    create_index("ix_histories_export", "histories", ["export_state", "id"])
     create_index("ix_histories_status", "histories", ["status", "intent"])
 
 
@@ -113,6 +116,7 @@ def _history_logs() -> None:
         sa.ForeignKeyConstraint(["history_id"], ["histories.id"], name="fk_history_logs_history"),
         **MYSQL,
     )
+    create_index("ix_history_logs_event", "history_logs", ["event", "history_id"])
 
 
 def _task_histories() -> None:
@@ -167,3 +171,45 @@ def _exports() -> None:
     )
     create_index("ix_exports_history", "exports", ["history_id"])
     create_index("ix_exports_state", "exports", ["state", "created_at"])
+
+
+def _audits() -> None:
+    create_table(
+        "audits",
+        sa.Column("audit_uid", sa.String(36), nullable=False),
+        sa.Column("began_at", Time, nullable=False),
+        sa.Column("finished_at", Time),
+        sa.Column("complete", sa.Boolean, nullable=False),
+        sa.Column("parts", Text, nullable=False),
+        sa.PrimaryKeyConstraint("audit_uid", name="pk_audits"),
+        **MYSQL,
+    )
+    create_index("ix_audits_began", "audits", ["began_at"])
+    create_index("ix_audits_complete", "audits", ["complete", "finished_at"])
+
+
+def _audit_findings() -> None:
+    create_table(
+        "audit_findings",
+        sa.Column("id", Id, nullable=False, autoincrement=True),
+        sa.Column("open_key", sa.String(36)),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("subject", sa.String(255), nullable=False),
+        sa.Column("history_id", Id),
+        sa.Column("run_uid", sa.String(36)),
+        sa.Column("message", Text, nullable=False),
+        sa.Column("evidence", Text),
+        sa.Column("first_seen_at", Time, nullable=False),
+        sa.Column("last_seen_at", Time, nullable=False),
+        sa.Column("last_seen_by", sa.String(36), nullable=False),
+        sa.Column("closed_at", Time),
+        sa.Column("action", Text),
+        sa.Column("acted_at", Time),
+        sa.Column("acts", sa.Integer, nullable=False),
+        sa.Column("problem", Text),
+        sa.PrimaryKeyConstraint("id", name="pk_audit_findings"),
+        sa.UniqueConstraint("open_key", name="uq_audit_findings_open"),
+        **MYSQL,
+    )
+    create_index("ix_audit_findings_run", "audit_findings", ["run_uid"])
+    create_index("ix_audit_findings_closed", "audit_findings", ["closed_at", "kind", "last_seen_at"])

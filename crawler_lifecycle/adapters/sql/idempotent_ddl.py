@@ -1,7 +1,8 @@
-"""How does a migration go on that died half-way? By being made again from its beginning.
+"""Changes of the schema that do nothing when they are done already.
 
-MySQL commits every change of a table by itself, and its revision is written down after the last one. So each step here
-does nothing if it is done already. Whoever migrates holds a lock: between the look and the step nobody comes.
+MySQL commits every change of a table by itself and our revision is written after the last change. So a migration that
+died half-way is made again from its beginning. The lock of `migrate.upgrade` keeps other migrations away between the
+inspection and the change.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,6 @@ def create_table(name: str, *items: Any, **options: Any) -> None:
 
 
 def create_index(name: str, table: str, columns: Sequence[str]) -> None:
-    """MySQL has no IF NOT EXISTS for it."""
+    """Create the index unless the table has it; MySQL has no IF NOT EXISTS for indexes."""
     if name not in {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}:
         op.create_index(name, table, columns)
