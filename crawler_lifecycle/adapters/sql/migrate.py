@@ -1,8 +1,8 @@
 """Check and upgrade of the database's schema.
 
-A revision has four digits: 0103 is the third of generation 01. Within a generation a schema only gains tables, columns
-and indexes, so programs of an earlier revision go on while newer programs take over. A revision that takes something away
-begins a generation, which earlier programs refuse.
+A revision has four digits: 0103 is the third of generation 01. Within a generation a schema only gains tables,
+columns and indexes, so programs of an earlier revision go on while newer programs take over. A revision that takes
+something away begins a generation, which earlier programs refuse.
 
 Only `upgrade` changes a schema. Alembic is imported there alone: a check is one SELECT.
 """
