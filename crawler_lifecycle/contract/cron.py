@@ -7,7 +7,7 @@ rules are those of `crontab`, but for one: if both a day of the month and a day 
 import re
 from calendar import monthrange
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 SHORTHANDS = {
@@ -58,24 +58,6 @@ def is_skipped_in(line: str, zone: str, since: int) -> bool:
         for minute in minutes
     )
     return not any(_exists(each) for each in times)
-
-
-def times_of(line: str, zone: str, since: datetime, until: datetime) -> Iterator[datetime]:
-    """After `since` and up to `until`, newest first, in UTC; of an hour that comes twice, the first."""
-    clocks = _clocks(zone)
-    if clocks is None:
-        return
-    minutes, hours, days, months, weekdays = _fields(line)
-    day, first = until.astimezone(clocks).date(), since.astimezone(clocks).date()
-    while day >= first:
-        if day.month in months and day.day in days and day.isoweekday() % 7 in {each % 7 for each in weekdays}:
-            local = (
-                datetime(day.year, day.month, day.day, hour, minute, tzinfo=clocks)
-                for hour in sorted(hours, reverse=True)
-                for minute in sorted(minutes, reverse=True)
-            )
-            yield from (at.astimezone(UTC) for at in local if _exists(at) and since < at.astimezone(UTC) <= until)
-        day -= timedelta(days=1)
 
 
 def _clocks(zone: str) -> ZoneInfo | None:

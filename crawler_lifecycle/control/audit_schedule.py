@@ -15,8 +15,8 @@ from temporalio.client import (
 )
 
 from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.control import schedule_changes
 from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
+from crawler_lifecycle.control.schedules import replacement
 from crawler_lifecycle.errors import NotFound
 
 WORKFLOW = "AuditWorkflow"
@@ -86,7 +86,7 @@ class AuditSchedule:
 
         found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         if not goes_by_it(found.schedule):
-            await schedule_changes.replace(client, handle, found, wanted, goes_by_it)
+            await replacement.replace(client, handle, found, wanted, goes_by_it)
 
 
 def _substance(schedule: Schedule) -> tuple[object, ...]:

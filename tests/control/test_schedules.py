@@ -19,7 +19,6 @@ from crawler_lifecycle.contract.requests import RunRequest, parse_request
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.control.control import WORKFLOW, Control
-from crawler_lifecycle.control.earlier_rules import Rules
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import Schedules
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
@@ -171,7 +170,7 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
         assert changed.run is not None
         assert changed.run.arguments == {"site": "y"}
     assert (changed.paused, changed.pauses, changed.created_at) == (True, made.pauses, made.created_at)
-    assert {each.detail for each in changed.occurrences} == {"paused by ann: made so"}, "also by the earlier rules"
+    assert changed.occurrences == [], "the list begins anew with the other rules"
     with pytest.raises(BadInput, match="is one of bookshop"):
         await schedules.replace(rules.model_copy(update={"run": RunRequest(crawler="..")}))
     with pytest.raises(BadInput, match="'Mars/Base' is unknown"):
@@ -179,46 +178,6 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
     with pytest.raises(NotFound, match="there is no schedule"):
         await schedules.replace(yearly("nowhere"))
     assert (await schedules.show("changed")).cron == ["0 0 1 1 *"]
-
-
-async def test_what_was_skipped_by_earlier_rules_stays_visible(schedules: Schedules) -> None:
-    """With other rules the list of occurrences began anew: nobody saw any more what was skipped before, and why."""
-    await schedules.create(asked("changing", every_seconds=1))
-    await until_occurred(schedules, "changing", lambda found: any(each.reason is SkipReason.OVERLAP for each in found))
-    await schedules.pause("changing", actor="bob")
-    await until_occurred(schedules, "changing", lambda found: any(each.reason is SkipReason.PAUSED for each in found))
-    before = (await schedules.show("changing", occurrences=100)).occurrences
-    await schedules.replace(asked("changing", cron=["* * * * *", "0 0 1 1 *"], overlap=Overlap.ALLOW))
-    await schedules.replace(yearly("changing", jitter_seconds=60))
-    after = (await schedules.show("changing", occurrences=100)).occurrences
-    assert [each for each in after if each.at <= before[0].at] == before
-    assert {each.reason for each in before} == {SkipReason.OVERLAP, SkipReason.PAUSED, None}
-    assert all(each.reason is SkipReason.PAUSED for each in after if each.at > before[0].at)
-    pages, page = list[Occurrence](), after[:3]
-    while page:
-        pages += page
-        page = list((await schedules.show("changing", occurrences=3, before=page[-1].at)).occurrences)
-    assert pages == after
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"cron": ["*/20 1-3 * * sun", "30 2 25-31 mar,oct *", "@monthly"], "time_zone": "Europe/Berlin"},
-        {"cron": ["15 0 29 2 *", "0 12 13 * fri", "59 23 * * *"], "time_zone": "America/New_York"},
-        {"every_seconds": 7 * 3600, "offset_seconds": 600},
-    ],
-)
-async def test_earlier_rules_mean_the_same_to_us_and_to_temporal(schedules: Schedules, rules: dict[str, Any]) -> None:
-    """But for the days on which an hour comes twice."""
-    await schedules.create(asked("counted", paused=True, **rules))
-    since, until = datetime(2024, 1, 1, tzinfo=UTC), datetime(2026, 11, 1, 4, 5, tzinfo=UTC)
-    known = await schedules._occurrences.due("counted", since, until)
-    ours = Rules(since=since, until=until, missed=0, window_seconds=60, **rules).due(datetime.now(UTC), 10_000)
-    differ = {at.date() for at in {*known} ^ {*ours}}
-    assert all((day.month in (10, 11), day.isoweekday()) == (True, 7) for day in differ), differ
-    assert len(ours) > 100
-    await schedules.delete("counted")
 
 
 @pytest.mark.parametrize(
@@ -268,7 +227,7 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
     assert (changed.jitter_seconds, changed.paused, overtaken) == (9, False, 3)
     assert [(each.reason, each.until is not None) for each in changed.pauses] == [("number 1", True)]
     overtaken = 0
-    monkeypatch.setattr("crawler_lifecycle.control.schedule_changes.TRIES", 1)
+    monkeypatch.setattr("crawler_lifecycle.control.schedules.replacement.TRIES", 1)
     with pytest.raises(TemporaryError, match="changed by others"):
         await schedules.replace(yearly("overtaken", jitter_seconds=10))
     kept = await schedules.show("overtaken")
@@ -387,7 +346,7 @@ async def test_a_trigger_that_is_made_is_no_error(
     with pytest.raises(TemporaryError):
         await schedules.trigger("asked")
     monkeypatch.setattr(service, "patch_schedule", patch)
-    monkeypatch.setattr("crawler_lifecycle.control.schedules.TRIGGER_PATIENCE", 0)
+    monkeypatch.setattr("crawler_lifecycle.control.schedules.verbs.TRIGGER_PATIENCE", 0)
     assert (await schedules.trigger("asked")).outcome is Outcome.ASKED
 
 

@@ -16,9 +16,9 @@ from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.control import schedule_occurrences
-from crawler_lifecycle.control.schedule_forms import occurrence_id
-from crawler_lifecycle.control.schedule_occurrences import Occurrences
+from crawler_lifecycle.control.schedules import occurrences
+from crawler_lifecycle.control.schedules.forms import occurrence_id
+from crawler_lifecycle.control.schedules.occurrences import Occurrences
 from crawler_lifecycle.ports import NewRun
 from tests.databases import copy_of
 
@@ -77,7 +77,7 @@ async def test_what_ran_is_told_from_what_was_missed(
     async def forgotten(*_: object) -> list[Any]:
         return []
 
-    monkeypatch.setattr(schedule_occurrences, "starts_of", forgotten)
+    monkeypatch.setattr(occurrences, "starts_of", forgotten)
     monkeypatch.setattr(Occurrences, "_latest_due", known)
     control: Any = Forgetful(database)
     found = await Occurrences(control).latest(description(jitter, missed=9), 6, None)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.control.pause_log import MOST_LINES, PAUSED, RESUMED, in_force, pauses, with_line
+from crawler_lifecycle.control.schedules.pauses import MOST_LINES, PAUSED, RESUMED, in_force, pauses, with_line
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

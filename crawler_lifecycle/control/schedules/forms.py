@@ -1,4 +1,4 @@
-"""What we call a schedule, in Temporal's terms, and back."""
+"""Translation of a schedule between our terms and Temporal's."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,6 +75,15 @@ def of_spec(spec: ScheduleSpec) -> dict[str, Any]:
 def overlap_of(policy: SchedulePolicy) -> Overlap | None:
     """None for a policy that we have no word for."""
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
+
+
+def jitter_of(schedule: Schedule) -> timedelta:
+    return schedule.spec.jitter or timedelta()
+
+
+def window_of(schedule: Schedule) -> timedelta:
+    """Return how late an occurrence may still start."""
+    return schedule.policy.catchup_window or timedelta()
 
 
 def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:

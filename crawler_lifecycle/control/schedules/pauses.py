@@ -1,6 +1,6 @@
-"""How do we remember when a schedule was paused? In its note, one line each, which Temporal's own pages show as well.
+"""The pauses of a schedule, kept as lines of its note, which Temporal's own pages show as well.
 
-Temporal keeps whether a schedule is paused, not since when and not what was before.
+Temporal keeps whether a schedule is paused, but neither since when nor earlier pauses.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Which workflows has a schedule started, and how long was each open?
+"""The workflows that a schedule started, with the time in which each was open.
 
-Temporal's list knows all within its retention, a moment late; the schedule itself knows the last ten at once. Of
-those before, the runs are on record.
+Temporal's list has all workflows within its retention, a moment late. The schedule itself has the last ten at once.
+Older workflows are found by their runs in the database.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from temporalio.client import Client, ScheduleDescription, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
-from crawler_lifecycle.control.schedule_forms import nominal_time, occurrence_id
+from crawler_lifecycle.control.schedules.forms import nominal_time, occurrence_id
 from crawler_lifecycle.domain.occurrences import Start
 from crawler_lifecycle.ports import Made
 

@@ -1,10 +1,9 @@
-"""How does a schedule go by other rules without undoing what somebody else did to it meanwhile?
+"""Replacement of a schedule's rules without undoing a change that somebody else makes at the same time.
 
-The change names the state it was made from. Temporal drops one that comes too late, and versions of it say nothing of
-that: so it is looked whether it was carried out, and if not, it is made anew from what is there now.
+The request names the state that it was made from. Temporal drops a request that comes too late, and some versions of
+Temporal drop it silently. So each request is verified, and made anew from the present state if it was dropped.
 """
 
-import dataclasses
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -24,11 +23,10 @@ async def replace(
     found: ScheduleDescription,
     rules: Schedule,
     goes_by_them: Callable[[Schedule], bool],
-    noted: Callable[[ScheduleDescription], str | None] = lambda found: found.schedule.state.note,
 ) -> None:
-    """By these rules; its state, whether it is paused and why, stays as it is but for what is `noted` of the change."""
+    """Give the schedule these rules. Its state (whether it is paused, and the note) stays."""
     for _ in range(TRIES):
-        rules.state = dataclasses.replace(found.schedule.state, note=noted(found))
+        rules.state = found.schedule.state
         await _update(client, found, rules)
         now = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         if goes_by_them(now.schedule):
@@ -38,7 +36,7 @@ async def replace(
 
 
 async def _update(client: Client, found: ScheduleDescription, rules: Schedule) -> None:
-    """As the client's own, which names no state."""
+    """Update with the state's token, which the client's own method does not send."""
     request = UpdateScheduleRequest(
         namespace=client.namespace,
         schedule_id=found.id,

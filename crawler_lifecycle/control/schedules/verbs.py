@@ -1,7 +1,4 @@
-"""The verbs of schedules: what can be asked of, and done with, runs that start by the clock?
-
-They live in Temporal alone. Every occurrence is a workflow, and so a run, under an id of its own.
-"""
+"""The verbs of schedules. Temporal alone keeps schedules; each occurrence is a workflow under an id of its own."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -28,11 +25,9 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.control import pause_log, schedule_changes
-from crawler_lifecycle.control import schedule_forms as forms
-from crawler_lifecycle.control.earlier_rules import with_rules
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
-from crawler_lifecycle.control.schedule_occurrences import PAGE, Occurrences
+from crawler_lifecycle.control.schedules import forms, pauses, replacement
+from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
 if TYPE_CHECKING:
@@ -51,7 +46,7 @@ class Schedules:
     async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
         """A schedule that goes, or an error and nothing made."""
         entry = await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
-        note = pause_log.with_line("", pause_log.PAUSED, _now(), actor, "made so") if request.paused else ""
+        note = pauses.with_line("", pauses.PAUSED, _now(), actor, "made so") if request.paused else ""
         client = await self._engine.client()
         async with self._engine.translated():
             with _refused(request):
@@ -67,10 +62,9 @@ class Schedules:
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:
-        """The schedule of this name goes by these rules from now on. Whether it is paused stays as it is: that is a
-        wish of its own. So does its crawler, by which lists know it.
+        """Give the schedule of this name other rules. Its crawler stays, and so does the state paused or not paused.
 
-        The rules it has already change nothing. Those before are noted: what was due by them stays known."""
+        The list of occurrences begins anew with the other rules. Equal rules change nothing."""
         await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         handle, description = await self._ours(request.schedule_id)
         was = forms.run_of(forms.action_of(description.schedule))
@@ -83,14 +77,7 @@ class Schedules:
         client, rules = await self._engine.client(), forms.to_temporal(request, self._engine.task_queue, "")
         async with self._engine.translated():
             with _refused(request):
-                await schedule_changes.replace(
-                    client,
-                    handle,
-                    description,
-                    rules,
-                    partial(forms.goes_by, request=request),
-                    partial(with_rules, now=_now()),
-                )
+                await replacement.replace(client, handle, description, rules, partial(forms.goes_by, request=request))
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:
@@ -129,7 +116,7 @@ class Schedules:
             missed_window_seconds=int(window.total_seconds()) if window else 0,
             paused=schedule.state.paused,
             note=schedule.state.note or "",
-            pauses=pause_log.pauses(schedule.state.note or ""),
+            pauses=pauses.pauses(schedule.state.note or ""),
             next_at=[] if schedule.state.paused else list(info.next_action_times),
             last_started_at=max((action.started_at for action in info.recent_actions), default=None),
             created_at=info.created_at,
@@ -145,7 +132,7 @@ class Schedules:
         if not description.schedule.state.paused:
             async with self._engine.translated():
                 note = description.schedule.state.note or ""
-                note = pause_log.with_line(note, pause_log.PAUSED, _now(), actor, reason)
+                note = pauses.with_line(note, pauses.PAUSED, _now(), actor, reason)
                 await handle.pause(note=note, rpc_timeout=RPC_TIMEOUT)
         return await self.show(schedule_id)
 
@@ -155,7 +142,7 @@ class Schedules:
         if description.schedule.state.paused:
             async with self._engine.translated():
                 note = description.schedule.state.note or ""
-                note = pause_log.with_line(note, pause_log.RESUMED, _now(), actor, reason)
+                note = pauses.with_line(note, pauses.RESUMED, _now(), actor, reason)
                 await handle.unpause(note=note, rpc_timeout=RPC_TIMEOUT)
         return await self.show(schedule_id)
 

@@ -1,0 +1,5 @@
+"""Schedules start runs by the clock. Temporal keeps them; this package translates them to our terms and back."""
+
+from crawler_lifecycle.control.schedules.verbs import Schedules
+
+__all__ = ["Schedules"]

@@ -1,0 +1,128 @@
+"""Occurrences of a schedule: the times that were due by its present rules, and the outcome of each.
+
+Temporal names times by the present rules only, so the list begins where these rules took effect.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
+from temporalio.client import ScheduleDescription
+
+from crawler_lifecycle.contract.schedules import Occurrence, Overlap
+from crawler_lifecycle.control.engine import RPC_TIMEOUT
+from crawler_lifecycle.control.schedules import forms, pauses
+from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
+from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, judged, with_queue
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.control.control import Control
+
+PAGE = 1000  # Temporal names at most so many times in one answer
+FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence a second the window is still within a page
+GROWTH = 8
+JUST_BEFORE = timedelta(microseconds=1)
+
+
+class Occurrences:
+    def __init__(self, control: "Control") -> None:
+        self._control = control
+        self._engine = control.engine
+
+    async def latest(
+        self, description: ScheduleDescription, most: int, before: datetime | None
+    ) -> Sequence[Occurrence]:
+        """Return the latest occurrences, newest first; with `before`, the latest of those earlier than that time."""
+        now = datetime.now(UTC)
+        until = min(now, before - JUST_BEFORE) if before else now
+        due = await self._latest_due(description, most, until) if most else []
+        if not due:
+            return []
+        starts = await self._starts(description, due, to_the_last=before is not None)
+        known = _circumstances(description, starts, now, is_first_page=before is None)
+        first_executions = {start.workflow_id: start.first_execution for start in starts}
+        occurrences = with_queue(judged(due, known), known)
+        return [await self._with_run(occurrence, first_executions) for occurrence in reversed(occurrences)]
+
+    async def _starts(
+        self, description: ScheduleDescription, due: Sequence[datetime], *, to_the_last: bool
+    ) -> Sequence[Start]:
+        jitter, window = forms.jitter_of(description.schedule), forms.window_of(description.schedule)
+        until = due[-1] + jitter + window + SETTLING if to_the_last else None
+        async with self._engine.translated():
+            starts = await starts_of(await self._engine.client(), description, due[0], until)
+        ids = (forms.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
+        runs = await self._control.asked(lambda parts: parts.records.made_by(*ids))
+        return with_runs(starts, runs, description.id)
+
+    async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
+        workflow_id = occurrence.workflow_id
+        if workflow_id is None:
+            return occurrence
+        run = await self._control.asked(lambda parts: parts.records.find(workflow_id, first_executions[workflow_id]))
+        if run is None:
+            return occurrence
+        return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})
+
+    async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
+        """Return the latest times up to `until`.
+
+        Temporal counts forwards only, so the window grows backwards until it has enough times."""
+        rules_since, span = description.info.last_updated_at or description.info.created_at, FIRST_WINDOW
+        if until <= rules_since:
+            return []
+        while True:
+            since = max(rules_since, until - span)
+            due = await self.due(description.id, since, until)
+            if len(due) >= most or since == rules_since:
+                return due[-most:]
+            span *= GROWTH
+
+    async def due(
+        self, schedule_id: str, since: datetime, until: datetime, most: int | None = None
+    ) -> Sequence[datetime]:
+        """Return the times after `since` that were due, as Temporal counts them, jitter included."""
+        client, times = await self._engine.client(), [since]
+        while most is None or len(times) <= most:
+            async with self._engine.translated():
+                answer = await client.workflow_service.list_schedule_matching_times(
+                    ListScheduleMatchingTimesRequest(
+                        namespace=client.namespace,
+                        schedule_id=schedule_id,
+                        start_time=_stamp(times[-1]),
+                        end_time=_stamp(until),
+                    ),
+                    timeout=RPC_TIMEOUT,
+                )
+            times += [stamp.ToDatetime(UTC) for stamp in answer.start_time]
+            if len(answer.start_time) < PAGE:
+                break
+        return times[1:]
+
+
+def _circumstances(
+    description: ScheduleDescription, starts: Sequence[Start], now: datetime, *, is_first_page: bool
+) -> Circumstances:
+    schedule = description.schedule
+    overlap = forms.overlap_of(schedule.policy)
+    # with `replace` the run that waits is the last one due, so an earlier page has none
+    has_queue = is_first_page or overlap is not Overlap.REPLACE
+    return Circumstances(
+        starts=starts,
+        pauses=pauses.in_force(pauses.pauses(schedule.state.note or ""), paused=schedule.state.paused),
+        paused=schedule.state.paused,
+        overlap=overlap,
+        jitter=forms.jitter_of(schedule),
+        window=forms.window_of(schedule),
+        queued=description.raw_description.info.buffer_size if has_queue else 0,
+        missed=description.info.num_actions_missed_catchup_window,
+        now=now,
+    )
+
+
+def _stamp(moment: datetime) -> Timestamp:
+    stamp = Timestamp()
+    stamp.FromDatetime(moment.astimezone(UTC))
+    return stamp
