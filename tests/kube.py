@@ -14,6 +14,7 @@ import msgspec
 
 from crawler_lifecycle.adapters.kubernetes.answers import Missing
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
 from crawler_lifecycle.domain.naming import job_name
 
 NAMESPACE = "crawls"
@@ -111,6 +112,7 @@ class Shelf(Api):
 
     def __init__(self, page: int = PAGE) -> None:
         self.namespace = NAMESPACE
+        self.clock = ServerClock()
         self.there: dict[str, list[Any]] = {"jobs": [], "pods": [], "events": []}
         self.hidden: list[Any] = []  # Jobs that no list shows, although they are there
         self.of_namespace: Any = {"metadata": {"name": NAMESPACE}, "status": {"phase": "Active"}}

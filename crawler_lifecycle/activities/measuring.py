@@ -1,5 +1,7 @@
 """What is counted for whoever watches the installation as a whole."""
 
+from datetime import timedelta
+
 from temporalio import activity
 
 
@@ -9,3 +11,13 @@ def noted(saturated: str | None, cluster: str) -> str | None:
         meter = activity.metric_meter().with_additional_attributes({"cause": saturated, "cluster": cluster})
         meter.create_counter("crawler_saturated_looks", "looks at runs that have been waiting for room").add(1)
     return saturated
+
+
+def note_clocks(ahead: timedelta | None, cluster: str) -> None:
+    """Measure how far the clock of this machine is ahead of the cluster's (negative: behind)."""
+    if ahead is not None:
+        meter = activity.metric_meter().with_additional_attributes({"cluster": cluster})
+        gauge = meter.create_gauge_float(
+            "crawler_cluster_clock_difference_seconds", "our clock minus the cluster's", "s"
+        )
+        gauge.set(ahead.total_seconds())

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.measuring import noted
+from crawler_lifecycle.activities.measuring import note_clocks, noted
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import (
     ActiveTasks,
@@ -73,6 +73,7 @@ class ReconciliationActivities:
         # meanwhile, must not count as absent because this look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
         look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if _may_have_a_job(row)])
+        note_clocks(look.clock_ahead, run.cluster)
         changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
         page = changes[:CHANGES_IN_A_LOOK]
         open_rows = list(_not_ended(rows, changes))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from crawler_lifecycle.contract.states import TaskStatus
@@ -56,6 +56,7 @@ class Look:
     complete: bool
     jobs: Mapping[tuple[int, int], JobLook] = field(default_factory=dict)  # by task and attempt
     problem: str | None = None
+    clock_ahead: timedelta | None = None  # our clock, of the cluster's; None where both are the same clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import urllib3
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing, continuation, refusal
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.receiving import GZIP, LONGEST_ANSWER_SECONDS, PLAIN, as_they_come, whole
+from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
 from crawler_lifecycle.settings import longest_request
 
@@ -34,6 +35,7 @@ class Api:
 
     def __init__(self, access: Access) -> None:
         self.namespace = access.namespace
+        self.clock = ServerClock()
         self._access = access
         self._connection = Connection(access)
         self._renewing = threading.Lock()
@@ -171,6 +173,7 @@ class Api:
                     answer = connection.request(method, target, sent, body, timeout)
             except CANNOT_BE_USED as error:
                 raise self._unreached(method, path, error) from error
+            self.clock.set(answer.headers.get("Date"))
             if answer.status < 300:
                 break
             failed = refusal(method, path, answer)

@@ -109,7 +109,8 @@ class KubernetesCluster:
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"
-        return f"Kubernetes at {self._api.host}, namespace {self._api.namespace}, {jobs}"
+        clocks = self._api.clock.words()
+        return f"Kubernetes at {self._api.host}, namespace {self._api.namespace}, {jobs}, {clocks}"
 
     def check_rights(self) -> str:
         """NotReady with what is missing, for what, and how to give it."""

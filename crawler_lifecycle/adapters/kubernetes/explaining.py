@@ -27,7 +27,7 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook
     look = _with_pods(key, job, found, clock)
     if look.gone or look.due_at is not None:
         return look
-    due_at = leaving.due_at_of(found)
+    due_at = leaving.since_its_job(job, leaving.due_at_of(found))
     return replace(look, due_at=due_at) if due_at else look
 
 

@@ -37,7 +37,7 @@ def leaving(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
 def held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
     """A Job that should be gone long since: something holds it, or pods do, which perhaps nobody told."""
     if living := [pod for pod in found if not pods.has_ended(pod)]:
-        due = due_at_of(living)
+        due = since_its_job(job, due_at_of(living))
         return replace(look, due_at=due, cause=POD_TERMINATING if due else ORPHAN_PODS)
     status = job.status or NO_STATUS
     if some(status.active) or some(status.terminating):
@@ -88,6 +88,14 @@ def due_at_of(found: Sequence[Pod]) -> datetime | None:
     due = [pod.metadata.deletion_timestamp for pod in found if not pods.has_ended(pod)]
     told = [each for each in due if each]
     return max(told) if told and len(told) == len(due) else None
+
+
+def since_its_job(job: Job, at: datetime | None) -> datetime | None:
+    """Return the time, or when the Job was made if that is later.
+
+    No pod is older than its Job: a time that says so was written by another clock, and its age would be too great."""
+    made = job.metadata.creation_timestamp
+    return at if at is None or made is None else max(at, made)
 
 
 def grace_of(job: Job) -> timedelta:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from crawler_lifecycle.adapters.kubernetes import explaining, leaving, naming, pods, status
@@ -44,7 +44,7 @@ class Looking:
         self._absence = Absence(api)
 
     def look(self, run_uid: str, watched: Collection[Key] = (), tasks: Collection[int] | None = None) -> Look:
-        late = datetime.now(UTC) - self._patience.overdue
+        late = self._api.clock.now() - self._patience.overdue
         survey = Survey(run_uid, self._installation, frozenset(watched), late)
         try:
             self._list_jobs(survey, tasks)
@@ -59,11 +59,11 @@ class Looking:
             survey.problems.append(error.message)
         if absent or survey.closer:
             self._ask_pods(survey, absent)
-        now = datetime.now(UTC)
+        now = self._api.clock.now()
         told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
         survey.jobs.update((key, leaving.if_overdue(job, now, self._patience.overdue)) for key, job in told)
         problem = survey.problems[0] if survey.problems else None
-        return Look(complete=problem is None, jobs=survey.jobs, problem=problem)
+        return Look(problem is None, survey.jobs, problem, self._api.clock.difference)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
         naming.checked(survey.run_uid)
@@ -97,7 +97,8 @@ class Looking:
                     continue
                 survey.jobs[key] = leaving.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
-        clock = Clock(datetime.now(UTC), self._patience.no_progress, survey.late)
+        now = self._api.clock.now()
+        clock = Clock(now, self._patience.no_progress, now - self._patience.overdue)
         for key in absent:
             if key not in survey.jobs and (left := leaving.of_orphans(key, survey.name(key), found.get(key, ()))):
                 survey.jobs[key] = left

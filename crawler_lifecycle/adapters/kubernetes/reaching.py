@@ -6,7 +6,7 @@ Told by the pods, and by the nodes: one that answers can be asked for the log of
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
@@ -28,7 +28,8 @@ class Reaching:
         found = self.jobs.pods(run_uid, keys) if keys else {}
         living = [(key, pod, node) for key, several in found.items() for pod in several if (node := _lives_on(pod))]
         silent = self._silent({node: pod for _, pod, node in living})
-        return {key: node for key, pod, node in living if node in silent or _is_given_up(pod)}
+        now = self.jobs.api.clock.now()
+        return {key: node for key, pod, node in living if node in silent or _is_given_up(pod, now)}
 
     def _silent(self, one_of_each: dict[str, Pod]) -> set[str]:
         until = time.monotonic() + SECONDS
@@ -44,7 +45,7 @@ def _lives_on(pod: Pod) -> str | None:
     return None if pods.has_ended(pod) or pod.spec is None else pod.spec.node_name
 
 
-def _is_given_up(pod: Pod) -> bool:
+def _is_given_up(pod: Pod, now: datetime) -> bool:
     """By the control plane, or as what it should have been ended by has not come."""
     due = pod.metadata.deletion_timestamp
-    return pods.is_out_of_sight(pod) or (due is not None and datetime.now(UTC) - due > LONG_DUE)
+    return pods.is_out_of_sight(pod) or (due is not None and now - due > LONG_DUE)

@@ -74,7 +74,7 @@ class Removing:
     def _has_kept_log(self, run_uid: str, key: Key, job: DatedJob, pod: Pod) -> bool:
         """Or there is none, or no hope for one, or no place."""
         try:
-            return self._keep_log(run_uid, key, pod, has_waited=_has_waited(job))
+            return self._keep_log(run_uid, key, pod, has_waited=_has_waited(job, self.jobs.api.clock.now()))
         except InTheWay as error:
             logger.warning("run %s, task %s, attempt %s: its log is not kept: %s", run_uid, *key, error)
             self.logs.say_that_there_is_no_place(run_uid, str(error))
@@ -95,10 +95,10 @@ class Removing:
         return True
 
 
-def _has_waited(job: DatedJob) -> bool:
+def _has_waited(job: DatedJob, now: datetime) -> bool:
     """Long enough for a log that does not come."""
     ended = [each.last_transition_time for each in _ends(job) if each.last_transition_time]
-    return not ended or datetime.now(UTC) - max(ended) >= PATIENCE
+    return not ended or now - max(ended) >= PATIENCE
 
 
 def _ends(job: DatedJob) -> list[Condition]:

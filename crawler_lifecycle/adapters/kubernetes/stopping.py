@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
@@ -95,7 +95,7 @@ class Stopping:
                 return None
             uid = job.metadata.uid
             if deleted := job.metadata.deletion_timestamp:
-                return uid if datetime.now(UTC) - deleted < TOLD_BY_THEN else None
+                return uid if self.jobs.api.clock.now() - deleted < TOLD_BY_THEN else None
             if is_ending(job):
                 return uid
             try:
