@@ -1,4 +1,4 @@
-"""How do a run's files get into a bucket? The zip goes into it while it is being made."""
+"""Archives in a bucket: the zip is uploaded while it is made."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from crawler_lifecycle.ports import Archive, Progress
 from crawler_lifecycle.settings import ExportSettings
 
 MIB = 1024 * 1024
-TRIES = 3  # of one request
+TRIES = 3  # seconds for one request
 
 
 class S3Archiver:
@@ -32,7 +32,7 @@ class S3Archiver:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
-        """`bytes` are those of the files, before they are compressed."""
+        """Upload the archive. `bytes` counts the files before compression."""
         target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         folder = files_of(self._files, run_uid)
         if folder is None:
@@ -60,7 +60,7 @@ class S3Archiver:
 
 @dataclass
 class _Beating:
-    """Passes on how far the archive is, and says it again where the server is waited for."""
+    """Progress of the archive, repeated while the upload waits for the server, so that heartbeats go on."""
 
     progress: Progress
     files: int = 0
@@ -75,7 +75,7 @@ class _Beating:
 
 
 def _options(settings: ExportSettings) -> dict[str, str]:
-    """Of the object. `default`: encrypted as the bucket says."""
+    """Return the options of the object. `default` leaves encryption to the bucket."""
     options = {"ContentType": "application/zip"}
     if settings.encryption != "default":
         options["ServerSideEncryption"] = settings.encryption

@@ -1,4 +1,4 @@
-"""How do we reach AWS, and what do its errors mean? Credentials come from AWS's own variables, files and roles."""
+"""Clients of AWS and their errors. Credentials come from AWS's own variables, files and roles."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from crawler_lifecycle.settings import ExportSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SOMEBODY_HAS_TO_MEND = (401, 403, 404)
-# in EventBridge's protocol these come with status 400
+# EventBridge answers these errors with status 400
 AS_CODES = (
     "ResourceNotFoundException",
     "AccessDeniedException",
@@ -32,7 +32,7 @@ WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetriev
 
 
 def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
-    """May be used by several threads at once. `variable` is the setting that the endpoint comes from."""
+    """Return a client that several threads may use. `variable` names the setting of the endpoint."""
     config = Config(
         connect_timeout=min(3.0, settings.timeout_seconds),
         read_timeout=settings.timeout_seconds,
@@ -57,7 +57,7 @@ def make_client(service: str, settings: ExportSettings, endpoint: str | None, va
 
 @contextmanager
 def calling(what: str, mend: str) -> Iterator[None]:
-    """`mend`: where to look if the other side will not have us."""
+    """Translate errors of AWS. `mend` says where to look if the server refuses us."""
     try:
         yield
     except WITHOUT_CREDENTIALS as error:

@@ -1,4 +1,4 @@
-"""How does a pipeline on AWS learn that a run is over, and that its files are there? By EventBridge."""
+"""Events on EventBridge: a run is over, or its files are ready."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class EventBridge:
         )
 
     def announce(self, event: ExportEvent) -> None:
-        """One try: who calls has the patience. EventBridge gives each an id; the one that stays is in the detail."""
+        """Try once; the caller retries. EventBridge gives each try an id, and the constant id is in the detail."""
         entry = {
             "EventBusName": self._bus,
             "Source": self._source,
@@ -42,7 +42,7 @@ class EventBridge:
         return f"events on bus {self._bus}, source {self._source}"
 
     def _check_taken(self, answer: dict[str, Any]) -> None:
-        """An entry may be refused although the request as a whole was answered with 200."""
+        """Raise if EventBridge refused the entry, which it may do in an answer with status 200."""
         if not answer.get("FailedEntryCount"):
             return
         entry: dict[str, str] = next(iter(answer.get("Entries", [])), {})

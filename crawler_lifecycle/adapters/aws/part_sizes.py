@@ -1,7 +1,7 @@
-"""How big are the parts of an upload whose size nobody knows before its end?
+"""Sizes of the parts of an upload whose total size is unknown before its end.
 
-S3 takes 10,000 of them. All are of one size for as long as possible, since each is held in memory and some servers
-want them alike; the last ones grow so that they are enough.
+S3 takes 10,000 parts. All parts have one size for as long as possible, since each part is held in memory and some
+servers want equal parts; the last parts grow so that 10,000 are enough.
 """
 
 MOST_PARTS = 10_000
@@ -11,7 +11,7 @@ LARGEST = 1024**3
 
 
 def part_size(number: int, first: int) -> int:
-    """Of the part of this number, from 1, in bytes."""
+    """Return the size in bytes of the part with this number, from 1."""
     if number <= ALIKE:
         return first
     doublings = (number - ALIKE - 1) // STEP + 1

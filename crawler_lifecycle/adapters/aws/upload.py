@@ -1,6 +1,6 @@
-"""How do bytes get into an S3 object while they are being made, with no more than one part in memory?
+"""Upload of an S3 object while its bytes are made, with at most one part in memory.
 
-The object is there when `complete` has returned, and not before. An upload that is not completed is aborted.
+The object exists when `complete` has returned, and not before. An upload that is not completed is aborted.
 """
 
 import logging
@@ -29,8 +29,8 @@ MEND = (
 
 
 def keep_apart(client: Any, tries: int) -> None:
-    """A creation that may have been carried out, its answer lost, is asked for again so late that the upload it made is
-    known for one that nobody goes on with."""
+    """Wait before creating an upload again after a lost answer, so that the upload of the first try is recognisable
+    as abandoned."""
 
     def pause(attempts: int, caught_exception: Exception | None = None, **_: object) -> float | None:
         if attempts < tries and isinstance(caught_exception, ANSWER_LOST):
@@ -41,7 +41,8 @@ def keep_apart(client: Any, tries: int) -> None:
 
 
 class Upload:
-    """`target`: bucket and key. `beat` is called now and then while the server is waited for."""
+    """One multipart upload. `target` is bucket and key. `beat` is called regularly while the upload waits for the
+    server."""
 
     def __init__(
         self, client: Any, target: dict[str, str], options: dict[str, str], first_part: int, beat: Callable[[], None]
@@ -70,13 +71,14 @@ class Upload:
         return len(data)
 
     def flush(self) -> None:
-        """Parts are sent when they are full."""
+        """Do nothing: parts are sent when they are full."""
 
     def complete(self) -> None:
-        """Now the object is there, and earlier uploads of it that never ended are aborted.
+        """Complete the object, then abort earlier uploads of the key that never ended.
 
-        Only now: one that is still under way tries again then, and two cannot keep each other from ending."""
-        if self._buffer:  # a zip is never empty, but it may end with a full part
+        Only now, since an upload that is still under way tries again, and two uploads cannot keep each other from
+        ending."""
+        if self._buffer:  # a zip is never empty, but may end with a full part
             self._send(bytes(self._buffer))
         mine, earlier = self._begun(), self._earlier()
         self._ask("complete_multipart_upload", **self._target, **mine, MultipartUpload={"Parts": self._parts})
@@ -90,10 +92,10 @@ class Upload:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._thread:  # waits for what is under way: a part that comes after the abort would stay for ever
-            self._beat = _nothing  # it may be what has ended the upload
+        with self._thread:  # wait for the part under way: a part that arrives after the abort would stay for ever
+            self._beat = _nothing  # the part's error may be the reason of the abort
             if self._creation is not None:
-                with suppress(LifecycleError):  # then there is none
+                with suppress(LifecycleError):  # no upload was created then
                     self._abort({"UploadId": self._answer(self._creation)["UploadId"]})
 
     def _begun(self) -> dict[str, str]:
@@ -104,7 +106,7 @@ class Upload:
 
     def _send(self, part: bytes) -> None:
         number = len(self._parts) + 1
-        self._broken = True  # until this part is there
+        self._broken = True  # wait until this part is there
         if number > MOST_PARTS:
             raise PermanentError(
                 f"the archive {self._target['Key']} is too big for {MOST_PARTS:,} parts: "
@@ -115,9 +117,10 @@ class Upload:
         self._broken = False
 
     def _earlier(self) -> list[dict[str, str]]:
-        """Uploads of the same key that a try has left which crashed.
+        """Return uploads of the same key that a crashed try left open.
 
-        That is told by missing heartbeats, so the next never begins in the same moment; others that do are alive."""
+        A crash is noticed by missing heartbeats, so the next try never begins in the same moment; uploads that do are
+        alive."""
         bucket, key = self._target["Bucket"], self._target["Key"]
         try:
             answer = self._ask("list_multipart_uploads", Bucket=bucket, Prefix=key)
@@ -129,7 +132,7 @@ class Upload:
         return [{"UploadId": other} for other, at in begun.items() if mine and at <= mine - APART]
 
     def _abort(self, upload: dict[str, str]) -> None:
-        """What cannot be aborted now is seen by the next try; no object comes of it."""
+        """Abort the upload. If the abort fails, the next try sees the upload again; no object comes of it."""
         try:
             self._ask("abort_multipart_upload", **self._target, **upload)
         except LifecycleError as error:
@@ -139,7 +142,7 @@ class Upload:
         return self._answer(self._thread.submit(getattr(self._client, operation), **arguments))
 
     def _answer(self, asked: "Future[Any]") -> Any:
-        """In the other thread, so that this one can tell that it lives however long the answer takes."""
+        """Call in the other thread, so that this thread can send heartbeats however long the answer takes."""
         while not wait([asked], BEAT).done:
             self._beat()
         with calling(f"bucket {self._target['Bucket']}", MEND):

@@ -1,6 +1,6 @@
-"""A cluster on one machine: jobs are process groups, what is known of them lies in files.
+"""A cluster on one machine: jobs are process groups, and files hold their records.
 
-`cluster` is the port's adapter. `layout` says where things lie, `records` what a job's files say, `processes` which
-processes belong to a job, `placing` which waiting job starts next. `runner` is the program that starts a job and
-waits for it; it outlives whoever deployed the job. `looking`, `logs` and `changes` read.
+`cluster` is the port's adapter. `layout` names the places of files, `records` reads and writes a job's files,
+`processes` finds the processes of a job, `placing` starts waiting jobs. `runner` is the program that starts a job and
+waits for its end; a runner outlives the process that deployed the job. `looking`, `logs` and `changes` read.
 """

@@ -1,6 +1,6 @@
-"""Which runs have jobs that changed, just now or while nobody watched?
+"""Changes of jobs, by run, including changes made while no watcher ran.
 
-A touched file stays until its change has been handed on, so that a watcher that was away is told what it missed.
+A touched file stays until its change was passed on, so a watcher that was away learns the changes that it missed.
 """
 
 import logging
@@ -19,13 +19,13 @@ logger = logging.getLogger(__name__)
 
 
 def watch_runs(layout: Layout) -> Iterator[set[str]]:
-    """The run_uids touched, or an empty set after a second of silence. For ever."""
+    """Yield the run_uids that were touched, for ever; an empty set after each silent second."""
     told = ""
     while True:
         try:
             yield from _watch_once(layout)
         except OSError as error:
-            # looks go on without; what is in the way may go away
+            # looks go on without a watcher, and the obstacle may go away
             if str(error) != told:
                 told = str(error)
                 logger.warning("changes of local jobs cannot be watched: %s", told)
@@ -34,7 +34,7 @@ def watch_runs(layout: Layout) -> Iterator[set[str]]:
 
 
 def _watch_once(layout: Layout) -> Iterator[set[str]]:
-    """Until somebody replaces the folder: then what is watched is the old one."""
+    """Watch until the folder is replaced, since the watch then sees the old folder only."""
     layout.make()
     folder = layout.changed
     watched = folder.stat().st_ino
@@ -46,7 +46,7 @@ def _watch_once(layout: Layout) -> Iterator[set[str]]:
         yield_on_timeout=True,
         recursive=False,
     ):
-        # both: a file that is touched again just before it is removed is told by its event
+        # both sources: a file that is touched again just before its removal is known by its event only
         touched = {Path(path).name for _, path in changes} | set(names(folder))
         yield {name for name in touched if _is_run(name)}
         for name in touched:

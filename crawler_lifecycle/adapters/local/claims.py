@@ -1,4 +1,4 @@
-"""How does a request become a job, once per key?"""
+"""Creation of a job from a deployment request, once per request key."""
 
 import shutil
 import tempfile
@@ -24,7 +24,8 @@ from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 
 
 def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Placing) -> Deployment:
-    """The job of the request's key, made and queued unless it is there. Only inside `placing.exclusive`."""
+    """Return the job of the request's key, created and queued unless the job exists. Callers hold
+    `placing.exclusive`."""
     spec = new_spec(request, files)
     folder = JobFolder(layout.job(spec.name))
     try:
@@ -32,8 +33,9 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
     except Unreadable as error:
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if known is None:
-        # first: a place without a job is cleared, a job without a place would wait for ever; and a look that comes
-        # between the question whether it is too late and the job is told by the place that it may come
+        # The place comes first. A place without a job is cleared later, but a job without a place would wait for ever.
+        # And a look
+        # that runs between the check of `not_after` and the creation learns from the place that a job may come.
         placing.enqueue(spec)
         try:
             refuse_if_late(request)
@@ -84,7 +86,7 @@ def _command(request: DeploymentRequest) -> list[str]:
 
 
 def _make(folder: JobFolder, spec: Spec, layout: Layout) -> None:
-    """All at once: the finished folder gets its name, which only works if nobody has it."""
+    """Create the job atomically: rename the finished folder, which fails if the name exists."""
     Path(spec.files).mkdir(parents=True, exist_ok=True)
     folder.path.parent.mkdir(exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=layout.new))

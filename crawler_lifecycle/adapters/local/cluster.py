@@ -1,4 +1,4 @@
-"""How is the Cluster port fulfilled on one machine?"""
+"""The Cluster port on one machine."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from crawler_lifecycle.ports import LogChunk
 
 
 class LocalCluster:
-    """`installation`: whose jobs are ours; None: everybody's."""
+    """Cluster of process groups. `installation` selects the jobs of one installation; None selects all jobs."""
 
     def __init__(self, root: Path, files: Path, installation: str | None, capacity: int) -> None:
         self._layout = Layout(root.absolute())
@@ -45,7 +45,7 @@ class LocalCluster:
             return deployment
 
     def place_waiting(self) -> None:
-        """Start what waits and could run. Called now and then, it mends whatever was cut off."""
+        """Start waiting jobs for which there is room. A later call repairs a start that was cut off."""
         with _wrapped("start waiting jobs"):
             self._layout.make()
             with self._placing.exclusive():
@@ -93,11 +93,11 @@ class LocalCluster:
             self._stopping.kill(self._folders(run_uid, jobs))
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:  # noqa: ARG002
-        """None: this machine reaches its own processes."""
+        """Return None: a machine always reaches its own processes."""
         return {}
 
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:  # noqa: ARG002
-        """Nothing to do: the records of jobs are small and stay, and the logs are among the run's files already."""
+        """Do nothing: job records are small and stay, and logs are among the run's files already."""
         return 0
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
@@ -105,7 +105,7 @@ class LocalCluster:
             job = self._looking.some(run_uid, [(task, attempt)]).get((task, attempt))
             if job is None:
                 raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
-            # the phase was read before the log: what is printed in between is only read once more
+            # the phase is read before the log: a line printed in between is read again and never skipped
             return logs.read_from(self._log_file(run_uid, task, attempt), offset, ended=job.phase.has_ended or job.gone)
 
     def changes(self) -> Iterator[set[str]]:

@@ -1,7 +1,7 @@
-"""Has a job left processes behind when its first one ends? On Linux that is one question to the kernel.
+"""Detection of processes that a job leaves behind when its first process ends.
 
-Going through all processes of the machine costs a fraction of a second, which every runner would spend at the end of
-its job: a thousand jobs that end at once would take minutes. So a runner adopts what its job leaves behind.
+A walk through all processes of the machine takes a fraction of a second, so a thousand jobs that end at once would take
+minutes. On Linux a runner adopts the orphans of its job instead, and one question to the kernel is enough.
 """
 
 import ctypes
@@ -12,14 +12,15 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt() -> bool:
-    """From here on a process whose parent ends becomes ours, if it descends from us. False where that cannot be."""
+    """Become the parent of descendants whose own parent ends. Return False where the system has no such mechanism."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def wait_for(pid: int) -> int:
-    """The exit code of this child (negative: the signal that ended it). Others that end meanwhile are forgotten."""
+    """Return the exit code of this child; a negative code is the signal that ended the child. Other children are
+    reaped."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:
@@ -27,7 +28,7 @@ def wait_for(pid: int) -> int:
 
 
 def none_left() -> bool:
-    """Whether we have no child any more."""
+    """Return whether this process has no child any more."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,7 +1,7 @@
-"""What of a service's own environment reaches the jobs it starts?
+"""The part of a service's environment that its jobs inherit: only variables that programs need to run at all.
 
-Only what programs need to run at all. The rest is the service's business and may hold secrets, of this project or of
-any other. What a crawler needs beyond it stands in the `environment` of its catalogue entry.
+Other variables may hold secrets of this project or of another. A crawler's own variables stand in the `environment` of
+its catalogue entry.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ PASSED_ON = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-        # without these the runner, which is a Python program too, might not find itself
+        # without these variables the runner, a Python program, might not find its modules
         *("PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LD_LIBRARY_PATH"),
     }
 )

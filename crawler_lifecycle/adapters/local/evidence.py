@@ -1,4 +1,4 @@
-"""What helps to see why a job of the local cluster ended as it did?"""
+"""Evidence of a local job: its last log lines and its record of the end."""
 
 import socket
 from pathlib import Path

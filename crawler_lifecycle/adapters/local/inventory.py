@@ -1,6 +1,6 @@
-"""Which jobs live or wait, of all runs? Those with a place, and those whose processes are there.
+"""Inventory of living and waiting jobs of all runs: jobs with a place, and jobs with processes.
 
-The records of jobs that are over stay for ever, and are not read.
+Records of ended jobs stay for ever and are not read.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.audit import ListedJob
 
 
 def living(layout: Layout, installation: str | None) -> list[ListedJob]:
-    """Only those that say that they are this installation's (None: anybody's)."""
+    """Return the jobs whose record names this installation; None accepts every installation."""
     if layout.is_away:
         raise FileNotFoundError(layout.missing)
     placed = {place.partition("-")[2] for folder in (layout.waiting, layout.running) for place in _places(folder)}
@@ -27,11 +27,11 @@ def _places(folder: Path) -> list[str]:
     try:
         return names(folder)
     except FileNotFoundError:
-        return []  # nothing was ever deployed
+        return []  # no job was ever deployed
 
 
 def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | None:
-    """None: another cluster's, another installation's, or just being made."""
+    """Return None for a job of another cluster or installation, and for a job in the making."""
     parts = JOB_NAME.fullmatch(name)
     if parts is None:
         return None

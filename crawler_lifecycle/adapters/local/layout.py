@@ -1,4 +1,4 @@
-"""Where does everything of the local cluster lie?
+"""Places on disk: the folders and files of the local cluster.
 
 root/jobs/<run_uid>/<job name>/   what is known of a job (see `records`)
 root/waiting/<time>-<job name>    jobs that are not placed yet, oldest first
@@ -55,11 +55,11 @@ class Layout:
 
     @property
     def is_away(self) -> bool:
-        """Moved or not mounted: its jobs go on, and are not to be taken for gone."""
+        """Return whether the root is moved or not mounted. Its jobs run on and must not count as gone."""
         return self.made.exists() and not self.jobs.is_dir()
 
     def make(self) -> None:
-        """A root that is away is not made anew: what is put back would find its place taken."""
+        """Create the root, except where the root is away: a new root would take the place of the old one."""
         if self.is_away:
             raise FileNotFoundError(f"{self.missing}; if its jobs are gone for good, remove {self.made}")
         for folder in (self.jobs, self.waiting, self.running, self.new, self.changed):
@@ -74,20 +74,20 @@ class Layout:
         return self.jobs / checked(run_uid)
 
     def job(self, name: str) -> Path:
-        """The folder of a job, whose name tells its run."""
+        """Return the folder of a job; the job's name contains its run."""
         found = JOB_NAME.fullmatch(name)
         if not found:
             raise BadInput("job_name", f"{name!r} is not the name of a job")
         return self.jobs / str(UUID(found[1])) / name
 
     def announce_change(self, run_uid: str) -> None:
-        # on a full disk the change is missed, which the looks make good
+        # on a full disk the change is missed; looks are correct without it
         with suppress(OSError):
             (self.changed / checked(run_uid)).write_bytes(b".")
 
 
 def checked(run_uid: str) -> str:
-    """The run_uid, which is safe as a name of a file, or BadInput."""
+    """Return the run_uid if its form is safe as a file name, else raise BadInput."""
     try:
         if str(UUID(run_uid)) == run_uid:
             return run_uid
@@ -101,5 +101,5 @@ def names(folder: Path) -> list[str]:
 
 
 def log_name(task: int, attempt: int) -> str:
-    """Path of a task's log in the run's folder of files."""
+    """Return the path of a task's log within the run's folder of files."""
     return f"logs/{task}-{attempt}.log"

@@ -1,6 +1,6 @@
-"""What did a job print: from a byte on, or its last lines?
+"""Reading of a job's log from an offset, or of its last lines.
 
-What is not a regular file is no log: jobs can write where their logs lie.
+Only a regular file is a log, since jobs may write into the folder of logs.
 """
 
 import codecs
@@ -26,7 +26,7 @@ def read_from(log: Path, offset: int, *, ended: bool) -> LogChunk:
 
 
 def chunk_of(file: IO[bytes], offset: int, *, ended: bool) -> LogChunk:
-    """Whole characters only, unless the job has ended: then what is broken is shown as such."""
+    """Return whole characters only while the job runs; after its end, show broken characters as replacements."""
     size = file.seek(0, 2)
     start = max(0, size + offset) if offset < 0 else min(offset, size)
     file.seek(start)
@@ -40,14 +40,15 @@ def chunk_of(file: IO[bytes], offset: int, *, ended: bool) -> LogChunk:
 
 
 def characters(content: bytes, *, final: bool) -> tuple[str, int]:
-    """And how many bytes they are: one that is not complete is left for later, unless this is all."""
+    """Return the text and its length in bytes. An incomplete last character waits for the next call unless `data` is
+    all."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     text = decoder.decode(content, final=final)
     return text, len(content) - len(decoder.getstate()[0])
 
 
 def _length_of_cut_character(content: bytes) -> int:
-    """How many bytes at the beginning are the rest of a UTF-8 character."""
+    """Return how many bytes at the beginning belong to a cut UTF-8 character."""
     rest = len(content) - len(content.lstrip(bytes(range(0x80, 0xC0))))
     return rest if rest < 4 else 0
 
@@ -69,5 +70,5 @@ def tail_of(file: IO[bytes]) -> str:
     file.seek(max(0, size - TAIL_BYTES))
     content = file.read(TAIL_BYTES)
     lines = content.decode("utf-8", errors="replace").splitlines()[-TAIL_LINES:]
-    # characters that could not be read take more room than they did
+    # replacement characters take more bytes than the unreadable bytes did
     return "\n".join(lines).encode()[-TAIL_BYTES:].decode("utf-8", errors="ignore")

@@ -1,4 +1,4 @@
-"""What does the local cluster show of a run: one listing of its folder, and one or two small files a job."""
+"""Looks at the local cluster: one listing of the run's folder, and one or two small files for each job."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A job without a runner, and without a record that says that it is over and gone: its processes decide."""
+    """A job without a runner and without a complete record of its end: its processes decide."""
 
     look: JobLook
     folder: JobFolder
@@ -38,10 +38,10 @@ class Looking:
         self._installation = installation
 
     def look(self, run_uid: str, tasks: Collection[int] | None = None) -> Look:
-        """`tasks`: only theirs."""
+        """Look at the run. `tasks` limits the look to these tasks."""
         asked_for = None if tasks is None else frozenset(tasks)
         try:
-            coming = self._coming(run_uid)  # first: what is listed afterwards has come
+            coming = self._coming(run_uid)  # the places are read first, so that a job listed later has surely come
             listed = [found for found in self._list(run_uid) if asked_for is None or found.task in asked_for]
             jobs = self._see(listed)
             self._refuse_if_away()
@@ -52,16 +52,17 @@ class Looking:
         return Look(complete=True, jobs=jobs | {key: job for key, job in coming.items() if key not in there})
 
     def some(self, run_uid: str, jobs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], JobLook]:
-        """Only these, by task and attempt; what is not there is left out."""
+        """Look at these jobs by task and attempt; absent jobs are left out."""
         return self._see(self._found(run_uid, task, attempt) for task, attempt in jobs)
 
     def folder(self, run_uid: str, task: int, attempt: int) -> JobFolder | None:
-        """The job's folder, if there is one and it is not another installation's."""
+        """Return the job's folder if the folder exists and belongs to this installation."""
         folder = self._found(run_uid, task, attempt).folder
         return folder if folder.path.exists() and self._is_ours(folder.installation) else None
 
     def _is_ours(self, installation: str | None) -> bool:
-        """A job that does not say any more whose it is belongs to whoever knows its run."""
+        """Return whether the job is ours. A job whose record names no installation belongs to every caller that
+        knows its run."""
         return installation is None or self._installation in (None, installation)
 
     def _found(self, run_uid: str, task: int, attempt: int) -> Found:
@@ -81,13 +82,14 @@ class Looking:
             elif seen:
                 jobs[found.task, found.attempt] = seen
         if doubts:
-            # after the last of their runners was found dead: an older survey could miss what one of them started
+            # the survey comes after the last runner was seen dead: an older survey could miss a process that the runner
+            # started
             survey = processes.survey()
             jobs.update({(doubt.look.task, doubt.look.attempt): _judge(doubt, survey) for doubt in doubts})
         return jobs
 
     def _coming(self, run_uid: str) -> dict[tuple[int, int], JobLook]:
-        """Jobs that may be just about to be made: their place in the queue is made before them."""
+        """Return the jobs that may be created at this moment: their place in the queue exists before their folder."""
         try:
             places = names(self._layout.waiting)
         except FileNotFoundError:
@@ -116,7 +118,7 @@ class Looking:
                 yield Found(*key, JobFolder(folder / name))
 
     def _refuse_if_away(self) -> None:
-        """What is not seen then, and what went away while we looked, is not gone."""
+        """Raise if the root is away, or went away during the look: unseen jobs are not gone."""
         if not self._layout.jobs.is_dir():
             raise TemporaryError(self._layout.missing)
 
@@ -129,7 +131,7 @@ class Looking:
             look = _running(found, started)
             if folder.has_runner:
                 return look
-            ended = folder.ended()  # it may have ended between the two
+            ended = folder.ended()  # the job may have ended between the two reads
             if not ended:
                 return _Doubt(look, folder)
         if ended:
@@ -148,18 +150,18 @@ class Looking:
         try:
             if not self._is_ours(folder.installation):
                 return None
-            # in this order: a job that will not start any more, and has no runner then, has all the processes it gets
+            # in this order: a job that will not start any more, and has no runner at that time, gets no further process
             is_closed = folder.stop_asked or folder.has_started or folder.has_ended
             if not is_closed or folder.has_runner:
                 return look
-            ended = _end_of(folder)  # it may have ended since
+            ended = _end_of(folder)  # the job may have ended since
         except OSError:
             return look
         return _ended(found, ended) if ended else _Doubt(look, folder)
 
 
 class _Waiting:
-    """The queue, listed only if a job of the run waits."""
+    """The queue of waiting jobs, listed only if a job of the run waits."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -172,7 +174,7 @@ class _Waiting:
 
 
 def _job_of(run_uid: str, name: str) -> tuple[int, int] | None:
-    """Task and attempt, if this is the name of a job of the run."""
+    """Return task and attempt if the name belongs to a job of the run."""
     parts = JOB_NAME.fullmatch(name)
     return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None
 

@@ -1,8 +1,7 @@
-"""Which waiting job starts next, when there are only so many places?
+"""Places for jobs: the waiting job that starts next, while the number of places is limited.
 
-All that claim, place or withdraw jobs do it under one lock, across processes. A runner inherits the lock of its job,
-so there is no moment in which a started runner looks dead. Whatever is cut off in between is set right by the next
-one who places jobs.
+Every process that claims, places or withdraws jobs holds one lock. A runner inherits the lock of its job, so a started
+runner never looks dead. The next call of `place` repairs an operation that was cut off.
 """
 
 import fcntl
@@ -49,13 +48,13 @@ class Placing:
         (self.layout.waiting / spec.place).unlink(missing_ok=True)
 
     def withdraw_unread(self, job_name: str) -> None:
-        """The place of a job whose record does not tell it any more."""
+        """Withdraw the place of a job whose record cannot be read."""
         for place in names(self.layout.waiting):
             if _name(place) == job_name:
                 (self.layout.waiting / place).unlink(missing_ok=True)
 
     def leave(self, spec: Spec) -> None:
-        """The place of a job that is over."""
+        """Free the place of a job that is over."""
         (self.layout.running / spec.place).unlink(missing_ok=True)
 
     def anything_waits(self) -> bool:
@@ -63,24 +62,25 @@ class Placing:
             return any(True for _ in places)
 
     def place(self) -> None:
-        """Start waiting jobs while there are places. Only inside `exclusive`."""
+        """Start waiting jobs while there are places. Callers hold `exclusive`."""
         self._clear_drafts()
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
         free = self.capacity - self._taken()
         if free <= 0:
-            return  # without listing what may be a long queue
+            return  # a full cluster needs no listing of a queue that may be long
         for place in _places(self.layout.waiting):
             free -= self._start(place)
             if free <= 0:
                 return
 
     def _clear_drafts(self) -> None:
-        """Jobs are made inside `exclusive`: what is still in the making now was begun by somebody who died."""
+        """Remove unfinished job folders. Jobs are made under `exclusive`, so the maker of an unfinished folder has
+        died."""
         for draft in names(self.layout.new):
             shutil.rmtree(self.layout.new / draft, ignore_errors=True)
 
     def _taken(self) -> int:
-        """How many places are taken; those of jobs that are over are cleared."""
+        """Return how many places are taken, after clearing the places of jobs that are over."""
         return sum([self._is_taken(place) for place in _places(self.layout.running)])
 
     def _is_taken(self, place: str) -> bool:
@@ -90,22 +90,24 @@ class Placing:
             if not job.has_ended and (job.has_runner or lives_without_runner(job)):
                 return True
         except OSError:
-            return True  # to start too few is mended by hand, to start too many is not
+            return True  # an unreadable job keeps its place: a person can repair too few starts, but not too many
         if job.path.exists() and not job.has_started and not job.has_ended:
-            marker.rename(self.layout.waiting / place)  # its runner died before it did anything
+            marker.rename(self.layout.waiting / place)  # the runner died before its first step
             return False
         if not job.has_ended:
-            self.layout.announce_change(job.path.parent.name)  # it vanished, and nobody was left to say so
+            self.layout.announce_change(job.path.parent.name)  # the job vanished without a record
         marker.unlink(missing_ok=True)
         return False
 
     def _start(self, place: str) -> bool:
-        """Whether the job of this waiting place was started."""
+        """Return whether the job of this waiting place was started."""
         job = self._job(place)
         marker = self.layout.waiting / place
         try:
             if job.has_started or job.has_ended or not job.spec():
-                marker.unlink(missing_ok=True)  # cut off before the claim, or started all the same
+                marker.unlink(
+                    missing_ok=True
+                )  # the claim was cut off before the folder, or the job was started already
                 return False
             lock = job.lock()
             if lock is None:
@@ -148,7 +150,7 @@ def lives_without_runner(job: JobFolder) -> bool:
 
 
 def place_name(claimed_at_ns: int, job_name: str) -> str:
-    """Sorts by time."""
+    """Return a name for the place that sorts by time."""
     return f"{claimed_at_ns:020d}-{job_name}"
 
 

@@ -1,8 +1,8 @@
-"""Which processes belong to a job, and how are they ended?
+"""The processes of a job, and their end.
 
-A process belongs to a job if it carries the job's uid in its environment, is the job's first process, or is in the
-session that this one opened. Children inherit the first and the last, also when their parents are long dead. Where no
-record says the uid any more, the job's name in the environment has to do.
+A process belongs to a job if the process carries the job's uid in its environment, is the job's first process, or is in
+the session that the first process opened. Children inherit the environment and the session, even when their parents are
+long dead. Where no record has the uid, the job's name in the environment decides.
 """
 
 import os
@@ -24,7 +24,7 @@ MOMENTS = 10
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first process of a job: a pid, and when it was created because pids are reused."""
+    """The first process of a job: a pid with its creation time, since pids are reused."""
 
     pid: int
     created: float
@@ -37,11 +37,11 @@ class Seen:
     session: int | None
     mark: str | None
     name: str | None
-    is_blank: bool  # it shows no environment, as a program does for a moment when it has just begun
+    is_blank: bool  # a program shows no environment in its first moment
 
 
 def survey() -> list[Seen]:
-    """Every living process but this one. A zombie is dead."""
+    """Return every living process except this one. A zombie counts as dead."""
     seen = _see_all(pid for pid in psutil.pids() if pid != os.getpid())
     for _ in range(MOMENTS):
         blank = [one.process.pid for one in seen if one.is_blank]
@@ -70,13 +70,13 @@ def of_name(survey: Iterable[Seen], name: str) -> list[psutil.Process]:
 
 def send(processes: Iterable[psutil.Process], signal: int) -> None:
     for process in processes:
-        # gone already, or somebody else's by a changed user id: the survey goes on telling
+        # the process is gone, or has another user id: the survey decides again
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             process.send_signal(signal)
 
 
 def kill_until_none(find: Callable[[], list[psutil.Process]], patience: float) -> int:
-    """Kill what `find` finds until it finds nothing; how many are left when patience is over."""
+    """Kill the processes that `find` returns until `find` returns none; return how many remain at the time-out."""
     end = time.monotonic() + patience
     while (found := find()) and time.monotonic() < end:
         send(found, 9)
@@ -85,7 +85,7 @@ def kill_until_none(find: Callable[[], list[psutil.Process]], patience: float) -
 
 
 def created(pid: int) -> float:
-    """When a process of this moment was created, also if it has just ended."""
+    """Return when this process was created, also if the process has just ended."""
     try:
         return psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
@@ -136,7 +136,7 @@ def _is_young_program(process: psutil.Process) -> bool:
 
 
 def _session_is_ours(everyone: Iterable[Seen], first: First) -> bool:
-    """The number of a session is a pid: after its end, or another boot, it may be somebody else's."""
+    """Return whether the session is the job's. A session number is a pid, which another session may reuse."""
     if first.created < psutil.boot_time() - CLOCK_SLACK:
         return False
     return all(_same_time(seen.created, first.created) for seen in everyone if seen.process.pid == first.pid)

@@ -1,10 +1,10 @@
-"""What do the files in a job's folder say?
+"""The files in a job's folder, read and written.
 
-`spec.json` is there from the first moment on. `started.json` is written just before the job's process is made and
-again just after it; `stop.json` when somebody wants the job to end; `told` by the one who sends it SIGTERM;
-`exit.json` when all is over. A runner holds `lock` for as long as it lives. Each file is complete or not there.
+`spec.json` exists from the first moment on. `started.json` is written just before the job's process is created and
+again just after. `stop.json` records the wish that the job ends, `told` the sender of SIGTERM, and `exit.json` the end.
+A runner holds `lock` while it lives. Each file is complete or absent.
 
-Times are seconds since 1970. Nothing heavy is imported: the runner has to start fast.
+Times are seconds since 1970. The module imports nothing heavy, since a runner has to start fast.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class Unreadable(Exception):
-    """A record is there, but it does not say what it should."""
+    """A record exists but cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What was asked for."""
+    """The request that the job was made from."""
 
     uid: str
     key: str
@@ -55,7 +55,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The runner, and the job's first process; a pid alone may belong to somebody else by now."""
+    """The runner and the job's first process; a bare pid may belong to another program by now."""
 
     uid: str
     installation: str
@@ -78,7 +78,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended. It succeeded if there is no reason."""
+    """The end of the job. The job succeeded if there is no reason."""
 
     uid: str
     installation: str
@@ -115,11 +115,11 @@ class JobFolder:
 
     @property
     def installation(self) -> str | None:
-        """Whose job it is, by the first record that can be read; None: nothing says so."""
+        """Return the installation by the first readable record; None if no record names an installation."""
         return next((record.installation for record in self._readable()), None)
 
     def processes(self, survey: Iterable[Seen]) -> list[psutil.Process]:
-        """Those of the job, found by whatever can be read."""
+        """Return the processes of the job, found by every record that can be read."""
         readable = list(self._readable())
         if not readable:
             return of_name(survey, self.path.name)
@@ -127,7 +127,8 @@ class JobFolder:
         return of_job(survey, readable[0].uid, first)
 
     def goes_on_in(self, living: Iterable[psutil.Process]) -> bool:
-        """Whether its program is one of these; where no record tells which that is, each of them may be it."""
+        """Return whether the job's program is among these processes; without a record, any of them may be the
+        program."""
         try:
             started = self.started()
         except Unreadable:
@@ -149,11 +150,11 @@ class JobFolder:
 
     @property
     def was_told(self) -> bool:
-        """Whether it was sent a signal: what is only wished for may come too late."""
+        """Return whether the job was sent a signal: a mere wish may come too late."""
         try:
             stop = self.stop()
         except Unreadable:
-            return True  # it may have said that the job is to be killed
+            return True  # the unreadable record may have asked for a kill
         return (self.path / "told").exists() or (stop is not None and stop.kill)
 
     @property
@@ -162,7 +163,7 @@ class JobFolder:
 
     @property
     def is_clean(self) -> bool:
-        """Over, and by its record nothing of it is left."""
+        """Return whether the job is over and its record lists no surviving process."""
         try:
             ended = self.ended()
         except Unreadable:
@@ -170,7 +171,7 @@ class JobFolder:
         return ended is not None and not ended.left_over
 
     def may_tell(self) -> bool:
-        """True for exactly one caller: a second SIGTERM makes many programs give up their orderly end."""
+        """Return True for exactly one caller: a second SIGTERM makes many programs abandon their orderly end."""
         try:
             (self.path / "told").touch(exist_ok=False)
         except FileExistsError:
@@ -178,7 +179,7 @@ class JobFolder:
         return True
 
     def lock(self) -> int | None:
-        """An open file that holds the lock, to be handed to a runner; None if there is a runner."""
+        """Return an open file that holds the lock, for a runner; None if a runner lives."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,10 +190,10 @@ class JobFolder:
 
     @property
     def has_runner(self) -> bool:
-        """Whether a runner lives. The kernel drops the lock with its last holder, however that ends."""
+        """Return whether a runner lives. The kernel drops the lock with its last holder, however the holder ends."""
         try:
             with (self.path / "lock").open("rb") as lock:
-                # shared: several may ask at once
+                # a shared lock, since several processes may ask at once
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -245,7 +246,7 @@ def _write(path: Path, values: dict[str, object]) -> None:
         try:
             json.dump(values, file, ensure_ascii=False)
             file.flush()
-            # without it a power cut may leave the name without the content
+            # without this fsync a power cut may leave the name without the content
             os.fsync(file.fileno())
             draft.rename(path)
         except OSError:

@@ -1,7 +1,7 @@
-"""How does one job run, from its start to its exit record, whoever else dies meanwhile?
+"""Runner: the program that executes one job from its start to its exit record, whatever other process dies.
 
-A process of its own, started by `placing` with the job's lock as an open file. The job writes straight into its log,
-so that it goes on even without this runner.
+`placing` starts the runner with the job's lock as an open file. The job writes straight into its log, so the job runs
+on even without its runner.
 """
 
 import errno
@@ -64,7 +64,7 @@ class Runner:
         finally:
             os.close(log)
         self.first = processes.First(process.pid, processes.created(process.pid))
-        # on a full disk the job goes on, and this runner with it
+        # on a full disk the job runs on, and so does this runner
         with suppress(OSError):
             self._write_start()
         with suppress(OSError, Unreadable):
@@ -88,12 +88,12 @@ class Runner:
             env={**os.environ, **self.spec.environment},
             start_new_session=True,
             # The lock closes only when the job's program begins, marked by its environment. If this runner is
-            # killed right here, the job is never without both lock and mark: nobody takes it for gone.
+            # killed here, the job is never without both lock and mark, so no look takes the job for gone.
             close_fds=False,
         )
 
     def _heed_stop(self) -> None:
-        """A stop that came while the job started found no process to tell: it is passed on here."""
+        """Pass on a stop that came while the job started and found no process to signal."""
         stop = self.job.stop()
         if stop and self.job.may_tell():
             processes.send(self._processes(), signal.SIGTERM)
@@ -167,13 +167,13 @@ class Runner:
         self.layout.announce_change(self.spec.run_uid)
 
     def _write_somehow(self, ended: Ended) -> None:
-        """A full disk gets room again, and what is away comes back: until then the job is not over. Only where its
-        folder was removed there is no use."""
+        """Retry until the record is written: a full disk gets room again, and a folder that is away comes back. Give
+        up only where the job's folder was removed."""
         while self.layout.is_away or self.job.path.exists():
             try:
                 self.job.write(ended)
                 return
-            except OSError:  # and the log of this runner is on the same disk
+            except OSError:  # the log of this runner is on the same disk
                 time.sleep(PAUSE_BETWEEN_TRIES)
 
 
@@ -194,7 +194,9 @@ def _cannot_start(program: str, error: OSError) -> tuple[int, str, str]:
 def main(root: str, name: str, capacity: str, lock: str) -> None:
     os.set_inheritable(int(lock), False)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, lambda *_: None)  # it ends when its job does; a handler is not inherited, SIG_IGN is
+        signal.signal(
+            signum, lambda *_: None
+        )  # the runner ends when its job does; a handler is not inherited by the job, SIG_IGN would be
     layout = Layout(Path(root))
     job = JobFolder(layout.job(name))
     spec = job.spec()
@@ -204,7 +206,7 @@ def main(root: str, name: str, capacity: str, lock: str) -> None:
     placing = Placing(layout, int(capacity))
     if spec and job.has_ended:
         placing.leave(spec)
-    if placing.anything_waits():  # whoever comes later sees that this place is free
+    if placing.anything_waits():  # the next caller of `place` sees that this place is free
         with placing.exclusive():
             placing.place()
 

@@ -1,9 +1,9 @@
-"""How are jobs asked to end, and made to?
+"""Stops of jobs: asking them to end, and killing them.
 
-The wish is written down first. A job that has not started gets its end here, under the lock that placing takes;
-one that is just starting is told by its runner, which reads the wish after it made the process.
+The wish is written first. A job that has not started gets its end here, under the lock that placing takes; a job that
+is just starting gets the wish from its runner, which reads the wish after it created the process.
 
-Each job is ended by itself: what is in the way of one keeps no other alive, and is told when all is done that can be.
+Each job is ended independently: an obstacle to one job keeps no other alive, and is raised when all else is done.
 """
 
 import signal
@@ -52,14 +52,14 @@ class Stopping:
         problems.report()
 
     def _note(self, folders: Iterable[JobFolder], problems: "_Problems", *, kill: bool) -> list[JobFolder]:
-        """Write the wish down; those jobs that may have processes, or get some now."""
+        """Write the wish; return the jobs that have processes or may get some now."""
         with self.placing.exclusive():
             return [folder for folder in folders if self._may_live(folder, problems, kill=kill)]
 
     def _may_live(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
         with problems.of(folder):
             return not folder.is_clean and self._note_one(folder, kill=kill)
-        return True  # a full disk, for one, must not keep alive what fills it
+        return True  # a full disk must not keep alive the job that fills it
 
     def _note_one(self, folder: JobFolder, *, kill: bool) -> bool:
         known = _known_stop(folder)
@@ -68,12 +68,12 @@ class Stopping:
             folder.write(Stop(at=known.at if known else time.time(), kill=kill))
         may_live = folder.has_runner or folder.has_started or folder.has_ended
         is_ended = not may_live and self._end_waiting(folder)
-        if is_new or is_ended:  # whoever asks again and again must not be woken by it
+        if is_new or is_ended:  # repeated requests must not wake a watcher each time
             self.layout.announce_change(folder.path.parent.name)
         return may_live
 
     def _end_waiting(self, folder: JobFolder) -> bool:
-        """Whether its end could be recorded. If not, the wish alone keeps it from starting."""
+        """Return whether the job's end could be recorded. If not, the wish alone keeps the job from starting."""
         try:
             spec = folder.spec()
         except Unreadable:
@@ -87,7 +87,7 @@ class Stopping:
 
 
 class _Problems:
-    """What could not be done for single jobs."""
+    """The problems of single jobs, collected."""
 
     def __init__(self) -> None:
         self._told: list[str] = []
@@ -109,7 +109,7 @@ def _known_stop(folder: JobFolder) -> Stop | None:
     try:
         return folder.stop()
     except Unreadable:
-        return None  # it is written anew
+        return None  # the record is written anew
 
 
 def _never_started(spec: Spec) -> Ended:
