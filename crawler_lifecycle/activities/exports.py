@@ -72,7 +72,8 @@ class ExportActivities:
             this.event = this.event.model_copy(update={"supporting_files": this.location})
             return
         this.location = archive.location
-        this.event = this.event.model_copy(update={"files": archive.files, "bytes": archive.bytes})
+        figures = {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
+        this.event = this.event.model_copy(update=figures)
 
     @contextmanager
     def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[Try]:
@@ -100,7 +101,7 @@ class ExportActivities:
         destination = self.exporter.destination(run.run_uid, step.end)
         for known in dict.fromkeys((kind, *ExportKind)):
             if kept := self.exports.event(event_id(run.run_uid, known, step.end)):
-                counts = {} if known is kind else {"files": None, "bytes": None}
+                counts = {} if known is kind else dict.fromkeys(("files", "bytes", "size", "sha256"))
                 return kept.model_copy(
                     update={"event_id": identity, "kind": kind, "supporting_files": destination, **counts}
                 )

@@ -19,11 +19,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
+from crawler_lifecycle.adapters.measured import Measured, Sink
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.adapters.zip_entries import keep_entries_in
-from crawler_lifecycle.ports import Progress
+from crawler_lifecycle.ports import Archive, Progress
 
 CHUNK = 1024 * 1024
 NEEDS_ZIP64 = 1024**3
@@ -45,37 +46,36 @@ NOT_READABLE = {
 }
 
 
-class Sink(Protocol):
-    """What a zip can be written into; going back in it is not needed."""
-
-    def write(self, data: bytes, /) -> int: ...
-
-    def flush(self) -> None: ...
-
-
 @contextmanager
 def writing(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
-    """A zip that is whole when the block ends without an error."""
+    """A zip that is whole, and measured, when the block ends without an error."""
+    measured = Measured(sink)
     with (
         tempfile.TemporaryFile() as entries,
-        zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as target,
+        zipfile.ZipFile(cast("IO[bytes]", measured), "w", zipfile.ZIP_DEFLATED) as target,
         tempfile.TemporaryFile() as files,
         tempfile.TemporaryFile() as skipped,
     ):
         keep_entries_in(entries, target)
-        archive = ArchiveWriter(target, _Manifest(files, skipped), progress)
+        archive = ArchiveWriter(target, _Manifest(files, skipped), progress, measured)
         yield archive
         archive.add_manifest()
 
 
 class ArchiveWriter:
-    def __init__(self, target: zipfile.ZipFile, manifest: "_Manifest", progress: Progress) -> None:
+    def __init__(self, target: zipfile.ZipFile, manifest: "_Manifest", progress: Progress, measured: Measured) -> None:
         self._zip = target
         self._manifest = manifest
         self._progress = progress
         self._told_at = float("-inf")
+        self._measured = measured
         self.files = 0
         self.bytes = 0
+
+    def written_to(self, location: str) -> Archive:
+        """Return the figures of the finished archive, which lies there."""
+        size, sha256 = self._measured.size, self._measured.sha256()
+        return Archive(location=location, files=self.files, bytes=self.bytes, size=size, sha256=sha256)
 
     def add_folder(self, folder: Path) -> None:
         """Sorted, so that the same folder gives the same archive."""

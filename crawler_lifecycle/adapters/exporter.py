@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from crawler_lifecycle.contract.notices import ExportEvent
-from crawler_lifecycle.ports import Announcer, Archive, Archiver, Progress
+from crawler_lifecycle.ports import Announcer, Archive, Archiver, Progress, StoredArchive
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,9 @@ class ChosenExporter:
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
         return self.archives.archive(run_uid, end, progress)
+
+    def stored(self, run_uid: str, end: int) -> StoredArchive:
+        return self.archives.stored(run_uid, end)
 
     def check_events(self) -> str:
         return self.events.check_events()

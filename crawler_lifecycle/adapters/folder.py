@@ -14,8 +14,8 @@ from crawler_lifecycle.adapters.json_lines import append_once, check_writable
 from crawler_lifecycle.adapters.run_files import checked_uid, files_of
 from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.domain.naming import archive_name
-from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Archive, Progress
+from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 
 FLUSHED_AT_ONCE = 256 << 20  # bytes that were read
 
@@ -32,7 +32,6 @@ class FolderExporter:
         return str(self._exports / archive_name(checked_uid(run_uid), end))
 
     def archive(self, run_uid: str, end: int, progress: Progress) -> Archive | None:
-        """`bytes` are those of the files, before they are compressed."""
         destination = Path(self.destination(run_uid, end))
         folder = files_of(self._files, run_uid)
         if folder is None:
@@ -49,7 +48,18 @@ class FolderExporter:
                 draft.rename(destination)
         except OSError as error:
             raise TemporaryError(f"{destination} cannot be written: {error}") from error
-        return Archive(location=str(destination), files=archive.files, bytes=archive.bytes)
+        return archive.written_to(str(destination))
+
+    def stored(self, run_uid: str, end: int) -> StoredArchive:
+        path = Path(self.destination(run_uid, end))
+        try:
+            return StoredArchive(path.name, path.stat().st_size, path=path)
+        except FileNotFoundError as error:
+            raise NotFound(
+                f"there is no archive at {path}: it was removed, or is in the folder of another machine"
+            ) from error
+        except OSError as error:
+            raise TemporaryError(f"{path} cannot be read: {error}") from error
 
     def check_events(self) -> str:
         check_writable(self._exports)

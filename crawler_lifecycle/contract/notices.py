@@ -61,4 +61,6 @@ class ExportEvent(Message):
     supporting_files: str = Field(description="where the archive will be, or is: `s3://bucket/key`, or a path")
     files: int | None = Field(default=None, description="in the archive; 0: there is none. Only with `files_ready`")
     bytes: int | None = Field(default=None, description="of these files before they were compressed")
+    size: int | None = Field(default=None, description="of the archive in bytes")
+    sha256: str | None = Field(default=None, description="of the archive, in hexadecimal digits")
     at: datetime = Field(description="when the run ended")

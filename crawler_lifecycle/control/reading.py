@@ -23,6 +23,7 @@ from crawler_lifecycle.logs import without_credentials
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.deployment import Crawler
+    from crawler_lifecycle.control.archives import RunArchive
     from crawler_lifecycle.ports import Cluster, Deployer, LogChunk, Records
 
 T = TypeVar("T")
@@ -67,6 +68,13 @@ class Reading:
         if not (found := self.records.tasks(run_id, first=first, limit=limit, status=status)):
             self.records.overview(run_id)  # NotFound if it is the run that is not there
         return found
+
+    def archive(self, run: int | str, end: int | None = None) -> "RunArchive":
+        """Where the archive of this end of the run is fetched from, of its last end by default."""
+        from crawler_lifecycle.control.archives import archive_of
+
+        overview = self.overview(run)
+        return archive_of(self.parts, overview.run, overview.exports, end)
 
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
         """The run whenever something of it changed, until it is over and handed over."""

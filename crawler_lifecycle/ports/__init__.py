@@ -9,7 +9,17 @@ another supervisor has taken over.
 from crawler_lifecycle.ports.auditing import Acted, AuditedRuns, ExpiredClaims, Findings, Handover
 from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
 from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
-from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Exporter, Progress, Pusher, Supervisors
+from crawler_lifecycle.ports.outside import (
+    Announcer,
+    Archive,
+    Archiver,
+    Archives,
+    Exporter,
+    Progress,
+    Pusher,
+    StoredArchive,
+    Supervisors,
+)
 from crawler_lifecycle.ports.records import Changes, Exports, Made, Notices, Nudge, Nudges, Records
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
@@ -20,6 +30,7 @@ __all__ = [
     "Announcer",
     "Archive",
     "Archiver",
+    "Archives",
     "AuditedRuns",
     "Backlog",
     "Changes",
@@ -44,6 +55,7 @@ __all__ = [
     "Pusher",
     "Records",
     "Stops",
+    "StoredArchive",
     "Supervision",
     "Supervisors",
     "Tasks",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
@@ -39,9 +40,23 @@ class Pusher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
+    """An archive as it was written. `bytes` counts the files, `size` the zip; `sha256` is that of the zip."""
+
     location: str | None
     files: int
     bytes: int
+    size: int = 0
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredArchive:
+    """An archive in its place: a file of this machine (`path`), or an address that is good for some minutes (`url`)."""
+
+    name: str
+    size: int
+    path: Path | None = None
+    url: str | None = None
 
 
 class Progress(Protocol):
@@ -55,7 +70,12 @@ class Announcer(Protocol):
         """One line about where events go, or an error that says what to mend."""
 
 
-class Archiver(Protocol):
+class Archives(Protocol):
+    def stored(self, run_uid: str, end: int) -> StoredArchive:
+        """Return where the archive of the run's end of this number (from 1) lies. NotFound if it is not there."""
+
+
+class Archiver(Archives, Protocol):
     def destination(self, run_uid: str, end: int) -> str:
         """Where the archive of the run's end of this number (from 1) will be, before it is there."""
 

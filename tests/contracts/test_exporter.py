@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
 from tests.stores import FolderStore, Store
 
 
@@ -87,6 +88,32 @@ def test_everything_a_run_left_is_archived(bench: Bench) -> None:
     assert bench.reported[-1] == (4, archive.bytes)
     assert len(bench.reported) >= 6  # also within a big file
     assert bench.store.unfinished() == []
+
+
+def test_an_archive_is_measured_and_can_be_fetched_in_parts(bench: Bench) -> None:
+    bench.write("items.jsonl", os.urandom(200_000))
+    archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    content = bench.content()
+    assert archive
+    assert (archive.size, archive.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    stored = bench.exporter.stored(bench.run_uid, 1)
+    assert (stored.name, stored.size) == (f"{bench.run_uid}.zip", len(content))
+    if stored.url is None:
+        assert stored.path
+        assert stored.path.read_bytes() == content
+    else:
+        assert stored.path is None
+        answer = httpx.get(stored.url, headers={"Range": "bytes=100-199"}, trust_env=False)
+        assert answer.status_code in (200, 206), "rclone calls a part 200"
+        assert answer.content == content[100:200]
+
+
+def test_an_archive_that_is_not_there_is_not_found(bench: Bench) -> None:
+    bench.write("items.jsonl")
+    bench.exporter.archive(bench.run_uid, 1, bench.progress)
+    for run_uid, end in ((bench.run_uid, 2), (str(uuid4()), 1)):
+        with pytest.raises(NotFound, match="there is no archive at"):
+            bench.exporter.stored(run_uid, end)
 
 
 @pytest.mark.parametrize("empty", ["no folder", "empty folder", "only folders", "only a link", "a file"])

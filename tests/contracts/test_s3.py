@@ -69,9 +69,10 @@ def behind(proxy: Proxy, s3: S3Store, files: Path) -> S3Archiver:
 
 
 def assert_whole(s3: S3Store, archive: Archive | None) -> None:
-    assert archive == Archive(f"s3://{BUCKET}/{s3.prefix}{RUN}.zip", files=2, bytes=len(CONTENT) + 4)
     content = s3.content(RUN)
     assert content
+    location, sha256 = f"s3://{BUCKET}/{s3.prefix}{RUN}.zip", hashlib.sha256(content).hexdigest()
+    assert archive == Archive(location, files=2, bytes=len(CONTENT) + 4, size=len(content), sha256=sha256)
     with zipfile.ZipFile(io.BytesIO(content)) as whole:
         assert whole.testzip() is None
         manifest = json.loads(whole.read("manifest.json"))

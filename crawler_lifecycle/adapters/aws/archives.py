@@ -1,19 +1,26 @@
-"""Archives in a bucket: the zip is uploaded while it is made."""
+"""Archives in a bucket: the zip is written into it while it is being made, and is fetched by a signed address."""
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
+
+from botocore.exceptions import ClientError
 
 from crawler_lifecycle.adapters.archive import writing
 from crawler_lifecycle.adapters.aws.client import calling, make_client
 from crawler_lifecycle.adapters.aws.upload import MEND, Upload, keep_apart
 from crawler_lifecycle.adapters.run_files import checked_uid, files_of
 from crawler_lifecycle.domain.naming import archive_name
-from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Archive, Progress
+from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 from crawler_lifecycle.settings import ExportSettings
 
 MIB = 1024 * 1024
-TRIES = 3  # seconds for one request
+TRIES = 3  # for one request
+SIGNED_SECONDS = 900  # that a signed address is good for; a download that has begun goes on
+MEND_READING = (
+    "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
+)
 
 
 class S3Archiver:
@@ -47,7 +54,22 @@ class S3Archiver:
                 upload.complete()
         except OSError as error:
             raise TemporaryError(f"{folder} cannot be archived: {error}") from error
-        return Archive(location=self.destination(run_uid, end), files=archive.files, bytes=archive.bytes)
+        return archive.written_to(self.destination(run_uid, end))
+
+    def stored(self, run_uid: str, end: int) -> StoredArchive:
+        """Ask the bucket for the object, and sign an address for it, which needs no request."""
+        target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
+        name = archive_name(run_uid, end)
+        with calling(f"bucket {self._bucket}", MEND_READING):
+            try:
+                size = int(self._client.head_object(**target)["ContentLength"])
+            except ClientError as error:
+                if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") != HTTPStatus.NOT_FOUND:
+                    raise
+                raise NotFound(f"there is no archive at {self.destination(run_uid, end)}: it was removed") from error
+            options = target | {"ResponseContentDisposition": f'attachment; filename="{name}"'}
+            url = self._client.generate_presigned_url("get_object", Params=options, ExpiresIn=SIGNED_SECONDS)
+        return StoredArchive(name, size, url=str(url))
 
     def check_archives(self) -> str:
         with calling(f"bucket {self._bucket}", MEND):

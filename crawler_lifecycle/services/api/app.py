@@ -9,7 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api import audits, commands, runs, schedules, streams
+from crawler_lifecycle.services.api import archives, audits, commands, runs, schedules, streams
 from crawler_lifecycle.services.api.desk import READING, Desk, Here
 from crawler_lifecycle.services.api.document import DESCRIPTION
 from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
@@ -89,7 +89,15 @@ def _routes() -> FastAPI:
         telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
     )
     speak_problems(app)
-    for router in (runs.router, commands.router, schedules.router, audits.router, streams.router, health):
+    for router in (
+        runs.router,
+        archives.router,
+        commands.router,
+        schedules.router,
+        audits.router,
+        streams.router,
+        health,
+    ):
         app.include_router(router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

@@ -20,7 +20,7 @@ from crawler_lifecycle.settings import ApiSettings
 
 T = TypeVar("T")
 # together fewer than the connections to the database that a process may have
-READERS, LOG_READERS, TAIL_READERS = 6, 8, 4
+READERS, LOG_READERS, TAIL_READERS, ARCHIVE_READERS = 6, 8, 4, 2
 
 
 def _readers() -> ThreadPoolExecutor:
@@ -35,6 +35,10 @@ def _tail_readers() -> Room:
     return Room("the reading of logs", TAIL_READERS)
 
 
+def _archive_readers() -> Room:
+    return Room("the store of archives", ARCHIVE_READERS)
+
+
 @dataclass
 class Desk:
     control: Control
@@ -46,6 +50,7 @@ class Desk:
     readers: ThreadPoolExecutor = field(default_factory=_readers)
     log_readers: ThreadPoolExecutor = field(default_factory=_log_readers)
     tail_readers: Room = field(default_factory=_tail_readers)
+    archive_readers: Room = field(default_factory=_archive_readers)
     readiness: Readiness = field(default_factory=Readiness)
 
     @property

@@ -79,6 +79,15 @@ STOPPED = _said({**RUN, "intent": "STOP", "told": "signal"}, 202, "The wish is o
 TASKS_ADDED = _said({"first": 4, "count": 2}, 201, "The tasks are queued.")
 RESUMED = _said({"run": RECORD, "started": True}, 202, "Its workflow goes on.")
 EXPORTED = _said({"exports": [EXPORT]})
+_CHECKSUM = {
+    "X-Archive-SHA256": {"description": "of the whole archive, in hexadecimal digits", "schema": {"type": "string"}}
+}
+_ZIP = {"application/zip": {"schema": {"type": "string", "format": "binary"}, "example": "PK..."}}
+ARCHIVE: Responses = {
+    200: {"description": "The zip.", "headers": _CHECKSUM, "content": _ZIP},
+    206: {"description": "The range that was asked for.", "headers": _CHECKSUM, "content": _ZIP},
+    307: {"description": "It is in a bucket: `Location` is an address signed for 15 minutes.", "headers": _CHECKSUM},
+}
 LOG = _said({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
 LOG_STREAM = _streamed(
     'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
