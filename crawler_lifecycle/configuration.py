@@ -1,4 +1,4 @@
-"""What has the operator chosen? The only reader of the environment, and what it says to what it does not understand."""
+"""Reading of the settings from the environment. No other module reads the environment."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
 
 PREFIX = "CRAWLER_"
-# what Kubernetes puts into the environment for a Service whose name begins like our variables
+# Kubernetes adds such variables for a Service whose name begins like our prefix
 SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
 
 
 def misspelt(variables: Mapping[str, str]) -> list[str]:
-    """A line for each variable that looks like one of ours and is none: it would be ignored without a word."""
+    """Return a line for every misspelt variable with our prefix, which would be ignored silently."""
     known = _variables(Settings, PREFIX)
     unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
     ours = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
@@ -29,7 +29,7 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
 
 
 def _variables(group: type[BaseModel], prefix: str) -> set[str]:
-    """Every variable that is read, groups as a whole included."""
+    """Return the names of all variables, including whole groups."""
     found = set()
     for name, field in group.model_fields.items():
         found.add(f"{prefix}{name.upper()}")
@@ -39,12 +39,12 @@ def _variables(group: type[BaseModel], prefix: str) -> set[str]:
 
 
 def load(**overrides: object) -> Settings:
-    """The settings, or NotReady with a line that names the variable."""
+    """Return the settings, or raise NotReady with a line that names the variable."""
     try:
         return Settings(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        # a rule about several carries the variable's name as its type
+        # a rule about several settings has the variable's name as its type
         variable = "CRAWLER_" + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
         raise NotReady(f"{variable}: {first['msg']}") from error
     except SettingsError as error:

@@ -1,12 +1,12 @@
-"""Which failures are worth another try, and which never are?
+"""Two families of errors: temporary and permanent.
 
-The adapters translate what their libraries raise into these two families, once. Everything above
-only asks: temporary or permanent. The message is written for the person who has to act on it.
+An adapter translates its library's errors into these families once. All other code asks only whether another try may
+help. A message is written for the person who has to act.
 """
 
 
 class LifecycleError(Exception):
-    """Something this project understands went wrong. `cause`: one word for it, where people wait because of it."""
+    """An error that this project understands. `cause` is one word for people who wait because of the error."""
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -15,15 +15,15 @@ class LifecycleError(Exception):
 
 
 class TemporaryError(LifecycleError):
-    """The same call may succeed later; nothing is known to have changed."""
+    """The same call may succeed later; no change is known to have happened."""
 
 
 class PermanentError(LifecycleError):
-    """The same call can never succeed; somebody has to change something first."""
+    """The same call can never succeed until a person changes its conditions."""
 
 
 class BadInput(PermanentError):
-    """What the caller sent is not acceptable; the message names the field and what was expected."""
+    """The caller's input is not acceptable; the message names the field and the expected value."""
 
     def __init__(self, field: str, expected: str) -> None:
         super().__init__(f"{field}: {expected}")
@@ -32,24 +32,24 @@ class BadInput(PermanentError):
 
 
 class NotFound(PermanentError):
-    """There is nothing by that name here."""
+    """The name does not exist here."""
 
 
 class Conflict(PermanentError):
-    """The name is taken by something else, and it stays taken."""
+    """The name belongs to another object for good."""
 
 
 class Over(Conflict):
-    """The run has ended: what was asked for cannot be done to it any more."""
+    """The run has ended, so the request comes too late."""
 
 
 class Refused(PermanentError):
-    """The other side understood the request and will not do it."""
+    """The other side understood the request and refused it."""
 
 
 class Fenced(PermanentError):
-    """Another supervisor has taken over this run: this one must not write any more."""
+    """Another supervisor has taken over the run, and the writer must stop writing."""
 
 
 class NotReady(TemporaryError):
-    """A part of the installation is not set up, or for another version, until somebody mends it: no run ends by it."""
+    """A part of the installation is not set up, or has another version. Runs wait until an operator mends it."""

@@ -1,4 +1,4 @@
-"""How does a process write its log: readable lines, or JSON with the ids of what it is about?"""
+"""Log of a process: readable lines, or JSON with the ids of run, task and workflow."""
 
 import contextvars
 import json
@@ -17,7 +17,7 @@ IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity"
 
 @contextmanager
 def about(**ids: object) -> Iterator[None]:
-    """Every line written inside carries these ids."""
+    """Add these ids to every line logged inside."""
     token = _about.set({**_about.get(), **{key: value for key, value in ids.items() if value is not None}})
     try:
         yield
@@ -26,7 +26,7 @@ def about(**ids: object) -> Iterator[None]:
 
 
 def without_credentials(url: str) -> str:
-    """For whoever reads it: what stands before the last @ may be a password, also where the rest is not well formed."""
+    """Remove the text before the last @, which may be a password even in a malformed address."""
     return CREDENTIALS.sub(r"\1", url)
 
 
@@ -38,7 +38,7 @@ class _WithIds(logging.Filter):
 
 
 def _temporal_ids(record: logging.LogRecord) -> dict[str, object]:
-    """What the Temporal SDK's own loggers attach."""
+    """Return the ids that the Temporal SDK's own loggers attach."""
     details = getattr(record, "temporal_workflow", None) or getattr(record, "temporal_activity", None) or {}
     names = {"workflow_id": "workflow_id", "run_id": "temporal_run_id", "workflow_run_id": "temporal_run_id"}
     return {ours: details[theirs] for theirs, ours in names.items() if theirs in details}
@@ -73,5 +73,5 @@ def configure(form: str, level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # it warns of each connection that it does not keep open, and of nothing else that we let it do
+    # the library warns about every connection that it closes, and about no other thing that we use
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

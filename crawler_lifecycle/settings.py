@@ -1,6 +1,6 @@
-"""What can an operator choose? `configuration.load` reads it, in mains only.
+"""Settings of an installation. `configuration.load` reads them, in mains only.
 
-Every field is set by `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Where Temporal is comes
+Every field has the variable `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Temporal's address comes
 from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
 """
 
@@ -14,11 +14,12 @@ from pydantic import BaseModel, Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-BUSY_SECONDS = 8.0  # how long a Kubernetes API server that says it is busy is asked again
+BUSY_SECONDS = 8.0  # for so long a busy Kubernetes API server is asked again
 
 
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
-    """Seconds until the Kubernetes API server has given up the last try of a request. It is told whole ones."""
+    """Return the seconds until the Kubernetes adapter gives up the last try of a request; time-outs are sent as
+    whole seconds."""
     return BUSY_SECONDS + connect_seconds + math.ceil(read_seconds)
 
 
@@ -63,7 +64,7 @@ class ClusterSettings(BaseModel):
 
 
 class KubernetesSettings(BaseModel):
-    """Only for `CRAWLER_CLUSTER__KIND=kubernetes`."""
+    """Settings for `CRAWLER_CLUSTER__KIND=kubernetes`."""
 
     namespace: str = Field(default="crawls", description="where the jobs are; it should hold nothing else")
     kubeconfig: Path | None = Field(
@@ -284,20 +285,20 @@ class Settings(BaseSettings):
 
     @property
     def jobs_folder(self) -> Path:
-        """The local cluster's records."""
+        """Folder with the local cluster's records."""
         return self.state / "cluster"
 
     @property
     def files_folder(self) -> Path:
-        """Supporting files, a folder per run."""
+        """Folder with supporting files, one folder per run."""
         return self.state / "files"
 
     @property
     def tokens_file(self) -> Path:
-        """Who may use the HTTP API."""
+        """File with the API's tokens."""
         return self.api.tokens or self.state / "api-tokens.json"
 
     @property
     def exports_folder(self) -> Path:
-        """Archives and the files of events and notices."""
+        """Folder with archives and the files of events and notices."""
         return self.state / "exports"

@@ -1,1 +1,1 @@
-"""The mains, one a process: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`."""
+"""The mains, one a process: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`, `.api`."""

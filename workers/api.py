@@ -25,7 +25,7 @@ DRAIN_SECONDS = 20
 
 
 class Server(uvicorn.Server):
-    """Tells the streams to end, which would else be waited for."""
+    """Server that ends its streams at shutdown; uvicorn would wait for them."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app
@@ -49,7 +49,7 @@ def main() -> int:
 def serve(control: Control) -> None:
     settings = control.installation.settings
     logs.configure(settings.log.format, settings.log.level)
-    control.records.installation()  # refuses a database it does not know
+    control.records.installation()  # refuses a database with an unknown schema
     with listen(settings.api.url, "CRAWLER_API__URL") as listening:
         config = uvicorn.Config(
             make_app(control, settings),
@@ -59,7 +59,7 @@ def serve(control: Control) -> None:
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         server = Server(config)
-        # uvicorn raises the signal again once it has drained: ending in order is a success, whatever asked for it
+        # uvicorn raises the signal again after draining: an orderly end is a success
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.handle_exit)
         logger.info("listening on http://%s:%d", *listening.getsockname()[:2])

@@ -1,4 +1,4 @@
-"""The dispatcher: has the child tasks of all runs deployed."""
+"""Process of the dispatcher, which has the child tasks of all runs deployed."""
 
 import asyncio
 import threading

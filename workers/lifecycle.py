@@ -1,4 +1,4 @@
-"""The Temporal worker: runs the workflows and their activities. SIGTERM lets what is under way finish."""
+"""Process of the Temporal worker, which runs workflows and activities. On SIGTERM, work under way finishes first."""
 
 import asyncio
 import logging
@@ -23,12 +23,12 @@ from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 log = logging.getLogger("workers.lifecycle")
-LONGEST_UNTOLD = timedelta(seconds=3)  # a heartbeat held back for longer could come too late on a busy machine
+LONGEST_UNTOLD = timedelta(seconds=3)  # a heartbeat held back longer could come too late on a busy machine
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     settings = parts.settings.worker
-    installation = parts.records.installation()  # refuses a database it does not know before taking any work
+    installation = parts.records.installation()  # refuses a database with an unknown schema before any work
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
     steps = activities(parts, engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
@@ -45,7 +45,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 
 @asynccontextmanager
 async def _audited(parts: Parts, engine: Engine, installation: str, door: health.Door | None) -> AsyncIterator[None]:
-    """Whoever runs a worker has the audit: nobody has to remember it."""
+    """Keep the audit scheduled: every installation with a worker has an audit."""
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
         AuditSchedule(engine, installation, every).keep,

@@ -48,7 +48,7 @@ def serve(chosen: settings.Settings) -> None:
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
         )
-        # uvicorn raises the signal again once it has drained: ending in order is a success, whatever asked for it
+        # uvicorn raises the signal again after draining: an orderly end is a success
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, server.handle_exit)
         logger.info("listening on http://%s:%d, %d crawlers", *listening.getsockname()[:2], len(catalogue.names()))
@@ -56,8 +56,8 @@ def serve(chosen: settings.Settings) -> None:
 
 
 def listen(url: str, *, anywhere: bool) -> socket.socket:
-    """A socket on the address of the URL. Where jobs run on this machine, whoever has the token has commands run
-    here, so loopback only."""
+    """Return a socket on the URL's address. With a local cluster the token's holder may run commands here, so only
+    loopback is allowed."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port

@@ -1,4 +1,4 @@
-"""The watcher: wakes the runs whose jobs change."""
+"""Process of the watcher, which nudges runs whose jobs change."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from crawler_lifecycle.services.watcher import Watcher
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     engine = Engine(os.environ, parts.settings.worker.task_queue)
-    watcher = Watcher(parts.nudges, parts.cluster, engine.nudge)  # refuses a database it does not know
+    watcher = Watcher(parts.nudges, parts.cluster, engine.nudge)  # refuses a database with an unknown schema
     async with health.told(parts.settings.health, _needs(parts, engine), watcher.pulses):
         watching = asyncio.create_task(watcher.run(engine.client))
         stopping = asyncio.create_task(stopped.wait())
         await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
         watching.cancel()
         if not stopped.is_set():
-            await watching  # it never ends by itself: this raises what ended it
+            await watching  # the loop never ends by itself: this line raises its error
 
 
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:

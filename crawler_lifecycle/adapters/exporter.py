@@ -1,4 +1,4 @@
-"""Events may go to one place and archives to another: which adapter does which?"""
+"""Exporter with separate adapters for events and archives."""
 
 from dataclasses import dataclass
 

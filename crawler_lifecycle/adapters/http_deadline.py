@@ -1,9 +1,10 @@
-"""How does a request over HTTP end in time, however slowly the other side answers?
+"""HTTP requests with one time limit for the whole request, however slowly the other side answers.
 
-The time-outs of httpx are for each read and write. Here none of them gets more than what is left for the whole request,
-and an address of a host that has several no more than the earlier ones have left. What is not bounded is looking up the
-name of a host: that is the system's, with the time-outs of its resolver.
-That takes a network backend of our own, for which httpx has no option and httpcore, which it is built on, has one.
+Time-outs of httpx limit single reads and writes. Here a read gets at most the rest of the request's time, and an
+address of a host with several at most the rest left by earlier addresses. The lookup of a host's name is not limited:
+the resolver has its own time-outs.
+
+httpx has no option for a network backend; httpcore, its foundation, has one.
 """
 
 import math
@@ -24,16 +25,19 @@ from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # never through a proxy
 MOST_CONNECTIONS = 100
-KEPT_SECONDS = 5.0  # a connection that is not used
+KEPT_SECONDS = 5.0  # an idle connection
 PROTOCOLS = ["http/1.1"]
-PIECE = 4096  # a write of httpcore goes on until all is written, with its time-out for each part
-_deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)  # of the request this thread makes
+PIECE = 4096  # httpcore writes until all is written, with its time-out for every part
+_deadline: ContextVar[float] = ContextVar(
+    "deadline", default=math.inf
+)  # deadline for the present request of the thread
 
 
 class DeadlineTransport(httpx.BaseTransport):
-    """All of a request and its answer in so many seconds; connections are kept. Proxies are those of the environment.
+    """Transport that limits a request and its answer to so many seconds and keeps connections. Proxies come from the
+    environment.
 
-    Each request stays in the thread it began in."""
+    A request stays in the thread that began it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -70,8 +74,8 @@ class DeadlineTransport(httpx.BaseTransport):
 
 
 def _pool(proxy: str | None) -> httpcore.ConnectionPool:
-    """What httpcore is given as its own trust is not what we connect with: it says the protocols anew to that for each
-    connection, while other threads make theirs of it, which then offer rubbish."""
+    """Return the pool. httpcore gets its own TLS context: httpcore sets protocols on its context anew for every
+    connection, which would corrupt connections that other threads are opening."""
     trust = httpx.create_ssl_context()
     trust.set_alpn_protocols(PROTOCOLS)
     return httpcore.ConnectionPool(
@@ -109,7 +113,7 @@ class _Body(httpx.SyncByteStream):
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Each error of httpcore has a namesake in httpx."""
+    """Raise the httpx error with the same name as the httpcore error."""
     try:
         yield
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol,

@@ -1,4 +1,4 @@
-"""What does a deployment request ask for, on whichever cluster?"""
+"""Meaning of a deployment request, the same on every cluster."""
 
 import hashlib
 import json
@@ -8,21 +8,21 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
 
-LONGEST_STRING = 128 * 1024 - 1  # what Linux passes to a program in one piece
-# From the SIGTERM at a job's deadline to its SIGKILL, for a request that leaves it open. Those for runs of ours never
-# do; whoever else asks the scheduler service may, and a deadline has to end what does not listen all the same.
+LONGEST_STRING = 128 * 1024 - 1  # limit of Linux for one argument
+# Seconds from SIGTERM at a job's deadline to SIGKILL, for a request without its own grace. Requests for our runs always
+# have one; other callers may omit it, and a deadline has to end a deaf program all the same.
 GRACE_SECONDS = 30
 
 
 def request_hash(request: DeploymentRequest) -> str:
-    """The same on every try, also after new fields with defaults were added, or tasks to the run."""
+    """Return a hash that is equal on every try, also after new fields with defaults or further tasks."""
     values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after", "tasks"})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_if_late(request: DeploymentRequest, takes: timedelta = timedelta()) -> None:
-    """Whoever asked may have been stopped for long, and the run proved over since, or be before it is done: it takes
-    up to so long to make the job."""
+    """Refuse a request that may arrive or finish too late: the caller may have been suspended, and its run proved
+    over."""
     if request.not_after is not None and request.not_after <= datetime.now(UTC) + takes:
         raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
 
@@ -32,7 +32,7 @@ def grace_seconds(request: DeploymentRequest) -> int:
 
 
 def arguments_of(request: DeploymentRequest) -> list[str]:
-    """The request's arguments as they stand at the end of the command."""
+    """Return the request's arguments as the command's last words."""
     flag = request.crawler.argument_flag
     if not flag:
         return []
@@ -40,7 +40,7 @@ def arguments_of(request: DeploymentRequest) -> list[str]:
 
 
 def environment_of(request: DeploymentRequest, files: str) -> dict[str, str]:
-    """What the job is told, whatever the catalogue's entry says about the same names."""
+    """Return the job's variables, which win over equal names in the catalogue entry."""
     return {
         **request.crawler.environment,
         "CRAWL_RUN_ID": str(request.run_id),

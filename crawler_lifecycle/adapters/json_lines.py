@@ -1,4 +1,4 @@
-"""How is a line added to a file that several processes write and others read?"""
+"""Files of JSON lines with several writing processes."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ LOOK_BACK = 1024 * 1024
 
 
 def append_once(path: Path, line: str, identity: str) -> bool:
-    """Add the line, on disk when this returns, unless the identity is among the latest ones; whether it was added."""
+    """Append the line durably unless its identity is among the latest lines; return whether it was appended."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -26,7 +26,7 @@ def append_once(path: Path, line: str, identity: str) -> bool:
 def _append(descriptor: int, line: str, identity: str) -> bool:
     size = os.fstat(descriptor).st_size
     latest = os.pread(descriptor, LOOK_BACK, max(0, size - LOOK_BACK))
-    # only whole lines count: one that was cut off by a crash is no use to a reader
+    # only whole lines count: a line cut off by a crash is useless to a reader
     if any(identity.encode() in known for known in latest.split(b"\n")[:-1]):
         return False
     cut_off = latest and not latest.endswith(b"\n")
@@ -38,7 +38,7 @@ def _append(descriptor: int, line: str, identity: str) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """NotReady if no file could be made in this folder, or the folder itself."""
+    """Raise NotReady if a file cannot be created in this folder, or the folder itself cannot."""
     there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise NotReady(f"{folder} cannot be written: {there} is no folder that this user may write to")

@@ -1,6 +1,6 @@
-"""How is a file opened where a crawl may have put something else: a pipe, a link, a device?
+"""Opening of files in places where a crawl may have put a pipe, link or device.
 
-Whoever opens a pipe waits for its other end, for ever if there is none. A link leads anywhere.
+A pipe's reader waits for a writer, perhaps for ever. A link leads anywhere.
 """
 
 import errno
@@ -12,11 +12,11 @@ SOMETHING_ELSE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP, errn
 
 
 class NotRegular(OSError):
-    """There is something of this name, and it is not a regular file."""
+    """The name exists but is no regular file."""
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
-    """The descriptor of a regular file, opened without waiting for anybody and without following a link."""
+    """Return the descriptor of a regular file, opened without blocking and without following a link."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except OSError as error:
@@ -26,7 +26,7 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, folder: int | No
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise _not_regular(errno.EOPNOTSUPP, path)
-    os.set_blocking(descriptor, True)  # a program that gets it as its output expects that
+    os.set_blocking(descriptor, True)  # a program with this descriptor as its output expects blocking writes
     return descriptor
 
 

@@ -1,4 +1,4 @@
-"""Where is what a run left behind, and may it be read at all?"""
+"""Folder with a run's supporting files."""
 
 from pathlib import Path
 from uuid import UUID
@@ -7,7 +7,7 @@ from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
 
 
 def files_of(folder: Path, run_uid: str) -> Path | None:
-    """The run's own folder in this one; None if it left none. Refused if that is a link."""
+    """Return the run's folder, or None without files. Refuse a link."""
     files = folder / checked_uid(run_uid)
     try:
         if files.is_symlink():
@@ -18,7 +18,7 @@ def files_of(folder: Path, run_uid: str) -> Path | None:
 
 
 def checked_uid(run_uid: str) -> str:
-    """Only a UUID becomes a part of a path."""
+    """Return the uid if it is a UUID: other text must not become part of a path."""
     try:
         if str(UUID(run_uid)) == run_uid:
             return run_uid

@@ -1,8 +1,8 @@
-"""How do we ask a scheduler service, ours or a company's? Fulfils `ports.Deployer` over HTTP.
+"""Client of a scheduler service, ours or a company's: `ports.Deployer` over HTTP.
 
-Only an answer that is final by the service's contract is an error for good. Everything else (no answer, a
-proxy's page, a wrong token, a wrong address) says nothing about the request: it is asked again once somebody
-has mended what is wrong, and no run ends because of it.
+Only an answer that is final by the service's contract is a permanent error. Any other answer (a time-out, a proxy's
+page, a wrong token, a wrong address) says nothing about the request: the caller asks again once an operator has mended
+the obstacle, and no run ends because of it.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def problem(self) -> Problem | None:
-        """What the service says is wrong; None if this is not the service speaking."""
+        """Return the service's problem; None if the answer comes from another program."""
         try:
             return Problem.model_validate_json(self.body)
         except ValidationError:
@@ -46,7 +46,7 @@ class CrawlerNames(Message):
 
 
 class SchedulerClient:
-    """Keeps its connections; may be used by many threads at once. `timeout` is for one request in all."""
+    """Client for many threads that keeps its connections. `timeout` limits one whole request."""
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
         self._url = without_credentials(url.rstrip("/"))
@@ -77,7 +77,7 @@ class SchedulerClient:
         return self._result(CrawlerNames, self._ask("GET", "/v1/crawlers")).crawlers
 
     def crawlers(self) -> list[Crawler]:
-        """The catalogue; an entry that is removed meanwhile is left out."""
+        """Return the catalogue without entries removed meanwhile."""
         found = []
         for name in self.crawler_names():
             with suppress(BadInput):
@@ -98,7 +98,7 @@ class SchedulerClient:
         return deployment
 
     def check(self) -> str:
-        """NotReady if the token is wrong, which nothing else here says: only a person can mend it."""
+        """Raise NotReady for a wrong token, which only a person can mend and no other call reports."""
         ready = self._ask("GET", "/readyz")
         if ready.status != 200:
             raise self._unusable(ready)
@@ -150,5 +150,5 @@ class SchedulerClient:
 
 
 def _shares(timeout: float) -> httpx.Timeout:
-    """Each phase its share, so that a request cannot outlast the claim it is made under."""
+    """Give every phase a share, so that a request cannot outlast its claim."""
     return httpx.Timeout(connect=0.15 * timeout, pool=0.15 * timeout, write=0.1 * timeout, read=0.6 * timeout)

@@ -1,4 +1,4 @@
-"""Which runs may have how many more tasks deployed? Pure."""
+"""Admission of child tasks: how many more tasks of which runs may be deployed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from crawler_lifecycle.domain.reasons import INSTALLATION_LIMIT, RUN_LIMIT
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A run that has tasks waiting; `in_cluster` of its tasks have a job already."""
+    """A run with waiting tasks; `in_cluster` tasks have a job already."""
 
     run_id: int
     waiting: int
@@ -21,7 +21,8 @@ class Demand:
 
 
 def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
-    """Tasks to deploy by run: room is shared out in turns, so that a big run does not starve a small one."""
+    """Return the number of tasks to deploy for every run. Runs share the room in turns, so a big run starves no
+    small one."""
     granted = dict.fromkeys((demand.run_id for demand in demands), 0)
     wanting = {demand.run_id: demand.room for demand in demands if demand.room}
     while room > 0 and wanting:
@@ -37,7 +38,7 @@ def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
 
 
 def causes(demands: Sequence[Demand], granted: Mapping[int, int]) -> dict[int, str]:
-    """Why tasks of a run stay queued, for the runs in which some do."""
+    """Return why tasks stay queued, for every run with such tasks."""
     return {
         demand.run_id: RUN_LIMIT if granted[demand.run_id] == demand.room else INSTALLATION_LIMIT
         for demand in demands

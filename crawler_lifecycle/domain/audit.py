@@ -1,4 +1,4 @@
-"""What disagrees, and may anything be done about it yet? Pure: rows, descriptions and looks in, findings out."""
+"""Rules of the audit: rows, descriptions and looks in, findings and permitted repairs out."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,32 +12,34 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
-ENDED_WELL = ("completed", "canceled")  # as a supervisor ends only when the end of its run is on record
+ENDED_WELL = ("completed", "canceled")  # a supervisor ends in this way only when the end of its run is on record
 OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
-MOST_NOTICES = 3  # times that an audit has a closing notice sent again: some receivers never take it
-MOST_DOUBLED = 8  # longer than any end is handed over
+MOST_NOTICES = 3  # how often an audit repeats a closing notice: some receivers never accept it
+MOST_DOUBLED = 8  # 2 to this power hours exceed the age up to which ends are delivered
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 Key = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long something may be as it is before it disagrees."""
+    """Durations after which a state counts as a disagreement."""
 
     workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
-    job: timedelta = timedelta(minutes=5)  # since its run was over, or it was made
+    job: timedelta = timedelta(minutes=5)  # since the job's run was over, or the job was made
     handover: timedelta = timedelta(minutes=5)  # since the run was over
-    failed_export: timedelta = timedelta(hours=1)  # since it failed; twice as long with each time it was done again
+    failed_export: timedelta = timedelta(hours=1)  # since the export failed; doubled by every repetition
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
-    stuck: timedelta = timedelta(minutes=20)  # since a claim ran out, a look was due, or the row was written to
-    replay: timedelta = timedelta(days=7)  # how old an end may be that is still handed over
-    empty: timedelta = timedelta(hours=1)  # since jobs were seen, until a cluster without any job is believed
-    late: timedelta = timedelta(minutes=15)  # after its run was over, that a job asked for before may be made
+    stuck: timedelta = timedelta(minutes=20)  # since a claim expired, a look was due, or the row was written
+    replay: timedelta = timedelta(days=7)  # greatest age of an end that is still delivered
+    empty: timedelta = timedelta(hours=1)  # since jobs were seen, before an empty cluster is believed
+    late: timedelta = timedelta(
+        minutes=15
+    )  # after the end of a run, during which an earlier request may still create a job
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedRun:
-    """As much of a run's row as an audit needs."""
+    """The part of a run's row that an audit needs."""
 
     run_id: int
     run_uid: str
@@ -45,32 +47,32 @@ class AuditedRun:
     status: RunStatus
     reason: str | None
     workflow_id: str
-    supervisor_run_id: str  # the first execution of the chain that supervises it
+    supervisor_run_id: str  # first execution in the chain of the supervisor
     epoch: int
-    begun_at: datetime  # or taken over, whichever was later
+    begun_at: datetime  # or taken over, if later
     finished_at: datetime | None
     next_look_at: datetime | None
-    changed_at: datetime  # each look writes to the row, and each try to deploy
+    changed_at: datetime  # every look and every try to deploy writes the row
     export_state: ExportState | None
     end_number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A run's workflow, as Temporal itself describes it. `end`: terminated, failed, ... or missing."""
+    """A run's workflow as Temporal describes it. `end`: terminated, failed, ... or missing."""
 
     is_open: bool
     end: str = ""
     ended_at: datetime | None = None
     is_ours: bool = True  # of the type that supervises runs
-    first_execution: str = ""  # of its chain
-    of_run: int | None = None  # that it was asked to go on with; 0: it made one of its own; None: not known
-    problem: str | None = None  # why it could not be described: then nothing else here is known
+    first_execution: str = ""  # first execution in its chain
+    of_run: int | None = None  # RunID in its request; 0 for a run of its own; None if unknown
+    problem: str | None = None  # problem of the description; the other fields are unknown then
 
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A job, as a list of all of them shows it. `run_uid` is None if it does not tell."""
+    """A job in the inventory. `run_uid` is None for an unreadable job."""
 
     name: str
     run_uid: str | None
@@ -79,7 +81,7 @@ class ListedJob:
 
 
 class Step(StrEnum):
-    """What is done to a job next."""
+    """The next action on a job."""
 
     STOP = "stop"
     KILL = "kill"
@@ -89,7 +91,7 @@ class Step(StrEnum):
 def unsupervised(
     run: AuditedRun, again: AuditedRun | None, workflow: Described, now: datetime, patience: Patience
 ) -> Finding | None:
-    """`again`: the row as it is now, after the workflow was described."""
+    """Return the finding for a run without a supervisor. `again` is the row read after the description."""
     if workflow.is_open and workflow.is_ours:
         return None
     if again is None or again.status.is_over or again.epoch != run.epoch:
@@ -112,7 +114,7 @@ def _seen(workflow: Described) -> str:
 
 
 def taken(workflow_id: str, workflow: Described) -> str | None:
-    """Temporal would join it, as if it were the run's own."""
+    """Return the problem if a foreign workflow holds the run's id, which Temporal would join as if it were ours."""
     if not workflow.is_open or workflow.is_ours:
         return None
     return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
@@ -125,8 +127,8 @@ def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
 
 
 def _has_ended(run: AuditedRun, workflow: Described) -> bool:
-    """As its own supervisor knows, or one that took it over later, or one whose own run got the id: no run does before
-    the last one that had it is over."""
+    """Return whether the execution has ended for its run: a supervisor, an earlier one, or the id's next run shows
+    the end."""
     if workflow.end not in ENDED_WELL:
         return False
     is_later = workflow.ended_at is not None and workflow.ended_at > run.begun_at
@@ -134,10 +136,10 @@ def _has_ended(run: AuditedRun, workflow: Described) -> bool:
 
 
 def is_told(look: Look, rows: Sequence[TaskRow]) -> bool:
-    """Whether the cluster still tells of a run that ended in what was lost: then going on with it finds its end.
+    """Return whether the cluster still has all jobs of a run that ended with lost tasks, so that a resume finds their
+    end.
 
-    A task that is not over, and whose job is not there, would be crawled once more; and where a task has got another
-    attempt since, the last one counts."""
+    A task without a final status and without a job would be crawled again. Only the last attempt of a task counts."""
     attempts = {row.task: row.attempt for row in rows}
     if not look.complete or any(attempt > attempts.get(task, 0) for task, attempt in look.jobs):
         return False
@@ -146,7 +148,7 @@ def is_told(look: Look, rows: Sequence[TaskRow]) -> bool:
 
 
 def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:
-    """Of a run whose workflow is open. Only between the looks of a run that is PROCESSING is the next one announced."""
+    """Return the finding for an overdue look. Only a PROCESSING run announces its next look."""
     due = run.next_look_at if run.status is RunStatus.PROCESSING else None
     if now - (due or run.changed_at) < patience.stuck:
         return None
@@ -164,7 +166,7 @@ def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Fin
 
 
 def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: Patience) -> Finding | None:
-    """What is to be announced and archived of a run that is over, while no workflow is about it."""
+    """Return the event and archive that are due for a run that is over and has no open workflow."""
     if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
     if run.export_state is ExportState.PENDING:
@@ -176,28 +178,28 @@ def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patienc
 
 
 def next_replay(acts: int, last: datetime, patience: Patience) -> datetime:
-    """Of an export that an audit has had done again so often already: an archive may be large."""
+    """Return when a failed export is due again, ever more rarely, since an archive may be large."""
     return last + patience.failed_export * (1 << min(acts - 1, MOST_DOUBLED))
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
-    """Nobody waits for it any more; it is still reported."""
+    """Return whether the end is too old to deliver; such an end is only reported."""
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
 def undelivered(
     run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience, *, silent: bool = False
 ) -> Finding | None:
-    """`logged`: ids of the run's lines about notices that were not delivered, or were after all.
+    """Return whether the closing notice is undelivered. `logged` are the keys of the run's lines about notices.
 
-    `silent`: the closing one was never tried."""
+    `silent`: the closing notice was never tried."""
     if run.finished_at is None or now - run.finished_at < patience.handover or not (silent or _is_untold(run, logged)):
         return None
     return _of_run(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
 
 
 def owed(run: AuditedRun, logged: Collection[str], *, silent: bool = False) -> set[FindingKind]:
-    """What is not done yet, whoever may be at it: a finding of it is not mended, even if it is not found now."""
+    """Return all deliveries that are not done, even while a workflow works on them: their findings stay open."""
     exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
     return {*exports, FindingKind.UNDELIVERED} if silent or _is_untold(run, logged) else {*exports}
 
@@ -216,7 +218,7 @@ def _closing(run: AuditedRun) -> NoticeKind:
 def disputed(
     jobs: Mapping[str, Sequence[ListedJob]], runs: Mapping[str, AuditedRun], now: datetime, patience: Patience
 ) -> list[str]:
-    """Of these runs, by run_uid, those whose jobs need a look."""
+    """Return the run_uids whose jobs need a look."""
     return [run_uid for run_uid, listed in jobs.items() if _is_disputed(listed, runs.get(run_uid), now, patience)]
 
 
@@ -227,8 +229,9 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
 
 
 def steps(look: Look, keys: Iterable[Key], *, acted: bool = False, asked: bool = False) -> dict[Key, Step]:
-    """What each job of a run needs that nobody supervises. `acted`: something was done about them before, long enough
-    ago; `asked`: they were asked to end, then."""
+    """Return the next step for every job of a run without a supervisor.
+
+    `acted`: an earlier step was long enough ago; `asked`: that step asked the jobs to end."""
     needed = {
         key: _step(job, insist=job.overdue or (acted and (asked or bool(job.stop_asked))))
         for key in keys
@@ -259,9 +262,9 @@ def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, St
 
 
 def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: Patience) -> bool:
-    """Whether one of these was made when, as the row has it, all was over: it is the row that is old.
+    """Return whether a job was created after the end in the row: then the row is old, restored from a backup.
 
-    `attempts`: the last one of each task, as the database has it."""
+    `attempts` has the last attempt of every task in the database."""
     over_at = run.finished_at
     return any(
         (job.key is not None and job.key[1] > attempts.get(job.key[0], 0))
@@ -271,7 +274,7 @@ def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, 
 
 
 def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
-    """Of a run of which the database does not know all."""
+    """Return the finding for a run whose database row is older than its jobs."""
     finished = _time(run.finished_at) if run.finished_at else "some time ago"
     message = f"it was over at {finished}, but these are later: is the database an old copy? {_told(needed)}"
     return _of_run(run, FindingKind.UNKNOWN_JOB, f"{message} ({_names(jobs)})")

@@ -1,4 +1,4 @@
-"""When is a run's time up? Not while somebody holds its jobs back: a queue that waits for room, a person."""
+"""Time limits of a run. The limit clock stands still while a queue or person suspends all its jobs."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -7,11 +7,11 @@ from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import SUSPENDED
 
-HELD, RELEASED = "limits_held", "limits_released"  # in the run's timeline
+HELD, RELEASED = "limits_held", "limits_released"  # keys in the run's timeline
 
 
 def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool | None:
-    """Whether every job of theirs is suspended. None: it cannot be told, as the look does not show one of them."""
+    """Return whether all jobs of these tasks are suspended; None if the look does not show every job."""
     suspended = list(_suspended(open_rows, look))
     if False in suspended:
         return False
@@ -19,7 +19,7 @@ def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool | None:
 
 
 def _suspended(open_rows: Iterable[TaskRow], look: Look) -> Iterator[bool | None]:
-    """Of what is not deployed yet nothing is said."""
+    """Return the suspension of every deployed task; tasks without a job are skipped."""
     for row in open_rows:
         job = look.jobs.get((row.task, row.attempt))
         if row.status.is_over or (row.job_uid is None and job is None):
@@ -33,14 +33,14 @@ def _is_suspended(job: JobLook) -> bool:
 
 
 def limit_at(begun_at: datetime, seconds: int | None, clock: Clock) -> datetime | None:
-    """None: there is no limit, or it does not count now."""
+    """Return when the limit is reached; None without a limit, or while the clock stands still."""
     if seconds is None or clock.is_held:
         return None
     return begun_at + timedelta(seconds=seconds + clock.held_seconds)
 
 
 def clock_of(timeline: Iterable[tuple[datetime, str]]) -> Clock:
-    """From the lines of a timeline, in their order."""
+    """Return the limit clock from the lines of a timeline, in their order."""
     clock = Clock()
     for at, event in timeline:
         clock = _changed(clock, at, event)

@@ -1,4 +1,4 @@
-"""How are things called that must get the same name whoever names them, however often?"""
+"""Names that are equal for every caller and on every try."""
 
 from uuid import UUID, uuid5
 
@@ -8,7 +8,7 @@ EXPORT_WORKFLOW = "RunExportWorkflow"
 
 
 def job_name(run_uid: str, task: int, attempt: int) -> str:
-    """Fits a DNS label (63 characters), tells the run, and never repeats."""
+    """Return a unique name that fits a DNS label (63 characters) and contains the run."""
     return f"crawl-{UUID(run_uid).hex}-{task}-{attempt}"
 
 
@@ -17,7 +17,7 @@ def deployment_key(run_uid: str, task: int, attempt: int) -> str:
 
 
 def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:
-    """The id of a notice or an event; `number` tells repeated ones (progress, a second end) apart."""
+    """Return the id of a notice or event; `number` separates repetitions (progress, a second end)."""
     return str(uuid5(UUID(run_uid), f"{kind}:{number}"))
 
 
@@ -26,5 +26,5 @@ def export_workflow_id(run_uid: str) -> str:
 
 
 def archive_name(run_uid: str, end: int) -> str:
-    """A run that was reopened ends more than once; each end keeps its archive."""
+    """Return the archive's name. A reopened run has several ends with an archive for every end."""
     return f"{run_uid}.zip" if end <= 1 else f"{run_uid}-{end}.zip"

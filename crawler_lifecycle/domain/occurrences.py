@@ -1,7 +1,7 @@
-"""What became of each occurrence of a schedule, as far as it can be known?
+"""Outcomes of a schedule's occurrences, as far as they are knowable.
 
-Temporal keeps the times that were due, the workflows it started and how many it skipped, but not which and why. So
-a skip is concluded: from the pauses on record, from a run that was open at that time, and from what is left.
+Temporal keeps due times, started workflows and the number of skips, but not which occurrences it skipped. So skips are
+concluded from recorded pauses, from runs open at the time, and from Temporal's count of missed occurrences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
 
-SETTLING = timedelta(seconds=10)  # from the time that is due until Temporal has surely dealt with it
+SETTLING = timedelta(seconds=10)  # after a due time, until Temporal has surely handled it
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A workflow that a schedule started, for the time `nominal` (without jitter). `closed_at` is None: still open."""
+    """A workflow started by a schedule for the time `nominal` (without jitter). `closed_at` is None while it is
+    open."""
 
     workflow_id: str
     first_execution: str
@@ -26,28 +27,29 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """All that is known about a schedule, beside the times that were due."""
+    """Everything known about a schedule beside the due times."""
 
     starts: Sequence[Start]
     pauses: Sequence[Pause]
     paused: bool
     overlap: Overlap | None
     jitter: timedelta
-    window: timedelta  # for missed runs
+    window: timedelta  # greatest delay of a start
     queued: int
     missed: int
     now: datetime
 
 
 def judged(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
-    """Oldest first, as `due` is: by the same rules. What waits is found among all, those by other rules too."""
+    """Return the outcome for every due time, oldest first."""
     started = _by_time(due, known)
     found = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
     return _with_missed(found, known)
 
 
 def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
-    """A trigger by hand has no time that was due: it is earlier than the next one, which is late by jitter at most."""
+    """Return starts by due time. A manual trigger has no due time: its start is earlier than the next due time by
+    more than the jitter."""
     found: dict[datetime, Start] = {}
     for start in sorted(known.starts, key=lambda each: each.started_at):
         at = next((each for each in due if each >= start.nominal), None)
@@ -84,7 +86,8 @@ def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
 
 
 def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
-    """One that was caught up with after an outage was in the way from the time it was due itself."""
+    """Return the run that was open at the time. A start made up after an outage was in the way from its own due time
+    on."""
     if known.overlap is Overlap.ALLOW:
         return None
     for start in known.starts:
@@ -96,7 +99,8 @@ def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
 
 
 def with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """What waits behind an open run looks like a skip. `queue` keeps the first of those, `replace` the last."""
+    """Mark the waiting occurrence, which looks like a skip: `queue` keeps the first behind an open run, `replace`
+    the last."""
     if not known.queued or known.overlap is None or not known.overlap.waits:
         return found
     since = max((each.started_at for each in known.starts if each.closed_at is None), default=known.now)
@@ -113,7 +117,7 @@ def with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence
 
 
 def _with_missed(found: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """What is left was missed, if Temporal counts at least so many."""
+    """Call unexplained occurrences missed, if Temporal counts at least as many."""
     left = sum(each.outcome is Outcome.UNKNOWN for each in found)
     return [_left(each, left, known) if each.outcome is Outcome.UNKNOWN else each for each in found]
 

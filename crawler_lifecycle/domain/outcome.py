@@ -1,4 +1,4 @@
-"""How does a run end, given how its tasks ended? Pure."""
+"""End of a run, given the ends of its tasks."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,10 @@ def outcome(
     *,
     out_of_time: bool = False,
 ) -> tuple[RunStatus, str]:
-    """The run's last status and its one reason. `reason` is set where the run itself gave up; `out_of_time` where it
-    did so because its time was up, and the cluster had ended jobs for that before the stop came to it.
+    """Return the run's final status and reason. `reason` is set where the run itself gave up; `out_of_time` where its
+    time was up and the cluster had ended jobs before the stop reached them.
 
-    A stop or a limit that reached no task, as all had ended by themselves, did not end the run: that is the truth."""
+    A stop or limit that reached no task, since all tasks had ended, did not end the run."""
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     if succeeded == total:

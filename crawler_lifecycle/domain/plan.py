@@ -1,4 +1,4 @@
-"""What exactly is to be run, once the crawler's and the installation's defaults are filled in? Pure."""
+"""Plan of a run: the request with the crawler's and the installation's defaults filled in."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from crawler_lifecycle.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What the installation says where neither the request nor the crawler does."""
+    """The installation's defaults."""
 
     most_tasks: int = 10_000
     grace_seconds: int = 30
@@ -22,7 +22,7 @@ class RunLimits:
 
 
 def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock: Clock | None = None) -> RunPlan:
-    """What a supervisor has to know of a run that is written down."""
+    """Return the supervisor's plan for a run on record."""
     request = run.request
     return RunPlan(
         run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=run.epoch),
@@ -40,7 +40,7 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock
 
 
 def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> KeptRequest:
-    """The request with nothing left open: request before crawler before installation."""
+    """Return the complete request: values of the request, then of the crawler, then of the installation."""
     if request.cluster not in limits.clusters:
         raise BadInput("cluster", f"there is no cluster {request.cluster!r} here, only {', '.join(limits.clusters)}")
     tasks = request.tasks or entry.processes

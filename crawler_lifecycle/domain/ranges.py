@@ -1,4 +1,4 @@
-"""How do ten thousand task numbers fit into one line? `0-3,7` stands for 0, 1, 2, 3 and 7."""
+"""Task numbers as compact text: `0-3,7` stands for 0, 1, 2, 3 and 7."""
 
 from collections.abc import Iterable, Iterator
 

@@ -1,4 +1,4 @@
-"""How are numbers said?"""
+"""Words for numbers."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,1 +1,1 @@
-"""Which parts run for long beside the worker? One duty a module."""
+"""Long-running parts beside the worker, one duty a module."""

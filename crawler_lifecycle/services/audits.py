@@ -1,6 +1,6 @@
-"""Is the audit still made, and what has it found? Every worker keeps its schedule, and tells at its door for metrics.
+"""Upkeep of the audit's schedule by every worker, and metrics about its findings.
 
-Whoever watches the metrics hears of an audit that has stopped by its age, which grows.
+An audit that has stopped shows by its age, which grows.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LOOKS_A_KEEPING = 20  # ten minutes
 class AuditMetrics(Collector):
     every_seconds: int
     overview: AuditOverview | None = None
-    since: datetime = field(default_factory=lambda: datetime.now(UTC))  # what the age counts from before the first
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))  # start of the age until the first audit
 
     def collect(self) -> Iterable[Metric]:
         last = self.overview.last_complete_at if self.overview else None
@@ -47,7 +47,7 @@ class AuditKeeper:
     metrics: AuditMetrics
 
     async def run(self, *, kept: bool = False) -> None:
-        """For ever. `kept`: the schedule is there already."""
+        """Keep schedule and metrics up for ever. `kept`: the schedule exists already."""
         number = 0
         while True:
             if not kept or (number and number % LOOKS_A_KEEPING == 0):
@@ -57,7 +57,7 @@ class AuditKeeper:
             await asyncio.sleep(LOOK_PAUSE)
 
     async def keep(self) -> bool:
-        """Whether that could be done; trouble with the audit is no reason not to work."""
+        """Return whether the schedule could be kept; a worker goes on working without the audit."""
         try:
             await self.keep_schedule()
         except LifecycleError as error:

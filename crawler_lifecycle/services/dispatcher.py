@@ -1,7 +1,7 @@
-"""Who has the child tasks deployed? This loop: it claims what may run now and asks the scheduler service.
+"""Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy them.
 
-A claim runs out by itself: a dispatcher that dies leaves nothing behind that the next one does not take up, and
-a job that was made meanwhile is found under the same key.
+A claim expires by itself. The next dispatcher takes up the claims of a dead one, and finds a job made meanwhile under
+the same key.
 """
 
 import logging
@@ -53,7 +53,7 @@ class Dispatcher:
                 stopped.wait(growing_pause(failures + 1, interval, LONGEST_PAUSE).total_seconds())
 
     def dispatch(self) -> int:
-        """One pass: what may be deployed now is; why the rest waits is written down. How many were deployed."""
+        """Make one pass: deploy admitted tasks, write down why other tasks wait, and return the number deployed."""
         backlogs = self.claims.backlogs(self.token)
         if not backlogs:
             return 0
@@ -64,7 +64,7 @@ class Dispatcher:
         return self._all_deployed(list(self._claimed(demands, granted)))
 
     def _all_deployed(self, claims: Sequence[Claim]) -> int:
-        """What is in the way of one keeps none of the others; and the next pass finds no request under way."""
+        """Deploy all claims. A failure stops no other claim, and no request outlives the pass."""
         under_way = [self.pool.submit(self._deploy, claim) for claim in claims]
         wait(under_way)
         deployed, failed = 0, list[LifecycleError]()
@@ -79,13 +79,13 @@ class Dispatcher:
         return deployed
 
     def _in_turn(self, backlogs: Sequence[Backlog]) -> Sequence[Backlog]:
-        """Every pass begins with another run, so that none is always the one for which nothing is left."""
+        """Begin every pass with another run, so that no run always comes last."""
         self._passes += 1
         first = self._passes % len(backlogs)
         return [*backlogs[first:], *backlogs[:first]]
 
     def _claimed(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
-        """As many as there are threads: a claim that waited for one could run out before its request."""
+        """Claim as many tasks as there are threads: a claim waiting for a thread could expire before its request."""
         wanted = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
         for run_id, most in admitted(wanted, self.threads).items():
             if most:

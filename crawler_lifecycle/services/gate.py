@@ -1,4 +1,4 @@
-"""Who may speak to an HTTP service, and how much may they send? Asked before anything else is looked at."""
+"""Gate of an HTTP service: checks token and size before any other code sees a request."""
 
 import hmac
 from collections.abc import Callable, Collection
@@ -10,12 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crawler_lifecycle.services.problems import problem
 
-# given a bearer token ("" if there is none) and what is asked for: why not, or None
+# given a bearer token ("" without one) and the request: the refusal, or None
 Admit = Callable[[str, Scope], Response | None]
 
 
 def only(token: str) -> Admit:
-    """Who has this one token."""
+    """Admit callers with exactly this token."""
 
     def admit(given: str, _: Scope) -> Response | None:
         return None if hmac.compare_digest(given.encode("latin-1"), token.encode()) else no_token()
@@ -28,7 +28,7 @@ def no_token() -> Response:
 
 
 class Gate:
-    """Lets through who is admitted, and bodies up to a size; a path in `open_paths` is for everybody."""
+    """Passes on requests of admitted callers, with bodies up to a size; paths in `open_paths` need no token."""
 
     def __init__(self, app: ASGIApp, admit: Admit, open_paths: Collection[str], largest_body: int) -> None:
         self.app = app
@@ -49,7 +49,7 @@ class Gate:
             await self.app(scope, self._counting(receive), send)
 
     def _counting(self, receive: Receive) -> Receive:
-        """For a body whose size was not announced."""
+        """Count a body without an announced size."""
         received = 0
 
         async def counted() -> Message:

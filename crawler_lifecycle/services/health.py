@@ -1,8 +1,7 @@
-"""Is this process alive, and is it ready? It says so at a door of its own, whatever it is busy with.
+"""Health endpoint: liveness, readiness and metrics of a process, on a port of its own.
 
-Alive: its loop has turned lately. A pass that failed is a turn as well: starting anew mends no outage of others, and
-a process that waits for its next try goes on sooner than one that waits to be started. Ready: everything that it
-needs has answered lately.
+A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
+services. A process is ready while all its needs have answered lately.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.settings import HealthSettings
 
-TRIES = 4  # within a limit, so that one that was slow does not count
+TRIES = 4  # a limit, so that one slow pass does not count
 PATIENCE_WITH_A_CLIENT = 10.0
 
 Need = Callable[[], Awaitable[object]]
@@ -29,7 +28,7 @@ Need = Callable[[], Awaitable[object]]
 
 @dataclass
 class Pulse:
-    """When something was last seen to work. Beaten by one thread, read by others."""
+    """The last time when a part worked. One thread beats, other threads read."""
 
     problem: str | None = None
     _at: float | None = None
@@ -43,7 +42,7 @@ class Pulse:
 
     @property
     def age(self) -> float:
-        """Seconds since the last beat, or since there was anything to wait for."""
+        """Return the seconds since the last beat, or since the first wait."""
         return time.monotonic() - (self._since if self._at is None else self._at)
 
     def seen_within(self, seconds: float) -> bool:
@@ -52,7 +51,7 @@ class Pulse:
 
 @dataclass
 class Pulses:
-    """What a loop of ours shows of itself."""
+    """The pulses of a loop and its needs."""
 
     turned: Pulse = field(default_factory=Pulse)
     succeeded: Pulse = field(default_factory=Pulse)
@@ -68,7 +67,7 @@ class Pulses:
 
 @dataclass(frozen=True, eq=False)
 class Health(Collector):
-    """What the door tells."""
+    """The state shown at the health endpoint."""
 
     limits: HealthSettings
     turned: Pulse
@@ -79,7 +78,7 @@ class Health(Collector):
         return [f"its loop has not turned for {age:.0f} s"] if age > self.limits.stuck_seconds else []
 
     def missing(self) -> list[str]:
-        """What has never answered is missing as well."""
+        """Return the needs without a recent answer, including needs without any answer."""
         silent = [name for name, pulse in self.answered.items() if not pulse.seen_within(self.limits.ready_seconds)]
         return self.stuck() + [f"{name}: {self.answered[name].problem or 'no answer'}" for name in silent]
 
@@ -91,7 +90,7 @@ class Health(Collector):
 
 
 class Door(ThreadingHTTPServer):
-    """GET /healthz, /readyz and /metrics, without a token: nothing secret is told."""
+    """GET /healthz, /readyz and /metrics, without a token, since the answers contain no secret."""
 
     daemon_threads = True
 
@@ -130,14 +129,14 @@ class _Visit(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """A probe every few seconds is no news."""
+        """Log nothing: a probe comes every few seconds."""
 
 
 @asynccontextmanager
 async def told(
     limits: HealthSettings, needs: Mapping[str, Need], loop: Pulses | None = None
 ) -> AsyncIterator[Door | None]:
-    """The door is open meanwhile, if it has a port. Without a `loop` it is the event loop that has to turn."""
+    """Serve the health endpoint meanwhile, if a port is set. Without `loop`, the event loop has to turn."""
     if limits.port is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Where does an HTTP service listen?"""
+"""Listening socket of an HTTP service."""
 
 import socket
 from urllib.parse import urlsplit
@@ -7,7 +7,7 @@ from crawler_lifecycle.errors import NotReady
 
 
 def listen(url: str, variable: str) -> socket.socket:
-    """A socket on the address of the URL, or NotReady with the setting's name."""
+    """Return a socket on the URL's address, or raise NotReady with the setting's name."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port

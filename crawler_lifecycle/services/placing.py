@@ -1,4 +1,4 @@
-"""Who starts a waiting job when there is room again, and nobody asks for anything?"""
+"""Loop that starts waiting jobs of a local cluster when room comes free."""
 
 import asyncio
 import logging
@@ -13,13 +13,13 @@ INTERVAL_SECONDS = 1.0
 
 @runtime_checkable
 class PlacesJobs(Protocol):
-    """A cluster that has to be told to see to its waiting jobs."""
+    """A cluster whose waiting jobs start only on request."""
 
     def place_waiting(self) -> object: ...
 
 
 class Placing:
-    """Tells the cluster, again and again."""
+    """Asks the cluster again and again to place waiting jobs."""
 
     def __init__(self, cluster: PlacesJobs) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class Placing:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     def ended(self, task: asyncio.Task[None]) -> None:
-        """A bug must not end this unseen: deployments go on, but the service is not ready."""
+        """Report an unexpected end: deployments go on, but the service is not ready any more."""
         if not task.cancelled() and (error := task.exception()):
             self.problem = f"waiting jobs are not placed any more ({type(error).__name__}); restart the service"
             logger.error(self.problem, exc_info=error)

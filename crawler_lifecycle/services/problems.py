@@ -1,4 +1,4 @@
-"""How does an HTTP service say what went wrong? Every error is an application/problem+json (RFC 9457)."""
+"""Errors of an HTTP service as application/problem+json (RFC 9457)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -27,12 +27,13 @@ def problem(
 
 
 def perhaps_made(error: TemporaryError) -> Response:
-    """Without Retry-After: who obeys that could make it twice."""
+    """Return the answer for a request with an unknown result. There is no Retry-After: a client obeying it could
+    start a second run."""
     return problem(503, error.message, cause=error.cause)
 
 
 def speak_problems(app: FastAPI) -> None:
-    """Have the app answer whatever is raised, and whatever is not there, with a problem."""
+    """Register handlers that answer every exception and every unknown path with a problem."""
     app.add_exception_handler(LifecycleError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -46,7 +47,7 @@ def status_of(error: LifecycleError) -> int:
         case Conflict():
             return 409
         case TemporaryError() | NotReady():
-            return 503  # nothing is wrong with the request
+            return 503  # the request itself is correct
         case _:
             return 422
 
@@ -80,6 +81,7 @@ async def _bug(_: Request, error: Exception) -> Response:
 
 
 def _field(location: tuple[object, ...]) -> str:
-    """`body.crawler.processes` is called `crawler.processes`; a header or a parameter by its name."""
+    """Return the field's name: `body.crawler.processes` becomes `crawler.processes`; headers and parameters keep
+    their names."""
     _, *inside = location
     return ".".join(str(part) for part in inside if part != "[key]")[:200] or str(location[0])

@@ -1,4 +1,4 @@
-"""How does every process of ours begin and end? Settings, log; one clear line where it cannot start."""
+"""Start and end of every process: settings, log, signals, and one clear line where a start is impossible."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(main: Main) -> NoReturn:
-    """Runs `main` until it returns; SIGTERM and SIGINT set its event, and it ends in order."""
+    """Run `main` until it returns. SIGTERM and SIGINT set its event, and it ends in order."""
     try:
         configured = configuration.load()
         logs.configure(configured.log.format, configured.log.level)

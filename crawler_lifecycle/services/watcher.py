@@ -1,7 +1,7 @@
-"""Who wakes a run when its jobs change? This loop follows the cluster and nudges the workflow concerned.
+"""Watcher: a loop that follows the cluster's changes and nudges the workflows concerned.
 
-It may miss anything and die at any time: the looks stay correct without it, they are only later. While Temporal or
-the cluster's changes are away it goes on turning, and what it could not send stays here until it is sent.
+The watcher may miss any change and die at any time: looks stay correct without nudges and only come later. During an
+outage of Temporal or of the cluster's changes the loop goes on, and unsent nudges wait here.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 SENT_AT_ONCE = 16
 REPEAT_SECONDS = 15.0
-PAUSE = 1.0  # between two tries to reach Temporal at all
+PAUSE = 1.0  # between two tries to reach Temporal
 
 
 @dataclass
@@ -27,13 +27,16 @@ class Watcher:
     cluster: Cluster
     send: Callable[[Nudge], Awaitable[None]]
     pulses: Pulses = field(default_factory=Pulses)
-    _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged yet stay in here
-    _unsent: dict[int, Nudge] = field(default_factory=dict)  # nobody else claims them again: they stay until sent
-    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of nudges, by their runs: each is repeated once
+    _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged stay here
+    _unsent: dict[int, Nudge] = field(
+        default_factory=dict
+    )  # claimed nudges stay until sent, since no other watcher claims them again
+    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of nudges by run: a nudge is repeated once
     _repeated_at: float | None = None
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
-        """For ever; nothing is claimed before `connect` has succeeded. NotReady if it says that it never will."""
+        """Watch for ever. No nudge is claimed before `connect` has succeeded. Raise NotReady where `connect` can
+        never succeed."""
         while connect and not await self._connected(connect):
             await asyncio.sleep(PAUSE)
         changes = self.cluster.changes()
@@ -58,12 +61,13 @@ class Watcher:
         return True
 
     def _failed(self, error: LifecycleError) -> None:
-        if error.message != self.pulses.succeeded.problem:  # else it was told before
+        if error.message != self.pulses.succeeded.problem:  # an unchanged problem was logged before
             log.warning("no nudges for now: %s", error.message)
         self.pulses.failed(error.message)
 
     async def _take(self, changes: Iterator[set[str]]) -> LifecycleError | None:
-        """What changed; why none is told, if so: what was told before is sent all the same."""
+        """Take up changed runs; without news from the cluster, return the problem and send earlier nudges all the
+        same."""
         try:
             self._changed |= await asyncio.to_thread(next, changes)
         except LifecycleError as error:
@@ -71,7 +75,7 @@ class Watcher:
         return None
 
     async def _nudge(self) -> None:
-        """Whom nobody can send anything is no reason not to send it to others."""
+        """Send all nudges. One unreachable workflow must not delay the others."""
         if self._repeats():
             await asyncio.to_thread(self._repeat)
         if self._changed:
@@ -83,7 +87,7 @@ class Watcher:
             raise next(filter(None, failed))
 
     async def _sent(self, nudge: Nudge, places: asyncio.Semaphore) -> LifecycleError | None:
-        """Each may take as long as Temporal is waited for, so each is a turn of the loop."""
+        """Send one nudge. A send may take Temporal's whole time-out, so every send counts as a turn."""
         async with places:
             try:
                 await self.send(nudge)
@@ -98,12 +102,12 @@ class Watcher:
         return None
 
     def _repeats(self) -> bool:
-        """At first, and now and then while a run has changed again and its last nudge is not answered."""
+        """Repeat unanswered nudges at the start, and regularly while a run has changed again."""
         at = self._repeated_at
         return at is None or (bool(self._changed) and time.monotonic() - at >= REPEAT_SECONDS)
 
     def _repeat(self) -> None:
-        """What was claimed and perhaps never sent: the one before us died, or the answer to a claim was lost."""
+        """Repeat nudges that were claimed but perhaps never sent, by a dead watcher or after a lost answer."""
         unanswered = self.nudges.unanswered()
         is_first, self._repeated_at = self._repeated_at is None, time.monotonic()
         again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
@@ -113,6 +117,6 @@ class Watcher:
     def _claim(self) -> None:
         changed = frozenset(self._changed)
         claimed = self.nudges.claim(changed)
-        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # whatever becomes of what follows
+        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # whatever happens to the following nudges
         self._changed -= {nudge.run_uid for nudge in claimed}
         self._changed &= self.nudges.open_among(changed)
