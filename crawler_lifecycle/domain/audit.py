@@ -127,8 +127,8 @@ def _in_the_way(run: AuditedRun, workflow: Described) -> str | None:
 
 
 def _has_ended(run: AuditedRun, workflow: Described) -> bool:
-    """Return whether the execution has ended for its run: a supervisor, an earlier one, or the id's next run shows
-    the end."""
+    """Return whether the run is over, as a finished workflow shows: the run's supervisor, a later supervisor, or a
+    workflow with a run of its own, since no run gets the id before the earlier run is over."""
     if workflow.end not in ENDED_WELL:
         return False
     is_later = workflow.ended_at is not None and workflow.ended_at > run.begun_at

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.settings import HealthSettings
 
-TRIES = 4  # a limit, so that one slow pass does not count
+TRIES = 4  # within a time limit, so that one slow answer does not count
 PATIENCE_WITH_A_CLIENT = 10.0
 
 Need = Callable[[], Awaitable[object]]
