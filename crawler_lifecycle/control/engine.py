@@ -22,7 +22,6 @@ from temporalio.api.workflowservice.v1 import (
 )
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.runtime import Runtime
@@ -43,6 +42,7 @@ from crawler_lifecycle.errors import (
     TemporaryError,
 )
 from crawler_lifecycle.ports import Nudge
+from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 DEFAULT_ADDRESS = "localhost:7233"
@@ -237,7 +237,7 @@ class Engine:
         options = {"target_host": DEFAULT_ADDRESS, **self._options()}
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await Client.connect(**options, data_converter=pydantic_data_converter, runtime=self._runtime)
+                return await Client.connect(**options, data_converter=lifecycle_data_converter, runtime=self._runtime)
         except (RuntimeError, TimeoutError) as error:  # what the SDK raises when nobody answers
             raise TemporaryError(
                 f"Temporal does not answer at {self.address}: start the stack with `crawlctl up`, "

@@ -16,15 +16,14 @@ from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop
 from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
 from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
-from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.workflows.deployment import deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
-from crawler_lifecycle.workflows.inputs import NOTHING
+from crawler_lifecycle.workflows.inputs import NOTHING, decoded_stop
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import Leaving
@@ -171,7 +170,7 @@ class CrawlerLifecycleWorkflow:
     # Doors
 
     @workflow.signal
-    def nudge(self, number: int = 0) -> None:  # noqa: ARG002 (acknowledged by the look, from the database)
+    def nudge(self, raw: RawValue = NOTHING) -> None:  # noqa: ARG002 (the look acknowledges its number, from the database)
         """Something in the cluster has changed: have a look soon."""
         self._watch.nudged = True
 
@@ -184,19 +183,16 @@ class CrawlerLifecycleWorkflow:
     @workflow.update(name="stop")
     def stop_asked(self, raw: RawValue = NOTHING) -> StopAnswer:
         """Answers as soon as the stop is accepted; it is proved later."""
-        return self._watch.ask(parse(StopRequest, raw.payload.data or b"{}"))
+        return self._watch.ask(decoded_stop(raw))
 
     @stop_asked.validator
     def _may_stop(self, raw: RawValue = NOTHING) -> None:
         if self._over is not None:
             raise ApplicationError(f"run {self._over.run_id} is over ({self._over.status}): there is nothing to stop")
-        try:
-            parse(StopRequest, raw.payload.data or b"{}")
-        except BadInput as error:
-            raise ApplicationError(error.message, type="BadInput", non_retryable=True) from error
+        decoded_stop(raw)
 
     @workflow.query
-    def state(self) -> LifecycleState:
+    def state(self, raw: RawValue = NOTHING) -> LifecycleState:  # noqa: ARG002 (a query with an input is answered, too)
         return self._watch.state
 
 

@@ -1,7 +1,7 @@
-"""How does bad input end a workflow at once, with a line that names the field?
+"""Decode the inputs of workflows, so that a bad one ends its workflow at once with a line that names the field.
 
-The SDK would try for ever to decode an input that does not fit; so inputs arrive undecoded and are validated
-in the workflow's first lines.
+The SDK would try for ever to decode an input that does not fit. So inputs arrive undecoded and are validated in the
+workflow's first lines.
 """
 
 from typing import TypeVar
@@ -11,18 +11,43 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from crawler_lifecycle.contract.requests import parse
+from crawler_lifecycle.contract.requests import StopRequest, parse
 from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.workflows.converter import number_of_inputs
 
 M = TypeVar("M", bound=BaseModel)
-
+JSON = "json/plain"
 
 NOTHING = RawValue(Payload())  # where the caller gave no input at all
 
 
 def decoded(model: type[M], raw: RawValue) -> M:
-    is_json = raw.payload.metadata.get("encoding") == b"json/plain"
+    encoding = raw.payload.metadata.get("encoding", b"none").decode(errors="replace")[:80]
+    if raw.payload == NOTHING.payload:
+        raise _refusal(BadInput("request", "expected a JSON object, got no input"))
+    _refuse_several(raw)
+    if encoding != JSON:
+        raise _refusal(BadInput("request", f"expected encoding {JSON}, got {encoding}"))
+    return _parsed(model, raw.payload.data)
+
+
+def decoded_stop(raw: RawValue) -> StopRequest:
+    """For an update, whose sender hears that it was not understood. Every field of a stop is optional."""
+    _refuse_several(raw)
+    return _parsed(StopRequest, raw.payload.data or b"{}")
+
+
+def _refuse_several(raw: RawValue) -> None:
+    if (count := number_of_inputs(raw.payload)) > 1:
+        raise _refusal(BadInput("request", f"expected one input, got {count}"))
+
+
+def _parsed(model: type[M], data: bytes) -> M:
     try:
-        return parse(model, raw.payload.data if is_json else b"null")
+        return parse(model, data)
     except BadInput as error:
-        raise ApplicationError(error.message, type="BadInput", non_retryable=True) from error
+        raise _refusal(error) from error
+
+
+def _refusal(error: BadInput) -> ApplicationError:
+    return ApplicationError(error.message, type="BadInput", non_retryable=True)

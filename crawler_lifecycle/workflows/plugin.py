@@ -1,15 +1,15 @@
-"""What do client, worker and replayer have to agree on? Converter, sandbox and boundary, in one place."""
+"""Plugin of client, worker and replayer: the converter, the sandbox and the boundary on which they have to agree."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from crawler_lifecycle.activities.boundary import Boundary
 from crawler_lifecycle.workflows.audit import AuditWorkflow
+from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.crawler_lifecycle import CrawlerLifecycleWorkflow
 from crawler_lifecycle.workflows.exporting import RunExportWorkflow
 
@@ -32,7 +32,7 @@ class LifecyclePlugin(SimplePlugin):
     def __init__(self, activities: Sequence[Callable[..., Any]] = ()) -> None:
         super().__init__(
             "crawler-lifecycle",
-            data_converter=pydantic_data_converter,
+            data_converter=lifecycle_data_converter,
             interceptors=[Boundary()],
             workflows=WORKFLOWS,
             activities=activities,

@@ -1,0 +1,45 @@
+"""Payload converter of workflows: a door that is given several inputs gets one.
+
+Every door of our workflows takes one input. The SDK calls a door with as many arguments as there are payloads, and a
+door that gets too many raises TypeError, which fails the workflow task: Temporal tries that task for ever, and neither
+stop nor cancel reaches the run. Type hints do not help (the SDK drops them where the numbers differ), and doors that
+take any name hide the real ones. So where payloads and hints differ in number, the first payload stands for all,
+undecoded and marked with their number, and the door decides.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.common import RawValue
+from temporalio.contrib.pydantic import PydanticPayloadConverter
+from temporalio.converter import DataConverter
+
+INPUTS = "crawler-lifecycle-inputs"  # metadata of a payload that stands for several
+
+
+class OneInputConverter(PydanticPayloadConverter):
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        if len(payloads) > 1 and not type_hints:
+            return [RawValue(_marked(payloads))]
+        return super().from_payloads(payloads, type_hints)
+
+    def from_payloads_wrapper(self, payloads: Payloads | None) -> list[Any]:
+        """Details of failures come this way: there may be several, and none of them has a hint."""
+        return super().from_payloads(payloads.payloads) if payloads else []
+
+
+def number_of_inputs(payload: Payload) -> int:
+    """Return how many payloads this one stands for."""
+    said = payload.metadata.get(INPUTS, b"")[:9]
+    return int(said) if said.isdigit() else 1
+
+
+def _marked(payloads: Sequence[Payload]) -> Payload:
+    marked = Payload()
+    marked.CopyFrom(payloads[0])
+    marked.metadata[INPUTS] = str(len(payloads)).encode()
+    return marked
+
+
+lifecycle_data_converter = DataConverter(payload_converter_class=OneInputConverter)
