@@ -18,12 +18,15 @@ SPREAD := --dist loadfile --no-loadscope-reorder -n
 # so many control planes at once
 BEDS   ?= 1
 SYSTEM := 'system and not cluster'
-# Tests of real processes share two cores with each other: one that failed has to pass by itself.
-AGAIN  := CI=true $(BIN)/pytest -q --last-failed --last-failed-no-failures=none
 CLUSTER := 'cluster and not large'
+# files of the tests on a control plane
+FILES  ?= tests/kubernetes tests/contracts
+# one shard of the suites that take long (tests/ci/shards.py); none: all of them
+SHARD  ?=
+PART    = $(if $(SHARD),--shard $(SHARD))
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-faults ci-cluster lock clean mariadb chromium
+.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,10 +44,10 @@ test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their o
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
 
 test-crashes: $(VENV)/.installed-dev mariadb ## every part dies at every step, and what it speaks to fails (eight minutes)
-	@CI=true $(BIN)/pytest tests/crash -m crash -q
+	@CI=true $(BIN)/pytest tests/crash -m crash -q $(PART)
 
 test-outages: $(VENV)/.installed-dev mariadb ## fifty runs in every stage live through every outage, and two at a time (eight minutes)
-	@CI=true $(BIN)/pytest tests/chaos -m outage -q
+	@CI=true $(BIN)/pytest tests/chaos -m outage -q $(PART)
 
 chaos: $(VENV)/.installed-dev mariadb ## runs, people and faults by chance, then the comparison (SEED=n MINUTES=m DATABASE=sqlite)
 	@$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --database $(DATABASE) $(if $(SEED),--seed $(SEED))
@@ -56,7 +59,7 @@ test-all: ## all three; nothing may be skipped
 
 test-cluster: $(VENV)/.installed-dev mariadb ## the tests on a real Kubernetes control plane (needs Go; its programs are built once)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
-	@CI=true $(BIN)/pytest tests/kubernetes tests/contracts -m $(CLUSTER) $(SPREAD) $(BEDS) -q
+	@CI=true $(BIN)/pytest $(FILES) -m $(CLUSTER) $(SPREAD) $(BEDS) -q $(PART)
 
 test-cluster-large: $(VENV)/.installed-dev mariadb ## runs of 10,000 tasks there (a quarter of an hour on two quiet cores)
 	@nice $(BIN)/python -m tests.kubernetes.programs >/dev/null
@@ -69,7 +72,8 @@ verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thous
 	@$(BIN)/python -m tests.verdict_soak
 	@SEQUENCES=2000 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
-lint: $(VENV)/.installed-dev ## ruff, mypy strict, import-linter, hadolint
+lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter, hadolint
+	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
@@ -85,23 +89,11 @@ format: $(VENV)/.installed-dev ## formats the code
 bench: $(VENV)/.installed-dev mariadb ## the figures of docs/benchmarks.md, measured here
 	@$(BIN)/python -m bench
 
-ci: $(VENV)/.installed-dev ## what has to pass: format, lint, types, layers, tests, examples, Kubernetes
-	@$(BIN)/ruff format --check .
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory known-holes
-	@$(MAKE) --no-print-directory test || $(AGAIN)
-	@$(MAKE) --no-print-directory test-system || $(AGAIN) -m $(SYSTEM)
-	@$(MAKE) --no-print-directory test-crashes || $(AGAIN) tests/crash -m crash
-	@$(MAKE) --no-print-directory --jobs 2 ci-faults ci-cluster
+ci: $(VENV)/.installed-dev ## what has to pass, with one shard of what takes long (SHARD=n: which; 40 minutes on two cores)
+	@$(BIN)/python -m tests.ci --seed "$(CHANGE)"
 
-# These two wait more than they compute, so they are at it together.
-ci-faults: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory chaos SEED=$(CHANGE)
-	@$(MAKE) --no-print-directory test-outages || $(AGAIN) tests/chaos -m outage
-	@$(MAKE) --no-print-directory test-triggers
-
-ci-cluster: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory test-cluster || CI=true $(BIN)/python -m tests.again tests/kubernetes tests/contracts -- -m $(CLUSTER)
+ci-all: $(VENV)/.installed-dev ## all that has to pass, with every shard
+	@$(BIN)/python -m tests.ci --all --seed "$(CHANGE)"
 
 lock: $(VENV)/.installed-dev ## pins every package anew, without addresses
 	@$(LOCK) pyproject.toml $(EXTRAS) --upgrade --output-file requirements.lock

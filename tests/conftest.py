@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.servers",
     "tests.stores",
     "tests.browser.pages",
+    "tests.ci.shards",
 ]
 
 LONGEST_FIRST = ("deploy", "browser", "process", "workflows", "contracts", "services", "replay")

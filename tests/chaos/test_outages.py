@@ -45,6 +45,11 @@ ON_SQLITE = [
     ("disk full", "everything killed"),
     ("cluster away", "s3 silent"),
 ]
+# no outage needs another before it, so each may be in any shard
+ALONE_ON_MARIADB = [
+    pytest.param(names, id=name, marks=pytest.mark.shard(f"outages on mariadb: {name}"))
+    for names, name in zip(ON_MARIADB, map(" and ".join, ON_MARIADB), strict=True)
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -65,15 +70,17 @@ async def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[C
         yield crowd
 
 
-@pytest.mark.parametrize("names", ON_MARIADB, ids=" and ".join)
+@pytest.mark.parametrize("names", ALONE_ON_MARIADB)
 async def test_the_crowd_lives_through_it(on_mariadb: Crowd, names: tuple[str, ...]) -> None:
     await on_mariadb.live_through(*names)
 
 
+@pytest.mark.closing("outages on mariadb")
 async def test_and_all_of_them_end(on_mariadb: Crowd) -> None:
     await _assert_all_end(on_mariadb)
 
 
+@pytest.mark.shard("outages on sqlite")
 @pytest.mark.parametrize("names", ON_SQLITE, ids=" and ".join)
 async def test_it_does_so_on_sqlite(on_sqlite: Crowd, names: tuple[str, ...]) -> None:
     if "disk full" in names and not on_sqlite.ground.disk.is_small:
@@ -81,6 +88,7 @@ async def test_it_does_so_on_sqlite(on_sqlite: Crowd, names: tuple[str, ...]) ->
     await on_sqlite.live_through(*names)
 
 
+@pytest.mark.closing("outages on sqlite")
 async def test_and_all_of_them_end_there(on_sqlite: Crowd) -> None:
     await _assert_all_end(on_sqlite)
 

@@ -106,6 +106,7 @@ ELSEWHERE = {
 }
 ON_SQLITE = [EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]
 ON_MARIADB = CASES[3::4]
+DATABASES = [pytest.param(name, marks=pytest.mark.closing(name)) for name in ("sqlite", "mariadb")]
 AT_ONCE = 48  # more cases keep each other from being in time
 
 
@@ -169,9 +170,11 @@ async def matrix(
 
 
 def _chosen(request: pytest.FixtureRequest, argument: str, cases: Sequence[ChildPlan]) -> list[ChildPlan]:
-    """Those that a test of this session is about: all of them, if one is about the whole."""
+    """Return the cases that the tests of this session need: all of them, if its tests name none."""
     given = [item.callspec.params if hasattr(item, "callspec") else {} for item in request.session.items]
-    whole = any(not each.keys() & {"name", "again", "fault"} for each in given)
+    whole = not any(each.keys() & {"name", "again", "fault", "part"} for each in given)
+    if any("part" in each for each in given):  # the runs that make each part call everything that it can
+        given += [{"name": case.name} for case in [*CASES, *OF_SERVICES]]
     names, faults = {each.get(argument) for each in given}, {each["fault"] for each in given if "fault" in each}
     return [case for case in cases if whole or case.name in names or case.fault in faults]
 
@@ -185,23 +188,30 @@ def _run(places: asyncio.Semaphore, stack: Stack) -> Running:
     return Running(stack, {name: asyncio.create_task(taken(name, case)) for name, case in stack.cases.items()})
 
 
+def _shard_of(fault: str | None) -> pytest.MarkDecorator:
+    return pytest.mark.shard(f"sqlite: {fault}")
+
+
+@pytest.mark.shard("sqlite: activities")
 @pytest.mark.parametrize("name", [case.name for case in CASES])
 async def test_a_worker_dies_around_an_activity(matrix: Matrix, name: str) -> None:
     await _assert_died_around(matrix.sqlite, name)
 
 
+@pytest.mark.shard("mariadb")
 @pytest.mark.parametrize("again", [case.name for case in ON_MARIADB])
 async def test_and_on_mariadb(matrix: Matrix, again: str) -> None:
     await _assert_died_around(_on_mariadb(matrix), again)
 
 
-@pytest.mark.parametrize("name", [case.name for case in FAULTY])
+@pytest.mark.parametrize("name", [pytest.param(case.name, marks=_shard_of(case.fault)) for case in FAULTY])
 async def test_what_an_activity_speaks_to_fails(matrix: Matrix, name: str) -> None:
     case, _ = await matrix.sqlite.over(name)
     assert case.noted
     matrix.sqlite.stack.assert_each_is_one(case)
 
 
+@pytest.mark.shard("mariadb")
 @pytest.mark.parametrize("again", [case.name for case in LOSING])
 async def test_the_answers_to_commits_are_lost(matrix: Matrix, again: str) -> None:
     running = _on_mariadb(matrix)
@@ -210,7 +220,7 @@ async def test_the_answers_to_commits_are_lost(matrix: Matrix, again: str) -> No
     running.stack.assert_each_is_one(case)
 
 
-@pytest.mark.parametrize("fault", OF_PORTS)
+@pytest.mark.parametrize("fault", [pytest.param(fault, marks=_shard_of(fault)) for fault in OF_PORTS])
 async def test_all_that_activities_ask_has_failed(matrix: Matrix, fault: Fault) -> None:
     cases = [await matrix.sqlite.over(f"{course}.{fault}") for course in TAKEN]
 
@@ -222,6 +232,7 @@ async def test_all_that_activities_ask_has_failed(matrix: Matrix, fault: Fault) 
     await _until_late(missing)
 
 
+@pytest.mark.shard("sqlite: steps")
 @pytest.mark.parametrize("name", [case.name for case in BY_STEP])
 async def test_a_worker_dies_in_a_step_that_no_activity_leads_to(matrix: Matrix, name: str) -> None:
     case, _ = await matrix.sqlite.over(name)
@@ -229,6 +240,7 @@ async def test_a_worker_dies_in_a_step_that_no_activity_leads_to(matrix: Matrix,
     matrix.sqlite.stack.assert_each_is_one(case)
 
 
+@pytest.mark.shard("sqlite: steps")
 @pytest.mark.parametrize("name", [EVERY_STEP.name])
 async def test_a_worker_dies_in_every_step_of_a_run(matrix: Matrix, name: str) -> None:
     case, run = await matrix.sqlite.over(name)
@@ -243,6 +255,7 @@ async def test_a_worker_dies_in_every_step_of_a_run(matrix: Matrix, name: str) -
     matrix.sqlite.stack.assert_each_is_one(case)
 
 
+@pytest.mark.shard("sqlite: activities")
 @pytest.mark.parametrize("part", CALLS)
 async def test_everything_happens_at_every_call_of_a_part(matrix: Matrix, part: str) -> None:
     if part == "scheduler":
@@ -252,23 +265,26 @@ async def test_everything_happens_at_every_call_of_a_part(matrix: Matrix, part: 
     await _until_late(lambda: expected - matrix.sqlite.stack.services[part].died())
 
 
+@pytest.mark.shard("sqlite: activities")
 @pytest.mark.parametrize("name", [case.name for case in OF_SERVICES])
 async def test_a_part_refuses_and_is_overtaken(matrix: Matrix, name: str) -> None:
     case, _ = await matrix.sqlite.over(name)
     matrix.sqlite.stack.assert_each_is_one(case)
 
 
+@pytest.mark.shard("sqlite: steps")
 @pytest.mark.parametrize("name", [HOSTILE.name])
 async def test_hostile_words_are_carried_through(matrix: Matrix, name: str) -> None:
     await matrix.sqlite.over(name)
 
 
+@pytest.mark.shard("mariadb")
 @pytest.mark.parametrize("again", [HOSTILE.name])
 async def test_and_through_mariadb(matrix: Matrix, again: str) -> None:
     await _on_mariadb(matrix).over(again)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "mariadb"])
+@pytest.mark.parametrize("database", DATABASES)
 async def test_no_secret_is_told(matrix: Matrix, database: str) -> None:
     """Neither where everything goes well nor where everything fails."""
     running = matrix.sqlite if database == "sqlite" else _on_mariadb(matrix)
@@ -279,7 +295,7 @@ async def test_no_secret_is_told(matrix: Matrix, database: str) -> None:
     assert len(told) > len(running.under_way)
 
 
-@pytest.mark.parametrize("database", ["sqlite", "mariadb"])
+@pytest.mark.parametrize("database", DATABASES)
 async def test_nothing_is_left(matrix: Matrix, database: str) -> None:
     running = matrix.sqlite if database == "sqlite" else _on_mariadb(matrix)
     await running.all_over()

@@ -1,0 +1,79 @@
+"""`python -m tests.ci`: run everything that has to pass. Of the suites that take long, run one shard; `--all`: all."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+from tests.ci.shards import SHARDS, checked, chosen
+from tests.ci.steps import Failed, Repeat, Step, done, summary
+
+BUILD = ("nice", "-n", "10", sys.executable, "-m", "tests.kubernetes.programs")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make ci", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="run every shard")
+    parser.add_argument("--shard", default=os.environ.get("SHARD", ""), help=f"1 to {SHARDS}; default: by rotation")
+    parser.add_argument("--seed", default="", help="of the chaos")
+    asked = parser.parse_args()
+    shard = None if asked.all else _announced(asked.shard)
+    with _programs_are_built():
+        try:
+            _run(shard, asked.seed)
+        except Failed as failed:
+            print(f"CI: FAILED: {failed}", flush=True)
+            return 1
+        finally:
+            print("\n".join(summary()), flush=True)
+    return 0
+
+
+def _announced(said: str) -> int:
+    number, why = chosen(said)
+    print(f"CI: shard {number} of {SHARDS}, chosen by {why}; SHARD=n chooses, `make ci-all` runs all", flush=True)
+    return number
+
+
+def _run(shard: int | None, seed: str) -> None:
+    part = () if shard is None else (f"SHARD={checked(str(shard))}",)
+    for step in (
+        Step("lint"),
+        Step("known-holes"),
+        Step("test", repeat=Repeat.TESTS),
+        Step("test-system", repeat=Repeat.TESTS),
+        Step("test-crashes", part, Repeat.TESTS),
+    ):
+        done(step)
+    # Chaos and outages wait more than they compute, as the cluster's tests do.
+    faults = (Step("chaos", (f"SEED={seed}",)), Step("test-outages", part, Repeat.TESTS), Step("test-triggers"))
+    with ThreadPoolExecutor() as lanes:
+        results = [lanes.submit(partial(_each, faults)), lanes.submit(done, Step("test-cluster", part, Repeat.FILES))]
+    for result in results:
+        result.result()
+
+
+def _each(steps: tuple[Step, ...]) -> None:
+    for step in steps:
+        done(step)
+
+
+@contextmanager
+def _programs_are_built() -> Iterator[None]:
+    """Build the programs of the control plane beside the first steps. `make test-cluster` waits for the build's end."""
+    build = subprocess.Popen(BUILD, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        if build.poll() is None:  # a build that outlives a failed CI keeps the pipe of its output open
+            os.killpg(build.pid, signal.SIGTERM)
+            build.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,92 @@
+"""Steps of CI are targets of the Makefile. A step whose tests failed is repeated once, with these tests only."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+CACHES = Path(".pytest_cache") / "ci"  # one for each step: two steps at a time write the names of what failed
+ONLY_FAILED = "--last-failed --last-failed-no-failures=none"
+
+
+class Failed(Exception):
+    """The step that failed; of the ones that are repeated, also when it was repeated."""
+
+
+class Repeat(Enum):
+    """What is repeated when tests of a step fail. Tests of a control plane need those before them in their file."""
+
+    NOTHING = "nothing"
+    TESTS = "tests"
+    FILES = "files"
+
+
+@dataclass(frozen=True)
+class Step:
+    target: str
+    variables: tuple[str, ...] = ()
+    repeat: Repeat = Repeat.NOTHING
+
+    @property
+    def cache(self) -> Path:
+        return CACHES / self.target
+
+    def failed(self) -> set[str]:
+        """The tests that failed when they last ran."""
+        names = self.cache / "v" / "cache" / "lastfailed"
+        return set(json.loads(names.read_text())) if names.exists() else set()
+
+
+_minutes: dict[str, float] = {}
+_passed_when_repeated: list[str] = []
+
+
+def done(step: Step) -> None:
+    """Run the step; raise Failed if it fails."""
+    began = time.monotonic()
+    shutil.rmtree(step.cache, ignore_errors=True)
+    try:
+        if not _made(step) and not _passes_again(step):
+            raise Failed(step.target)
+    finally:
+        _minutes[step.target] = (time.monotonic() - began) / 60
+        print(f"CI: {step.target} took {_minutes[step.target]:.1f} minutes", flush=True)
+
+
+def summary() -> list[str]:
+    """Return what to print at the end: minutes of each step, and the tests that passed only when they were repeated."""
+    minutes = ", ".join(f"{target} {each:.1f}" for target, each in _minutes.items())
+    repeated = [f"CI: passed only when repeated: {name}" for name in _passed_when_repeated]
+    return [f"CI: minutes: {minutes}", *(repeated or ["CI: no test had to be repeated to pass"])]
+
+
+def _passes_again(step: Step) -> bool:
+    failed = step.failed()
+    if step.repeat is Repeat.NOTHING or not failed:
+        return False
+    print(
+        f"CI: {step.target}: {len(failed)} failed and must pass when repeated: {' '.join(sorted(failed))}", flush=True
+    )
+    if not _repeated(step, failed):
+        return False
+    _passed_when_repeated.extend(sorted(failed))
+    return True
+
+
+def _repeated(step: Step, failed: set[str]) -> bool:
+    """Run the failed tests, or their files, on one worker and without regard to shards."""
+    alone = ("WORKERS=0", "BEDS=0", "SHARD=")
+    if step.repeat is Repeat.FILES:
+        files = sorted({name.partition("::")[0] for name in failed})
+        return _made(step, *alone, f"FILES={' '.join(files)}")
+    return _made(step, *alone, options=ONLY_FAILED)
+
+
+def _made(step: Step, *variables: str, options: str = "") -> bool:
+    told = {"CI": "true", "PYTEST_ADDOPTS": f"-o cache_dir={step.cache} {options}"}
+    command = ["make", "--no-print-directory", step.target, *step.variables, *variables]
+    return subprocess.run(command, env=os.environ | told).returncode == 0
