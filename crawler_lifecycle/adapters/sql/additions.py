@@ -5,12 +5,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import hold, log
 from crawler_lifecycle.adapters.sql.histories import FRESH_TASK
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
 from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
@@ -20,27 +20,21 @@ from crawler_lifecycle.ports import Addition
 of = task_histories.c
 
 
-class SqlAdditions:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def add(self, addition: Addition) -> range:
+class SqlAdditions(OnDatabase):
+    @transaction
+    def add(self, tx: Connection, addition: Addition) -> range:
+        hold(tx, addition.run_id)
+        row = run_row(tx, addition.run_id)
         name = f"tasks_added:{hashlib.sha256(addition.key.encode()).hexdigest()}"
-
-        def write(connection: Connection) -> range:
-            hold(connection, addition.run_id)
-            row = run_row(connection, addition.run_id)
-            if known := _known(connection, row.id, name):
-                return known
-            _refuse_an_end(connection, row)
-            new = _numbers(connection, row, addition)
-            self._insert(connection, row, new)
-            kept = {"history_id": row.id, "name": name, "value": f"{new.start}:{new.stop}"}
-            connection.execute(insert(history_properties).values(kept))
-            self._log(connection, row, addition, new, name)
-            return new
-
-        return self._db.transact(write)
+        if known := _known(tx, row.id, name):
+            return known
+        _refuse_an_end(tx, row)
+        new = _numbers(tx, row, addition)
+        self._insert(tx, row, new)
+        kept = {"history_id": row.id, "name": name, "value": f"{new.start}:{new.stop}"}
+        tx.execute(insert(history_properties).values(kept))
+        self._log(tx, row, addition, new, name)
+        return new
 
     def _insert(self, connection: Connection, row: Row[Any], new: range) -> None:
         now = self._db.clock()

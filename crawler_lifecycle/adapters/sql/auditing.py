@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.notices import PREFIX, name_of
 from crawler_lifecycle.adapters.sql.pages import pages
@@ -20,6 +19,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     installation,
     task_histories,
 )
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit import AuditedRun
@@ -41,60 +41,61 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-class SqlAuditedRuns:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+class SqlAuditedRuns(OnDatabase):
+    @reading
+    def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
+        numbers = connection.scalars(_next_open(after, limit)).all()
+        rows = connection.execute(_ours().where(run.id.in_(numbers)).order_by(run.id))
+        return [_audited(row) for row in rows], _next(numbers, limit)
 
-    def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
-        with self._db.read() as connection:
-            numbers = connection.scalars(_next_open(after, limit)).all()
-            rows = connection.execute(_ours().where(run.id.in_(numbers)).order_by(run.id))
-            return [_audited(row) for row in rows], _next(numbers, limit)
+    @reading
+    def by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
+        return {each.run_id: each for each in _where_in(connection, run.id, sorted(set(run_ids)))}
 
-    def by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]:
-        return {each.run_id: each for each in self._those(run.id, sorted(set(run_ids)))}
+    @reading
+    def by_uid(self, connection: Connection, run_uids: Collection[str]) -> dict[str, AuditedRun]:
+        return {each.run_uid: each for each in _where_in(connection, run.run_uid, sorted(set(run_uids)))}
 
-    def by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]:
-        return {each.run_uid: each for each in self._those(run.run_uid, sorted(set(run_uids)))}
-
-    def attempts(self, run_id: int, tasks: Collection[int]) -> dict[int, int]:
+    @reading
+    def attempts(self, connection: Connection, run_id: int, tasks: Collection[int]) -> dict[int, int]:
         found: dict[int, int] = {}
-        with self._db.read() as connection:
-            for page in pages(sorted(set(tasks))):
-                query = select(of.task, of.attempt).where(of.history_id == run_id, of.task.in_(page))
-                found |= {row.task: row.attempt for row in connection.execute(query)}
+        for page in pages(sorted(set(tasks))):
+            query = select(of.task, of.attempt).where(of.history_id == run_id, of.task.in_(page))
+            found |= {row.task: row.attempt for row in connection.execute(query)}
         return found
 
-    def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
+    @reading
+    def expired_claims(
+        self, connection: Connection, run_ids: Collection[int], before: datetime
+    ) -> dict[int, ExpiredClaims]:
         expired = (of.status == TaskStatus.DEPLOYING, of.claim_expires_at < before)
         found: dict[int, list[tuple[int, datetime]]] = defaultdict(list)
-        with self._db.read() as connection:
-            for ids in pages(sorted(set(run_ids))):
-                query = select(of.history_id, of.task, of.claim_expires_at).where(*expired, of.history_id.in_(ids))
-                for run_id, task, since in connection.execute(query.order_by(of.history_id, of.task)):
-                    found[run_id].append((task, since))
+        for ids in pages(sorted(set(run_ids))):
+            query = select(of.history_id, of.task, of.claim_expires_at).where(*expired, of.history_id.in_(ids))
+            for run_id, task, since in connection.execute(query.order_by(of.history_id, of.task)):
+                found[run_id].append((task, since))
         return {
             run_id: ExpiredClaims([task for task, _ in tasks], min(since for _, since in tasks))
             for run_id, tasks in found.items()
         }
 
-    def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
-        with self._db.read() as connection:
-            numbers = _next_to_hand_over(connection, after, limit, noticed_since)
-            page = [each for each in _handovers(connection, numbers, noticed_since) if _is_left(each)]
+    @reading
+    def handovers(
+        self, connection: Connection, after: int, limit: int, noticed_since: datetime
+    ) -> tuple[list[Handover], int | None]:
+        numbers = _next_to_hand_over(connection, after, limit, noticed_since)
+        page = [each for each in _handovers(connection, numbers, noticed_since) if _is_left(each)]
         return page, _next(numbers, limit)
 
-    def handover(self, run_id: int) -> Handover | None:
-        with self._db.read() as connection:
-            found = _handovers(connection, [run_id], EVER)
+    @reading
+    def handover(self, connection: Connection, run_id: int) -> Handover | None:
+        found = _handovers(connection, [run_id], EVER)
         return found[0] if found else None
 
-    def _those(self, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
-        found: list[AuditedRun] = []
-        with self._db.read() as connection:
-            for page in pages(values):
-                found += [_audited(row) for row in connection.execute(_ours().where(column.in_(page)))]
-        return found
+
+def _where_in(connection: Connection, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
+    for page in pages(values):
+        yield from (_audited(row) for row in connection.execute(_ours().where(column.in_(page))))
 
 
 def _next_open(after: int, limit: int) -> Select[Any]:

@@ -3,36 +3,35 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.records import Changed, RunSummary
 
 run = histories.c
 
 
-class SqlChanges:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def latest(self) -> datetime | None:
-        with self._db.read() as connection:
-            latest: datetime | None = connection.scalar(select(func.max(run.changed_at)))
+class SqlChanges(OnDatabase):
+    @reading
+    def latest(self, connection: Connection) -> datetime | None:
+        latest: datetime | None = connection.scalar(select(func.max(run.changed_at)))
         return latest
 
-    def since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
+    @reading
+    def since(
+        self, connection: Connection, moment: datetime | None, limit: int, only: int | None = None
+    ) -> list[Changed]:
         query = select(run.id, run.changed_at).order_by(run.changed_at.desc(), run.id.desc()).limit(limit)
         if moment is not None:
             query = query.where(run.changed_at >= moment)
         if only is not None:
             query = query.where(run.id == only)
-        with self._db.read() as connection:
-            return [Changed(run_id=number, changed_at=at) for number, at in connection.execute(query)]
+        return [Changed(run_id=number, changed_at=at) for number, at in connection.execute(query)]
 
-    def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
-        with self._db.read() as connection:
-            rows = connection.execute(select(*SUMMARY_COLUMNS).where(run.id.in_(run_ids)).order_by(run.id)).all()
-            tasks = task_counts(connection, run_ids)
+    @reading
+    def summaries(self, connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
+        rows = connection.execute(select(*SUMMARY_COLUMNS).where(run.id.in_(run_ids)).order_by(run.id)).all()
+        tasks = task_counts(connection, run_ids)
         return [run_summary(row, tasks[row.id]) for row in rows]

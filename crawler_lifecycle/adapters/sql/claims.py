@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, held_intent, hold
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, installation, task_histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus
@@ -25,24 +25,19 @@ NO_CAUSE = {"cause": None, "cause_since": None}
 NO_MESSAGE = {"message": None}  # what was in the way is not any more
 
 
-class SqlClaims:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
+class SqlClaims(OnDatabase):
+    @transaction
+    def claim_main(self, tx: Connection, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
+        fence(tx, run)
+        row = run_row(tx, run.run_id)
+        if row.intent is not Intent.RUN or row.status.is_over:
+            return None
         now = self._db.clock()
+        claims = _claim(tx, row, [MAIN_TASK], _claimable(now, token), token, now + expires_in)
+        return claims[0] if claims else None
 
-        def write(connection: Connection) -> Claim | None:
-            fence(connection, run)
-            row = run_row(connection, run.run_id)
-            if row.intent is not Intent.RUN or row.status.is_over:
-                return None
-            claims = _claim(connection, row, [MAIN_TASK], _claimable(now, token), token, now + expires_in)
-            return claims[0] if claims else None
-
-        return self._db.transact(write)
-
-    def backlogs(self, token: str) -> list[Backlog]:
+    @reading
+    def backlogs(self, connection: Connection, token: str) -> list[Backlog]:
         now = self._db.clock()
         waiting = func.sum(case((_waiting_child(now, token), 1), else_=0))
         in_cluster = func.sum(case((_in_cluster(now, token), 1), else_=0))
@@ -56,43 +51,38 @@ class SqlClaims:
             .having(waiting > 0)
             .order_by(histories.c.id)
         )
-        with self._db.read() as connection:
-            return [Backlog(run, int(due), int(there), most) for run, due, there, most in connection.execute(query)]
+        return [Backlog(run, int(due), int(there), most) for run, due, there, most in connection.execute(query)]
 
-    def in_cluster(self, token: str) -> int:
+    @reading
+    def in_cluster(self, connection: Connection, token: str) -> int:
         query = select(func.count()).select_from(task_histories).where(_in_cluster(self._db.clock(), token))
-        with self._db.read() as connection:
-            return connection.scalar(query) or 0
+        return connection.scalar(query) or 0
 
-    def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+    @transaction
+    def claim_children(self, tx: Connection, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
+        hold(tx, run_id)
+        row = run_row(tx, run_id)
+        if row.status is not RunStatus.PROCESSING or row.intent is not Intent.RUN:
+            return []
         now = self._db.clock()
+        if not tx.scalar(select(_is_watched(now)).where(histories.c.id == run_id)):
+            return []
+        numbers = _next_children(tx, row, most, now, token)
+        return _claim(tx, row, numbers, _claimable(now, token), token, now + expires_in)
 
-        def write(connection: Connection) -> list[Claim]:
-            hold(connection, run_id)
-            row = run_row(connection, run_id)
-            if row.status is not RunStatus.PROCESSING or row.intent is not Intent.RUN:
-                return []
-            if not connection.scalar(select(_is_watched(now)).where(histories.c.id == run_id)):
-                return []
-            numbers = _next_children(connection, row, most, now, token)
-            return _claim(connection, row, numbers, _claimable(now, token), token, now + expires_in)
-
-        return self._db.transact(write)
-
-    def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
+    @transaction
+    def deployed(self, tx: Connection, claim: Claim, deployment: Deployment) -> Intent | None:
+        intent = held_intent(tx, claim.run_id)
         job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
         pending = update(task_histories).where(_held_by(claim))
         fresh = {**UNCLAIMED, **NO_CAUSE, **NO_MESSAGE}
         pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **fresh)
+        held = tx.execute(pending).rowcount
+        return intent if held or _is_wanted(tx, claim, deployment) else None
 
-        def write(connection: Connection) -> Intent | None:
-            intent = held_intent(connection, claim.run_id)
-            held = connection.execute(pending).rowcount
-            return intent if held or _is_wanted(connection, claim, deployment) else None
-
-        return self._db.transact(write)
-
-    def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
+    @transaction
+    def failed(self, tx: Connection, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
+        hold(tx, claim.run_id)
         now = self._db.clock()
         held = update(task_histories).where(_held_by(claim))
         if refused:
@@ -100,26 +90,28 @@ class SqlClaims:
             held = held.values(version=of.version + 1, **end, **UNCLAIMED, **NO_CAUSE)
         else:
             held = held.ordered_values(*_caused(cause, now), (of.message, message), (of.version, of.version + 1))
-
-        def write(connection: Connection) -> None:
-            hold(connection, claim.run_id)
-            connection.execute(held)
-
-        self._db.transact(write)
+        tx.execute(held)
 
     def explain(self, run_id: int, cause: str) -> None:
-        of_run = (of.history_id == run_id, of.status == TaskStatus.QUEUED)
-        unexplained = and_(*of_run, or_(of.cause.is_(None), of.cause != cause))
-        with self._db.read() as connection:  # what is said again at every pass of the dispatcher is no change
-            if connection.scalar(select(of.task).where(unexplained).limit(1)) is None:
-                return
+        # the dispatcher repeats itself at every pass: without this check each pass would change the run's row
+        if self._has_another_cause(run_id, cause):
+            self._write_cause(run_id, cause)
 
-        def write(connection: Connection) -> None:
-            hold(connection, run_id)
-            changes = (*_caused(cause, self._db.clock()), (of.version, of.version + 1))
-            connection.execute(update(task_histories).where(unexplained).ordered_values(*changes))
+    @reading
+    def _has_another_cause(self, connection: Connection, run_id: int, cause: str) -> bool:
+        return connection.scalar(select(of.task).where(_queued_without(cause, run_id)).limit(1)) is not None
 
-        self._db.transact(write)
+    @transaction
+    def _write_cause(self, tx: Connection, run_id: int, cause: str) -> None:
+        hold(tx, run_id)
+        changes = (*_caused(cause, self._db.clock()), (of.version, of.version + 1))
+        tx.execute(update(task_histories).where(_queued_without(cause, run_id)).ordered_values(*changes))
+
+
+def _queued_without(cause: str, run_id: int) -> ColumnElement[bool]:
+    """Condition for the QUEUED tasks of the run that have another cause, or none."""
+    another = or_(of.cause.is_(None), of.cause != cause)
+    return and_(of.history_id == run_id, of.status == TaskStatus.QUEUED, another)
 
 
 def _is_watched(now: datetime) -> ColumnElement[bool]:

@@ -4,10 +4,10 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence
 from crawler_lifecycle.adapters.sql.reading import export_record
 from crawler_lifecycle.adapters.sql.schema import exports, histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import ExportRecord
 from crawler_lifecycle.contract.states import ExportState
@@ -18,33 +18,28 @@ from crawler_lifecycle.errors import NotFound
 row, of = exports.c, histories.c
 
 
-class SqlExports:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+class SqlExports(OnDatabase):
+    @transaction
+    def open(self, tx: Connection, run: RunRef, event: ExportEvent) -> ExportRecord:
+        fence(tx, run)
+        mine = select(exports).where(row.event_id == event.event_id)
+        if (known := tx.execute(mine).one_or_none()) is not None:
+            return export_record(known)
+        key = {"event_id": event.event_id, "history_id": run.run_id, "kind": event.kind}
+        fresh = {"state": ExportState.PENDING, "event": event.model_dump_json(), "created_at": self._db.clock()}
+        tx.execute(insert(exports).values(**key, **fresh))
+        _sum_up(tx, run.run_id)
+        return export_record(tx.execute(mine).one())
 
-    def open(self, run: RunRef, event: ExportEvent) -> ExportRecord:
-        now = self._db.clock()
-
-        def write(connection: Connection) -> ExportRecord:
-            fence(connection, run)
-            mine = select(exports).where(row.event_id == event.event_id)
-            if (known := connection.execute(mine).one_or_none()) is not None:
-                return export_record(known)
-            values = {"event_id": event.event_id, "history_id": run.run_id, "kind": event.kind, "created_at": now}
-            fresh = {"state": ExportState.PENDING, "event": event.model_dump_json()}
-            connection.execute(insert(exports).values(**values, **fresh))
-            _sum_up(connection, run.run_id)
-            return export_record(connection.execute(mine).one())
-
-        return self._db.transact(write)
-
-    def event(self, event_id: str) -> ExportEvent | None:
-        with self._db.read() as connection:
-            kept = connection.scalar(select(row.event).where(row.event_id == event_id))
+    @reading
+    def event(self, connection: Connection, event_id: str) -> ExportEvent | None:
+        kept = connection.scalar(select(row.event).where(row.event_id == event_id))
         return None if kept is None else ExportEvent.model_validate_json(kept)
 
+    @transaction
     def settle(
         self,
+        tx: Connection,
         run: RunRef,
         event_id: str,
         state: ExportState,
@@ -52,6 +47,7 @@ class SqlExports:
         problem: str | None,
         event: ExportEvent | None = None,
     ) -> None:
+        fence(tx, run)
         at = None if state is ExportState.PENDING else self._db.clock()
         # what is done stays done, however late an earlier try reports its failure
         mine = (row.event_id == event_id, row.history_id == run.run_id)
@@ -59,23 +55,18 @@ class SqlExports:
         values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": at}
         if event is not None:
             values["event"] = event.model_dump_json()
+        if tx.scalar(select(row.event_id).where(*mine)) is None:
+            raise NotFound(f"run {run.run_id} has no export {event_id}")
+        tx.execute(update(exports).where(*mine, row.state.in_(open_for)).values(values))
+        _sum_up(tx, run.run_id)
 
-        def write(connection: Connection) -> None:
-            fence(connection, run)
-            if connection.scalar(select(row.event_id).where(*mine)) is None:
-                raise NotFound(f"run {run.run_id} has no export {event_id}")
-            connection.execute(update(exports).where(*mine, row.state.in_(open_for)).values(values))
-            _sum_up(connection, run.run_id)
-
-        self._db.transact(write)
-
-    def owed(self, run_id: int) -> ExportsOwed:
-        done = select(row.event_id).where(row.history_id == run_id, row.state == ExportState.DONE)
-        with self._db.read() as connection:
-            run = connection.execute(select(of.run_uid, of.end_number).where(of.id == run_id)).one_or_none()
-            known = set(connection.scalars(done))
+    @reading
+    def owed(self, connection: Connection, run_id: int) -> ExportsOwed:
+        run = connection.execute(select(of.run_uid, of.end_number).where(of.id == run_id)).one_or_none()
         if run is None:
             raise NotFound(f"there is no run {run_id}")
+        done = select(row.event_id).where(row.history_id == run_id, row.state == ExportState.DONE)
+        known = set(connection.scalars(done))
 
         def left(kind: ExportKind) -> list[int]:
             return [end for end in range(run.end_number, 0, -1) if event_id(run.run_uid, kind, end) not in known]

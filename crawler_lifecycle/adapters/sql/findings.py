@@ -3,15 +3,14 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, Row, Update, case, delete, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.pages import pages, rows_of
 from crawler_lifecycle.adapters.sql.schema import audit_findings, audits
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.audits import (
     AuditOverview,
     AuditRecord,
@@ -33,92 +32,86 @@ TOLD = ("message", "problem", "evidence", "action")
 SEEN = [found.open_key, *(found[name] for name in TOLD)]
 
 
-class SqlFindings:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+class SqlFindings(OnDatabase):
+    @transaction
+    def begin(self, tx: Connection, audit: AuditRef) -> None:
+        known = select(audits.c.audit_uid).where(audits.c.audit_uid == audit.audit_uid)
+        if tx.scalar(known) is None:
+            values = {"audit_uid": audit.audit_uid, "began_at": audit.began_at, "complete": False, "parts": "{}"}
+            tx.execute(insert(audits).values(values))
 
-    def begin(self, audit: AuditRef) -> None:
-        values = {"audit_uid": audit.audit_uid, "began_at": audit.began_at, "complete": False, "parts": "{}"}
-
-        def write(connection: Connection) -> None:
-            known = select(audits.c.audit_uid).where(audits.c.audit_uid == audit.audit_uid)
-            if connection.scalar(known) is None:
-                connection.execute(insert(audits).values(values))
-
-        self._db.transact(write)
-
-    def acted(self, findings: Collection[Subject]) -> Mapping[Subject, Acted]:
+    @reading
+    def acted(self, connection: Connection, findings: Collection[Subject]) -> Mapping[Subject, Acted]:
         keys = {_key(*each): each for each in findings}
         known: dict[Subject, Acted] = {}
-        with self._db.read() as connection:
-            for page in pages(sorted(keys)):
-                query = select(found.open_key, found.acts, found.acted_at, found.action).where(found.open_key.in_(page))
-                known |= {keys[key]: Acted(*done) for key, *done in connection.execute(query)}
+        for page in pages(sorted(keys)):
+            query = select(found.open_key, found.acts, found.acted_at, found.action).where(found.open_key.in_(page))
+            known |= {keys[key]: Acted(*done) for key, *done in connection.execute(query)}
         return known
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
         for page in pages(findings):
-            write = partial(self._report, audit, page)
             try:
-                self._db.transact(write)
-            except Conflict:  # another audit has found the same since we looked
-                self._db.transact(write)
+                self._report(audit, page)
+            except Conflict:  # another audit has opened one of these findings between our read and our write
+                self._report(audit, page)
 
-    def _report(self, audit: AuditRef, findings: Sequence[Finding], connection: Connection) -> None:
+    @transaction
+    def _report(self, tx: Connection, audit: AuditRef, findings: Sequence[Finding]) -> None:
         now = self._db.clock()
         by = {"last_seen_at": now, "last_seen_by": audit.audit_uid}
         keys = {_key(each.kind, each.subject): each for each in findings}
-        known = set(connection.scalars(select(found.open_key).where(found.open_key.in_(sorted(keys)))))
+        known = set(tx.scalars(select(found.open_key).where(found.open_key.in_(sorted(keys)))))
         if again := [(key, each) for key, each in sorted(keys.items()) if key in known]:
-            connection.execute(_seen_again(connection, again, now).values(by))
+            tx.execute(_seen_again(tx, again, now).values(by))
         if new := [by | _opened(key, each, now) for key, each in sorted(keys.items()) if key not in known]:
-            connection.execute(insert(audit_findings), new)
+            tx.execute(insert(audit_findings), new)
 
-    def keep(self, audit: AuditRef, subjects: Collection[Subject]) -> None:
+    @transaction
+    def keep(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
         by = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
         for page in pages(sorted(_key(*each) for each in subjects)):
-            seen = update(audit_findings).where(found.open_key.in_(page)).values(by)
-            self._db.transact(partial(Connection.execute, statement=seen))
+            tx.execute(update(audit_findings).where(found.open_key.in_(page)).values(by))
 
-    def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
+    @transaction
+    def close(self, tx: Connection, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
         # what another audit, which began later, has seen since is its business
         unseen = (found.last_seen_by != audit.audit_uid, found.last_seen_at < audit.began_at)
         vanished = (found.closed_at.is_(None), found.kind.in_(kinds), *unseen)
         closed = update(audit_findings).where(*vanished).values(closed_at=self._db.clock(), open_key=None)
-        return self._db.transact(lambda connection: connection.execute(closed).rowcount)
+        return tx.execute(closed).rowcount
 
     def finish(self, report: AuditReport, keep: timedelta) -> None:
-        now = self._db.clock()
+        self._finish(report)
+        self._forget(self._db.clock() - keep)
+
+    @transaction
+    def _finish(self, tx: Connection, report: AuditReport) -> None:
         parts = json.dumps({part: each.model_dump(mode="json") for part, each in report.parts.items()})
         mine = update(audits).where(audits.c.audit_uid == report.audit.audit_uid, audits.c.finished_at.is_(None))
-        done = mine.values(finished_at=now, complete=report.is_complete, parts=parts)
-        self._db.transact(lambda connection: connection.execute(done))
-        self._forget(now - keep)
+        tx.execute(mine.values(finished_at=self._db.clock(), complete=report.is_complete, parts=parts))
 
-    def _forget(self, before: datetime) -> None:
-        """A bounded piece a time: the next audit goes on."""
+    @transaction
+    def _forget(self, tx: Connection, before: datetime) -> None:
+        """Delete a bounded number of old rows; the next audit goes on."""
+        old = select(found.id).where(found.closed_at < before).order_by(found.closed_at).limit(FORGOTTEN_AT_ONCE)
+        tx.execute(delete(audit_findings).where(found.id.in_(tx.scalars(old).all())))
+        past = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
+        numbers = tx.scalars(past.limit(FORGOTTEN_AT_ONCE)).all()
+        tx.execute(delete(audits).where(audits.c.audit_uid.in_(numbers)))
 
-        def write(connection: Connection) -> None:
-            old = select(found.id).where(found.closed_at < before).order_by(found.closed_at).limit(FORGOTTEN_AT_ONCE)
-            connection.execute(delete(audit_findings).where(found.id.in_(connection.scalars(old).all())))
-            past = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
-            numbers = connection.scalars(past.limit(FORGOTTEN_AT_ONCE)).all()
-            connection.execute(delete(audits).where(audits.c.audit_uid.in_(numbers)))
+    @reading
+    def overview(self, connection: Connection, *, audits: int, findings: int) -> AuditOverview:
+        return AuditOverview(
+            audits=_audits(connection, audits),
+            last_complete_at=_last_complete(connection),
+            open=_counts(connection),
+            findings=_findings(connection, findings),
+        )
 
-        self._db.transact(write)
-
-    def overview(self, *, audits: int, findings: int) -> AuditOverview:
-        with self._db.read() as connection:
-            return AuditOverview(
-                audits=_audits(connection, audits),
-                last_complete_at=_last_complete(connection),
-                open=_counts(connection),
-                findings=_findings(connection, findings),
-            )
-
-    def of_run(self, run_uid: str) -> list[FindingRecord]:
-        with self._db.read() as connection:
-            return findings_of(connection, run_uid)
+    @reading
+    def of_run(self, connection: Connection, run_uid: str) -> list[FindingRecord]:
+        return findings_of(connection, run_uid)
 
 
 def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:

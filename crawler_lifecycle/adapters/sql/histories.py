@@ -6,7 +6,6 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE, fence, is_logged, keep_property, log
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
@@ -16,6 +15,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     installation,
     task_histories,
 )
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef
@@ -28,131 +28,120 @@ from crawler_lifecycle.ports import NewRun
 FIRST_EPOCH = 1
 
 
-class SqlHistories:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class SqlHistories(OnDatabase):
     def create(self, new: NewRun) -> RunRecord:
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
         if found := self.find(new.workflow_id, new.first_execution_run_id):
             return found
         try:
-            return self._db.transact(lambda connection: self._insert(connection, new))
-        except Conflict:  # somebody made it since we looked
+            return self._insert(new)
+        except Conflict:  # another try of this execution has made the run since `find`
             if found := self.find(new.workflow_id, new.first_execution_run_id):
                 return found
             raise
 
-    def get(self, run_id: int) -> RunRecord:
-        with self._db.read() as connection:
-            return run_record(connection, run_id)
+    @reading
+    def get(self, connection: Connection, run_id: int) -> RunRecord:
+        return run_record(connection, run_id)
 
-    def current(self, run: RunRef) -> RunRecord:
-        record = self.get(run.run_id)
+    @reading
+    def current(self, connection: Connection, run: RunRef) -> RunRecord:
+        record = run_record(connection, run.run_id)
         if record.run_uid != run.run_uid:
             raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
         if record.epoch != run.epoch:
             raise Fenced(f"run {run.run_id} has another supervisor now (epoch {record.epoch}, ours is {run.epoch})")
         return record
 
-    def set_property(self, run: RunRef, name: str, value: str) -> None:
-        def write(connection: Connection) -> None:
-            fence(connection, run)
-            keep_property(connection, run, name, value)
+    @transaction
+    def set_property(self, tx: Connection, run: RunRef, name: str, value: str) -> None:
+        fence(tx, run)
+        keep_property(tx, run, name, value)
 
-        self._db.transact(write)
+    @transaction
+    def note(self, tx: Connection, run: RunRef, key: str, event: str, message: str) -> None:
+        fence(tx, run)
+        log(tx, run, key, {"at": self._db.clock(), "event": event, "message": message})
 
-    def note(self, run: RunRef, key: str, event: str, message: str) -> None:
-        line = {"at": self._db.clock(), "event": event, "message": message}
+    @reading
+    def noted(self, connection: Connection, run: RunRef, key: str) -> bool:
+        return is_logged(connection, run, key)
 
-        def write(connection: Connection) -> None:
-            fence(connection, run)
-            log(connection, run, key, line)
+    @transaction
+    def mark_started(self, tx: Connection, run: RunRef) -> RunRecord:
+        fence(tx, run)
+        row, now = run_row(tx, run.run_id), self._db.clock()
+        if row.status is RunStatus.INITIALIZING:
+            values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
+            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            tx.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
+            line = {"at": now, "event": "started", "message": "the main job no longer waits to start"}
+            log(tx, run, f"started:{row.end_number}", line)
+        return run_record(tx, run.run_id)
 
-        self._db.transact(write)
+    @transaction
+    def mark_waiting(self, tx: Connection, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
+        fence(tx, run)
+        row = run_row(tx, run.run_id)
+        if row.status.is_over:
+            return None
+        since = None
+        if cause is not None:
+            since = row.waiting_since if row.waiting_cause == cause else self._db.clock()
+        values = {"waiting_cause": cause, "waiting_since": since, "waiting_message": message}
+        tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+        return since
 
-    def noted(self, run: RunRef, key: str) -> bool:
-        with self._db.read() as connection:
-            return is_logged(connection, run, key)
-
-    def mark_started(self, run: RunRef) -> RunRecord:
-        now = self._db.clock()
-
-        def write(connection: Connection) -> RunRecord:
-            fence(connection, run)
-            row = run_row(connection, run.run_id)
-            if row.status is RunStatus.INITIALIZING:
-                values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
-                connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-                connection.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
-                line = {"at": now, "event": "started", "message": "the main job no longer waits to start"}
-                log(connection, run, f"started:{row.end_number}", line)
-            return run_record(connection, run.run_id)
-
-        return self._db.transact(write)
-
-    def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
-        now = self._db.clock()
-
-        def write(connection: Connection) -> datetime | None:
-            fence(connection, run)
-            row = run_row(connection, run.run_id)
-            if row.status.is_over:
-                return None
-            since = None if cause is None else row.waiting_since if row.waiting_cause == cause else now
-            values = {"waiting_cause": cause, "waiting_since": since, "waiting_message": message}
-            connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-            return since
-
-        return self._db.transact(write)
-
+    @transaction
     def mark_look(
-        self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
+        self,
+        tx: Connection,
+        run: RunRef,
+        nudge: int,
+        known: bool,
+        problem: str | None,
+        next_look_at: datetime | None,
     ) -> None:
         column = histories.c
         newer = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
         look = [(column.nudge_acknowledged, newer), (column.look_problem, problem), (column.next_look_at, next_look_at)]
         if known:
             look.append((column.last_look_at, self._db.clock()))
-        self._db.transact(lambda connection: fence(connection, run, *look))
+        fence(tx, run, *look)
 
-    def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+    @transaction
+    def close(self, tx: Connection, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
+        fence(tx, run)
+        row = run_row(tx, run.run_id)
+        if not row.status.is_over:
+            _refuse_while_alive(tx, run.run_id)
+            now, number = self._db.clock(), row.end_number + 1
+            values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDED}
+            tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
+            log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": f"{status}: {reason}"})
+        return run_record(tx, run.run_id)
+
+    @reading
+    def find(self, connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+        return find(connection, workflow_id, first_execution_run_id)
+
+    @transaction
+    def _insert(self, tx: Connection, new: NewRun) -> RunRecord:
         now = self._db.clock()
-
-        def write(connection: Connection) -> RunRecord:
-            fence(connection, run)
-            row = run_row(connection, run.run_id)
-            if not row.status.is_over:
-                _refuse_while_alive(connection, run.run_id)
-                number = row.end_number + 1
-                values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDED}
-                connection.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-                line = {"at": now, "event": "ended", "message": f"{status}: {reason}"}
-                log(connection, run, f"ended:{number}", line)
-            return run_record(connection, run.run_id)
-
-        return self._db.transact(write)
-
-    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
-        with self._db.read() as connection:
-            return find(connection, workflow_id, first_execution_run_id)
-
-    def _insert(self, connection: Connection, new: NewRun) -> RunRecord:
-        now = self._db.clock()
-        _refuse_while_another_lives(connection, new)
-        values = _history_values(connection, new)
-        connection.execute(insert(histories).values(created_at=now, begun_at=now, **values))
-        run_id = connection.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
+        _refuse_while_another_lives(tx, new)
+        values = _history_values(tx, new)
+        tx.execute(insert(histories).values(created_at=now, begun_at=now, **values))
+        run_id = tx.execute(select(histories.c.id).filter_by(run_uid=values["run_uid"])).scalar_one()
         run = RunRef(run_id=run_id, run_uid=values["run_uid"], epoch=FIRST_EPOCH)
         fresh = {"history_id": run_id, "queued_at": now, **FRESH_TASK}
         for numbers in pages(range(new.tasks)):
             rows = [{"task": number, **fresh, **_waits_for(number, now)} for number in numbers]
-            connection.execute(insert(task_histories), rows)
+            tx.execute(insert(task_histories), rows)
         asked = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
         line = {"at": now, "event": "created", "message": asked, "actor": new.request.requested_by}
-        log(connection, run, "created", line)
-        return run_record(connection, run_id)
+        log(tx, run, "created", line)
+        return run_record(tx, run_id)
 
 
 def _waits_for(task: int, now: datetime) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, keep_property
 from crawler_lifecycle.adapters.sql.schema import history_properties
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import RunRef
 
@@ -14,27 +14,21 @@ PREFIX = "notice:"
 row = history_properties.c
 
 
-class SqlNotices:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def keep(self, run: RunRef, notice: Notice) -> Notice:
+class SqlNotices(OnDatabase):
+    @transaction
+    def keep(self, tx: Connection, run: RunRef, notice: Notice) -> Notice:
+        fence(tx, run)
         name = name_of(notice.kind, notice.notice_id)
+        kept = tx.scalar(select(row.value).where(row.history_id == run.run_id, row.name == name))
+        if kept is not None and notice.kind is not NoticeKind.PROGRESS:
+            return Notice.model_validate_json(kept)
+        keep_property(tx, run, name, notice.model_dump_json())
+        return notice
 
-        def write(connection: Connection) -> Notice:
-            fence(connection, run)
-            kept = connection.scalar(select(row.value).where(row.history_id == run.run_id, row.name == name))
-            if kept is not None and notice.kind is not NoticeKind.PROGRESS:
-                return Notice.model_validate_json(kept)
-            keep_property(connection, run, name, notice.model_dump_json())
-            return notice
-
-        return self._db.transact(write)
-
-    def of(self, run_ids: Sequence[int]) -> list[Notice]:
+    @reading
+    def of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
         kept = select(row.value).where(row.history_id.in_(run_ids), row.name.startswith(PREFIX, autoescape=True))
-        with self._db.read() as connection:
-            found = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
+        found = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
         return sorted(found, key=lambda notice: (notice.at, notice.notice_id))
 
 

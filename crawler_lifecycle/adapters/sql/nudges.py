@@ -1,14 +1,13 @@
 """Which supervisors may be nudged? One nudge a run is under way at most."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import histories, installation
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 
@@ -17,44 +16,41 @@ OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = (run.id, run.run_uid, run.supervisor_workflow_id, run.nudge_sent)  # requests and entries are long
 
 
-class SqlNudges:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class SqlNudges(OnDatabase):
     def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
         claimed: list[Nudge] = []
         for uids in pages(sorted(set(run_uids))):
             try:
-                claimed.extend(self._db.transact(partial(_claim, uids)))
+                claimed.extend(self._claim(uids))
             except LifecycleError:
                 if not claimed:
                     raise
                 break  # those before are this caller's by now: it has to hear of them
         return claimed
 
-    def unanswered(self) -> list[Nudge]:
+    @transaction
+    def _claim(self, tx: Connection, uids: Sequence[str]) -> list[Nudge]:
+        ids = tx.scalars(select(run.id).where(run.run_uid.in_(uids), _idle())).all()
+        # the lock, by primary key alone as everywhere, keeps other watchers away; SQLite lets one writer in at a time
+        tx.execute(select(run.id).where(run.id.in_(ids)).order_by(run.id).with_for_update())
+        rows = tx.execute(select(*COLUMNS).where(run.id.in_(ids), _idle())).all()
+        claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
+        one_more = update(histories).where(run.id.in_([nudge.run_id for nudge in claimed]))
+        tx.execute(one_more.values(nudge_sent=run.nudge_sent + 1))
+        return claimed
+
+    @reading
+    def unanswered(self, connection: Connection) -> list[Nudge]:
         waits = (run.status.in_(LIVE), run.nudge_sent > run.nudge_acknowledged, run.installation == OURS)
-        with self._db.read() as connection:
-            rows = connection.execute(select(*COLUMNS).where(*waits).order_by(run.id)).all()
+        rows = connection.execute(select(*COLUMNS).where(*waits).order_by(run.id)).all()
         return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent) for row in rows]
 
-    def open_among(self, run_uids: Iterable[str]) -> set[str]:
+    @reading
+    def open_among(self, connection: Connection, run_uids: Iterable[str]) -> set[str]:
         found: set[str] = set()
-        with self._db.read() as connection:
-            for uids in pages(sorted(set(run_uids))):
-                found.update(connection.scalars(select(run.run_uid).where(run.run_uid.in_(uids), run.status.in_(LIVE))))
+        for uids in pages(sorted(set(run_uids))):
+            found.update(connection.scalars(select(run.run_uid).where(run.run_uid.in_(uids), run.status.in_(LIVE))))
         return found
-
-
-def _claim(uids: Sequence[str], connection: Connection) -> list[Nudge]:
-    ids = connection.scalars(select(run.id).where(run.run_uid.in_(uids), _idle())).all()
-    # the lock, by primary key alone as everywhere, keeps other watchers away; SQLite lets one writer in at a time
-    connection.execute(select(run.id).where(run.id.in_(ids)).order_by(run.id).with_for_update())
-    rows = connection.execute(select(*COLUMNS).where(run.id.in_(ids), _idle())).all()
-    claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
-    one_more = update(histories).where(run.id.in_([nudge.run_id for nudge in claimed]))
-    connection.execute(one_more.values(nudge_sent=run.nudge_sent + 1))
-    return claimed
 
 
 def _idle() -> ColumnElement[bool]:

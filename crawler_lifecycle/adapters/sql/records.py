@@ -2,7 +2,6 @@
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
@@ -16,24 +15,26 @@ from crawler_lifecycle.adapters.sql.reading import (
     task_record,
 )
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import Made
 
 
-class SqlRecords:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
+class SqlRecords(OnDatabase):
     def installation(self) -> str:
         check(self._db)
-        with self._db.read() as connection:
-            uid: str = connection.execute(select(installation.c.uid)).scalar_one()
+        return self._installation()
+
+    @reading
+    def _installation(self, connection: Connection) -> str:
+        uid: str = connection.execute(select(installation.c.uid)).scalar_one()
         return uid
 
+    @reading
     def page(
-        self, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
+        self, connection: Connection, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
     ) -> list[RunSummary]:
         query = select(*SUMMARY_COLUMNS).order_by(histories.c.id.desc()).limit(limit)
         if before is not None:
@@ -42,54 +43,54 @@ class SqlRecords:
             query = query.where(histories.c.status == status)
         if crawler is not None:
             query = query.where(histories.c.crawler == crawler, _to_the_end(histories.c.crawler) == f"{crawler}.")
-        with self._db.read() as connection:
-            rows = connection.execute(query).all()
-            tasks = task_counts(connection, [row.id for row in rows])
+        rows = connection.execute(query).all()
+        tasks = task_counts(connection, [row.id for row in rows])
         return [run_summary(row, tasks[row.id]) for row in rows]
 
-    def details(self, run_id: int) -> RunDetails:
+    @reading
+    def details(self, connection: Connection, run_id: int) -> RunDetails:
+        overview = _overview(connection, run_id)
         tasks = select(task_histories).filter_by(history_id=run_id).order_by(task_histories.c.task)
-        with self._db.read() as connection:
-            overview = _overview(connection, run_id)
-            rows = [task_record(row) for row in connection.execute(tasks)]
+        rows = [task_record(row) for row in connection.execute(tasks)]
         return RunDetails(tasks=rows, **dict(overview))
 
-    def overview(self, run_id: int) -> RunOverview:
-        with self._db.read() as connection:
-            return _overview(connection, run_id)
+    @reading
+    def overview(self, connection: Connection, run_id: int) -> RunOverview:
+        return _overview(connection, run_id)
 
-    def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
+    @reading
+    def tasks(
+        self, connection: Connection, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None
+    ) -> list[TaskRecord]:
         of = task_histories.c
         query = select(task_histories).where(of.history_id == run_id, of.task >= first).order_by(of.task).limit(limit)
         if status is not None:
             query = query.where(of.status == status)
-        with self._db.read() as connection:
-            return [task_record(row) for row in connection.execute(query)]
+        return [task_record(row) for row in connection.execute(query)]
 
-    def latest_of(self, workflow_id: str) -> RunRecord | None:
+    @reading
+    def latest_of(self, connection: Connection, workflow_id: str) -> RunRecord | None:
         newest = select(histories.c.id).filter_by(workflow_id=workflow_id).order_by(histories.c.id.desc()).limit(1)
-        with self._db.read() as connection:
-            run_id = connection.scalar(newest)
-            return None if run_id is None else run_record(connection, run_id)
+        run_id = connection.scalar(newest)
+        return None if run_id is None else run_record(connection, run_id)
 
-    def run_id(self, run_uid: str) -> int:
-        with self._db.read() as connection:
-            found = connection.execute(
-                select(histories.c.id).where(histories.c.run_uid == run_uid)
-            ).scalar_one_or_none()
+    @reading
+    def run_id(self, connection: Connection, run_uid: str) -> int:
+        query = select(histories.c.id).where(histories.c.run_uid == run_uid)
+        found = connection.execute(query).scalar_one_or_none()
         if found is None:
             raise NotFound(f"there is no run with run_uid {run_uid}")
         return int(found)
 
-    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
-        with self._db.read() as connection:
-            return find(connection, workflow_id, first_execution_run_id)
+    @reading
+    def find(self, connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
+        return find(connection, workflow_id, first_execution_run_id)
 
-    def made_by(self, first: str, last: str) -> list[Made]:
+    @reading
+    def made_by(self, connection: Connection, first: str, last: str) -> list[Made]:
         of = histories.c
         query = select(of.workflow_id, of.first_execution_run_id, of.created_at, of.finished_at).order_by(of.id)
-        with self._db.read() as connection:
-            return [Made(*row) for row in connection.execute(query.where(of.workflow_id.between(first, last)))]
+        return [Made(*row) for row in connection.execute(query.where(of.workflow_id.between(first, last)))]
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:

@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, hold, log
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
@@ -19,37 +19,28 @@ STOP, FORCE_STOP = "stop", "force stop"
 STOPS = (STOP, FORCE_STOP)
 
 
-class SqlStops:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+class SqlStops(OnDatabase):
+    @transaction
+    def ask(self, tx: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
+        hold(tx, run_id)
+        row = own_row(tx, run_id)
+        if row.status.is_over:
+            raise Over(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
+        _write(tx, run_id, stop, asked_at)
+        return run_record(tx, run_id)
 
-    def ask(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
-        def write(connection: Connection) -> RunRecord:
-            hold(connection, run_id)
-            row = own_row(connection, run_id)
-            if row.status.is_over:
-                raise Over(f"run {run_id} is over ({row.status}, {row.reason}): there is nothing to stop")
-            _write(connection, run_id, stop, asked_at)
-            return run_record(connection, run_id)
+    @transaction
+    def log(
+        self, tx: Connection, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
+    ) -> Intent:
+        fence(tx, run)
+        return _write(tx, run.run_id, stop, asked_at, ends_as)
 
-        return self._db.transact(write)
-
-    def log(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
-        def write(connection: Connection) -> Intent:
-            fence(connection, run)
-            return _write(connection, run.run_id, stop, asked_at, ends_as)
-
-        return self._db.transact(write)
-
-    def note(self, run: RunRef, phase: StopPhase, message: str) -> None:
-        now = self._db.clock()
-
-        def write(connection: Connection) -> None:
-            fence(connection, run)
-            end = run_row(connection, run.run_id).end_number
-            log(connection, run, f"{phase}:{end}", {"at": now, "event": phase, "message": message})
-
-        self._db.transact(write)
+    @transaction
+    def note(self, tx: Connection, run: RunRef, phase: StopPhase, message: str) -> None:
+        fence(tx, run)
+        end = run_row(tx, run.run_id).end_number
+        log(tx, run, f"{phase}:{end}", {"at": self._db.clock(), "event": phase, "message": message})
 
 
 def _write(

@@ -1,17 +1,17 @@
 """Which workflow supervises a run, and how does a run that failed get another chance?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Select, func, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence, hold, log
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.stops import STOPS
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
@@ -36,73 +36,65 @@ NEVER_RUN = dict.fromkeys(
 )  # fmt: skip
 
 
-class SqlSupervision:
-    def __init__(self, db: Database) -> None:
-        self._db = db
+class SqlSupervision(OnDatabase):
+    @reading
+    def get(self, connection: Connection, run_id: int) -> RunRecord:
+        own_row(connection, run_id)
+        return run_record(connection, run_id)
 
-    def get(self, run_id: int) -> RunRecord:
-        with self._db.read() as connection:
-            own_row(connection, run_id)
-            return run_record(connection, run_id)
+    @reading
+    def jobs_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
+        return _first_at(connection, run_id, [StopPhase.JOBS_ASKED])
 
-    def jobs_asked_at(self, run_id: int) -> datetime | None:
-        with self._db.read() as connection:
-            return _first_at(connection, run_id, [StopPhase.JOBS_ASKED])
+    @reading
+    def stop_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
+        if (asked := _first_at(connection, run_id, STOPS)) is None:
+            return None
+        # a stop's time is of another machine's clock
+        begun: datetime = own_row(connection, run_id).created_at
+        return min(max(asked, begun), self._db.clock())
 
-    def stop_asked_at(self, run_id: int) -> datetime | None:
-        with self._db.read() as connection:
-            if (asked := _first_at(connection, run_id, STOPS)) is None:
-                return None
-            # the time that a stop names is of somebody else's clock
-            begun: datetime = own_row(connection, run_id).created_at
-            return min(max(asked, begun), self._db.clock())
+    @reading
+    def clock(self, connection: Connection, run_id: int) -> Clock:
+        return _clock(connection, run_id)
 
-    def clock(self, run_id: int) -> Clock:
-        with self._db.read() as connection:
-            return _clock(connection, run_id)
-
-    def hold(self, run: RunRef, number: int, *, held: bool) -> Clock:
+    @transaction
+    def hold(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
+        fence(tx, run)
+        end = run_row(tx, run.run_id).end_number
         line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": HELD_MESSAGES[held]}
+        log(tx, run, f"limits:{end}:{number}", line)
+        return _clock(tx, run.run_id)
 
-        def write(connection: Connection) -> Clock:
-            fence(connection, run)
-            end = run_row(connection, run.run_id).end_number
-            log(connection, run, f"limits:{end}:{number}", line)
-            return _clock(connection, run.run_id)
+    @transaction
+    def take_over(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
+        row = _row_to_supervise(tx, run_id, execution)
+        if row is not None and not row.status.is_over:
+            _supervise(tx, row, execution, "resumed", self._db.clock())
+        return run_record(tx, run_id)
 
-        return self._db.transact(write)
-
-    def take_over(self, run_id: int, execution: Execution) -> RunRecord:
-        def write(connection: Connection, row: Row[Any]) -> None:
-            if not row.status.is_over:
-                _supervise(connection, row, execution, "resumed", self._db.clock())
-
-        return self._by_its_own(run_id, execution, write)
-
-    def reopen(self, run_id: int, execution: Execution) -> RunRecord:
-        def write(connection: Connection, row: Row[Any]) -> None:
+    @transaction
+    def reopen(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
+        row = _row_to_supervise(tx, run_id, execution)
+        if row is not None:
             if row.status is not RunStatus.FAILED:
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
             now = self._db.clock()
-            _supervise(connection, row, execution, REOPENED, now)
-            _try_again(connection, row, now)
+            _supervise(tx, row, execution, REOPENED, now)
+            _try_again(tx, row, now)
+        return run_record(tx, run_id)
 
-        return self._by_its_own(run_id, execution, write)
 
-    def _by_its_own(
-        self, run_id: int, execution: Execution, write: Callable[[Connection, Row[Any]], None]
-    ) -> RunRecord:
-        def transaction(connection: Connection) -> RunRecord:
-            hold(connection, run_id)
-            row = own_row(connection, run_id)
-            if row.workflow_id != execution.workflow_id:
-                raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {execution.workflow_id}")
-            if row.supervisor_run_id != execution.run_id:
-                _refuse_the_late(row, execution)
-                write(connection, row)
-            return run_record(connection, run_id)
-
-        return self._db.transact(transaction)
+def _row_to_supervise(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
+    """Lock the run's row and return it, or None if this execution supervises the run already."""
+    hold(tx, run_id)
+    row = own_row(tx, run_id)
+    if row.workflow_id != execution.workflow_id:
+        raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {execution.workflow_id}")
+    if row.supervisor_run_id == execution.run_id:
+        return None
+    _refuse_the_late(row, execution)
+    return row
 
 
 def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:

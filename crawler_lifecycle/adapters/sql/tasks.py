@@ -1,22 +1,20 @@
 """How do looks read and write the tasks of a run, a thousand at a time?"""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, select, update
 
-from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.fence import fence
 from crawler_lifecycle.adapters.sql.pages import pages, rows_of
 from crawler_lifecycle.adapters.sql.schema import task_histories
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.errors import NotFound
 
-T = TypeVar("T")
 old = task_histories.c
 KEPT_FOR_EVER = tuple(status for status in OVER if status is not TaskStatus.LOST)
 READ = [old[name] for name in TaskRow.__dataclass_fields__]
@@ -39,58 +37,49 @@ SYNCED = [
 RECONCILED = [*KEY, old.attempt, old.message, old.node, old.restarts, old.log_tail, old.events]
 
 
-class SqlTasks:
-    def __init__(self, db: Database) -> None:
-        self._db = db
-
-    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
+class SqlTasks(OnDatabase):
+    @reading
+    def by_status(self, connection: Connection, run_id: int) -> dict[TaskStatus, list[int]]:
         query = select(old.status, old.task).where(old.history_id == run_id).order_by(old.task)
         numbers: dict[TaskStatus, list[int]] = {}
-        with self._db.read() as connection:
-            for status, task in connection.execute(query):
-                numbers.setdefault(status, []).append(task)
+        for status, task in connection.execute(query):
+            numbers.setdefault(status, []).append(task)
         if not numbers:
             raise NotFound(f"there is no run {run_id}")
         return numbers
 
-    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+    @reading
+    def rows(self, connection: Connection, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
         found: list[TaskRow] = []
-        with self._db.read() as connection:
-            for numbers in pages(sorted(set(tasks))):
-                wanted = rows_of(connection, KEY, [(run_id, number) for number in numbers])
-                query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
-                found.extend(TaskRow(*row) for row in connection.execute(query))
+        for numbers in pages(sorted(set(tasks))):
+            wanted = rows_of(connection, KEY, [(run_id, number) for number in numbers])
+            query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
+            found.extend(TaskRow(*row) for row in connection.execute(query))
         return found
 
-    def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
+    @transaction
+    def sync(self, tx: Connection, run: RunRef, changes: Sequence[TaskChange]) -> int:
+        fence(tx, run)
         now = self._db.clock()
-        return self._write(run, changes, lambda connection, page: _sync(connection, run.run_id, page, now))
+        return sum(tx.execute(_sync(tx, run.run_id, page, now)).rowcount for page in pages(changes))
 
-    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
-        return self._write(run, evidence, lambda connection, page: _reconcile(connection, run.run_id, page))
+    @transaction
+    def reconcile(self, tx: Connection, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
+        fence(tx, run)
+        return sum(tx.execute(_reconcile(tx, run.run_id, page)).rowcount for page in pages(evidence))
 
-    def unexplained(self, run_id: int) -> list[tuple[int, int]]:
+    @reading
+    def unexplained(self, connection: Connection, run_id: int) -> list[tuple[int, int]]:
         by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
         query = select(old.task, old.attempt).where(old.history_id == run_id, by_itself, old.node.is_(None))
-        with self._db.read() as connection:
-            return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]
+        return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]
 
-    def cancel_queued(self, run: RunRef, reason: str) -> int:
+    @transaction
+    def cancel_queued(self, tx: Connection, run: RunRef, reason: str) -> int:
+        fence(tx, run)
         ended = {"status": TaskStatus.STOPPED, "reason": reason, "finished_at": self._db.clock(), "cause": None}
         queued = update(task_histories).where(old.history_id == run.run_id, old.status == TaskStatus.QUEUED)
-
-        def write(connection: Connection) -> int:
-            fence(connection, run)
-            return connection.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
-
-        return self._db.transact(write)
-
-    def _write(self, run: RunRef, items: Sequence[T], page: Callable[[Connection, Sequence[T]], Update]) -> int:
-        def write(connection: Connection) -> int:
-            fence(connection, run)
-            return sum(connection.execute(page(connection, part)).rowcount for part in pages(items))
-
-        return self._db.transact(write)
+        return tx.execute(queued.values(version=old.version + 1, cause_since=None, **ended)).rowcount
 
 
 def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:

@@ -1,0 +1,46 @@
+"""Decorators that make a method one transaction, and the base class of those methods' classes."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+
+from crawler_lifecycle.adapters.sql.database import Database
+
+
+class OnDatabase:
+    """A class whose methods read and write rows of one database."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+
+S = TypeVar("S", bound=OnDatabase)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def transaction(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Make a method one transaction that writes. Its callers leave out the connection.
+
+    The transaction is committed when the method returns and rolled back when the method raises. When another
+    transaction was in the way, the whole method is called again: it has no effects but its statements.
+    """
+
+    @wraps(method)
+    def transacted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._db.transact(lambda tx: method(self, tx, *args, **kwargs))
+
+    return transacted
+
+
+def reading(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Make a method one transaction that only reads. Its callers leave out the connection."""
+
+    @wraps(method)
+    def read(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._db.read() as connection:
+            return method(self, connection, *args, **kwargs)
+
+    return read
