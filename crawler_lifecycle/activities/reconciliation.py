@@ -83,7 +83,6 @@ class ReconciliationActivities:
             changes=page,
             evidence=to_ranges(_with_evidence(page)),
             more=len(changes) > len(page),
-            lingering=to_ranges(_by_present_attempt(living, open_rows)),
             unwanted=to_ranges({task for task, _ in (*living, *overdue(look))}),
             removable=to_ranges(_removable(look, rows)),
             leaving=leaving(look),
@@ -170,12 +169,6 @@ def _not_ended(rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterat
     """Those that this look does not end."""
     ended = {change.task for change in changes if change.status.is_over}
     return (row for row in rows if row.task not in ended)
-
-
-def _by_present_attempt(unwanted: Iterable[Key], open_rows: Iterable[TaskRow]) -> set[int]:
-    """What a workflow of an earlier version is told: it ends the present attempt's job of each, which may be wanted."""
-    wanted = {row.task: row.attempt for row in open_rows if not row.status.is_over}
-    return {task for task, attempt in unwanted if wanted.get(task, attempt) == attempt}
 
 
 def _with_evidence(changes: Iterable[TaskChange]) -> Iterator[int]:

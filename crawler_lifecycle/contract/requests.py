@@ -79,9 +79,8 @@ class AcceptedRequest(RunParameters):
 class KeptRequest(AcceptedRequest):
     """With nothing left open any more, as it is written down with its run."""
 
-    left_open: list[str] | None = Field(
-        default=None,
-        description="what the request itself did not say, and the crawler or the installation did; none: not on record",
+    left_open: list[str] = Field(
+        default=[], description="fields that the request left open, and that the crawler or the installation filled in"
     )
 
 

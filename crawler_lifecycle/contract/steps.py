@@ -188,14 +188,13 @@ class Differences(Message):
     changes: list[TaskChange] = []
     evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
     more: bool = Field(default=False, description="there are further differences for another look")
-    lingering: str = Field(default="", description="tasks that are over, or will be, and still have processes or pods")
     unwanted: str = Field(
         default="", description="tasks with jobs, of whichever attempt, that are not wanted any more or never end"
     )
     removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
     leaving: int = Field(default=0, description="jobs that have ended and were deleted, and are still listed")
     saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
-    seconds: float | None = Field(default=None, description="how long it took, from when a worker began with it")
+    seconds: float = Field(default=0, description="how long it took, from when a worker began with it")
     suspended: bool | None = Field(
         default=None, description="all that is left in the cluster is suspended; none: it cannot be told"
     )

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 WORKFLOW = "CrawlerLifecycleWorkflow"
 WORKER_PATIENCE = 20.0
 NOT_COMPARED = {"requested_by"}
-OPEN = [name for name, field in RunRequest.model_fields.items() if field.default is None]
 
 
 class Started(Message):
@@ -248,7 +247,7 @@ def _workflow_id(crawler: str, installation: str, key: str | None) -> str:
 def _refuse_another_request(known: RunRecord, request: RunRequest) -> None:
     """What the first request left open was filled in, so it may be left open again, and nothing else may be."""
     asked, made = request.model_dump(exclude=NOT_COMPARED), known.request.model_dump()
-    left_open = OPEN if known.request.left_open is None else known.request.left_open  # by a worker of before: unknown
+    left_open = known.request.left_open
     if different := [
         name for name, value in asked.items() if made[name] != value and not (value is None and name in left_open)
     ]:

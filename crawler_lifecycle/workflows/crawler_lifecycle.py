@@ -22,17 +22,15 @@ from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
+from crawler_lifecycle.workflows.generation import generation
 from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded_stop
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import Leaving
-from crawler_lifecycle.workflows.stopping import ourselves, record_what_came_too_late, stop
+from crawler_lifecycle.workflows.stopping import ourselves, record_stops, stop
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
-
-STOPPED_ELSEWHERE = "a-stop-of-another-workflows-run-fails"
-CANCELLED_AT_A_LIMIT = "a-cancel-counts-in-a-stop-at-a-limit"
 
 
 @workflow.defn(name="CrawlerLifecycleWorkflow")
@@ -58,7 +56,8 @@ class CrawlerLifecycleWorkflow:
         return outcome
 
     async def _supervise(self, request: RunRequest | Carried) -> RunOutcome | None:
-        """None: the workflow that the run belongs to goes on with it."""
+        """Supervise the run to its end. Return None if the run belongs to another workflow, which goes on with it."""
+        self._watch.generation = generation()
         beginning = await begin(self._watch, request)
         if beginning.carried is None:
             self._refuse_stops_of(beginning.elsewhere)
@@ -74,7 +73,7 @@ class CrawlerLifecycleWorkflow:
 
     def _refuse_stops_of(self, workflow_id: str | None) -> None:
         """What was asked of this one is not passed on: whoever did so has to know."""
-        if self._watch.asked and workflow.patched(STOPPED_ELSEWHERE):
+        if self._watch.asked:
             message = f"the run belongs to workflow {workflow_id}, which goes on with it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
@@ -118,14 +117,14 @@ class CrawlerLifecycleWorkflow:
         self._watch.tell(Stage.COMPLETION, "the end to be written down", plan)
         told = stopped and await self._watch.notify(NoticeActivities.signal_pusher_stopped, plan)
         outcome = await self._close(plan, gave_up)
-        await record_what_came_too_late(self._watch, plan)
+        await record_stops(self._watch, plan)
         await self._hand_over(plan, outcome, told=told)
         return outcome
 
     async def _over_already(self, plan: RunPlan, found: Beginning) -> RunOutcome:
         """Its supervisor may have died before everybody was told."""
         outcome = await self._close(plan, None)
-        await record_what_came_too_late(self._watch, plan)
+        await record_stops(self._watch, plan)
         await self._hand_over(plan, outcome, exported=found.exported, owed=found.owed)
         return outcome
 
@@ -209,7 +208,7 @@ async def _cut_short(stages: "asyncio.Task[str | None]", reason: str | None) -> 
 
 def _ended_by_a_stop(outcome: RunOutcome) -> bool:
     """A stop that a limit began is one, whoever cancels it."""
-    return outcome.reason in BY_A_STOP or (outcome.reason in LIMITS and workflow.patched(CANCELLED_AT_A_LIMIT))
+    return outcome.reason in BY_A_STOP or outcome.reason in LIMITS
 
 
 async def _may_close_as_cancelled() -> bool:

@@ -8,7 +8,6 @@ from crawler_lifecycle.workflows.looks import Looked
 
 PATIENCE = timedelta(minutes=1)  # since anything left, while it could be seen
 LONGEST_PAUSE = timedelta(seconds=15)
-LEAVES_FIRST = "what-has-ended-leaves-before-the-proof"
 
 
 class Departure:
@@ -26,7 +25,7 @@ class Departure:
 
     def goes_on(self, looked: Looked) -> bool:
         """As long as it becomes less."""
-        if not looked.leaving or not workflow.patched(LEAVES_FIRST):
+        if not looked.leaving:
             return False
         now = workflow.now()
         if self.until is None or looked.leaving < self._fewest:

@@ -20,8 +20,6 @@ BEFORE_FIRST_STATUS = timedelta(seconds=6)
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
 LOOKS_THAT_MISS_THE_MAIN_JOB = 2
-LAST_LOOK = "a-last-look-at-the-start-limit"
-UNSEEN = "what-cannot-be-seen-may-have-started"
 
 
 async def deploy(watch: Watch, plan: RunPlan) -> str | None:
@@ -59,9 +57,9 @@ async def _started_unnoticed(watch: Watch, plan: RunPlan) -> str | None:
         status = await _main_job(plan)
         if status.started:
             return None
-        if status.cause == SUSPENDED and await watch.know_suspension(plan, True, f"unnoticed-{attempt}"):
+        if status.cause == SUSPENDED and await watch.know_suspension(plan, True):
             return await _started(watch, plan)
-        if status.known or not workflow.patched(UNSEEN):
+        if status.known:
             break
         watch.tell(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
         if watch.know_intent(status.intent) or not await _pause(watch, plan, attempt, limited=False):
@@ -81,7 +79,7 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         status = await _main_job(plan)
         watch.know_saturation(plan, status.saturated)
         if status.known:
-            await watch.know_suspension(plan, status.cause == SUSPENDED, f"start-{attempt}")
+            await watch.know_suspension(plan, status.cause == SUSPENDED)
         missed = missed + 1 if status.vanished else 0
         # what became of a job that vanished is for the looks to judge
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
@@ -90,8 +88,8 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         if status.known and _is_late(watch, plan):
             break
         watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
-        in_time = await _pause(watch, plan, attempt, limited=status.known)
-        if watch.stopping is not None or (not in_time and not workflow.patched(LAST_LOOK)):
+        await _pause(watch, plan, attempt, limited=status.known)  # at the start limit one last look follows
+        if watch.stopping is not None:
             break
     return NEVER_STARTED if watch.stopping is None else None
 

@@ -11,7 +11,6 @@ from crawler_lifecycle.contract.steps import EvidenceRequest, EvidenceWrite, Run
 from crawler_lifecycle.domain.ranges import union
 from crawler_lifecycle.workflows.options import EVIDENCE, EVIDENCE_AGAIN, EVIDENCE_AT_THE_END
 
-OWED = "evidence-is-asked-for-again"
 # from then on no further page is begun
 BEFORE_A_STATUS = timedelta(seconds=90)
 AFTER_A_LOOK = timedelta(minutes=1)
@@ -27,18 +26,15 @@ class Evidence:
         self.owed = ""
         self._is_busy = False  # when it was asked last, it did not give all
 
-    async def keep(self, run: RunRef, tasks: str, look: int) -> None:
+    async def keep(self, run: RunRef, tasks: str) -> None:
         """Of what a look found over, before the status says so. A cluster that was busy a moment ago is tried once."""
         if not tasks:
             return
-        is_late = _late_in(BEFORE_A_STATUS)
         patience = EVIDENCE_AGAIN if self._is_busy else EVIDENCE
-        left = await self._kept(run, tasks, patience, lambda: is_late() and _remembers(look))
-        self.owe(left, look)
+        self.owe(await self._kept(run, tasks, patience, _late_in(BEFORE_A_STATUS)))
 
-    def owe(self, tasks: str, moment: object) -> None:
-        if tasks and _remembers(moment):
-            self.owed = union(self.owed, tasks)
+    def owe(self, tasks: str) -> None:
+        self.owed = union(self.owed, tasks)
 
     async def ask_again(self, run: RunRef) -> None:
         """What is owed then, the next look asks for, or the end."""
@@ -73,8 +69,3 @@ class Evidence:
 def _late_in(limit: timedelta) -> Hurry:
     until = workflow.now() + limit
     return lambda: workflow.now() >= until or workflow.info().get_current_history_size() > LONG_HISTORY
-
-
-def _remembers(moment: object) -> bool:
-    """Each asks for itself: a no is remembered, also where only a worker of an earlier version had one of them."""
-    return workflow.patched(f"{OWED}-{moment}")

@@ -13,8 +13,6 @@ from crawler_lifecycle.contract.steps import ExportAgain, ExportedFiles, ExportS
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
-EACH_FOR_ITSELF = "events-and-archives-each-for-itself"
-
 T = TypeVar("T")
 
 
@@ -28,20 +26,9 @@ async def archive(step: ToEnd) -> ExportedFiles:
 
 async def export_if_possible(step: ToEnd, owed: ExportsOwed | None = None) -> None:
     """What cannot be done now is shown as failed and can be done again. `owed`: of a run that was over before."""
-    if workflow.patched(EACH_FOR_ITSELF):
-        _, problems = await _export(step, owed or ExportsOwed(events=[step.end], archives=[step.end]))
-        for problem in problems:
-            _tell(step, problem)
-        return
-    for what in (announce, archive):
-        try:
-            await what(step)
-        except ActivityError as error:
-            _tell(step, error)
-
-
-def _tell(step: ToEnd, problem: ActivityError) -> None:
-    workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
+    _, problems = await _export(step, owed or ExportsOwed(events=[step.end], archives=[step.end]))
+    for problem in problems:
+        workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
 
 
 async def _export(step: ToEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
@@ -73,10 +60,7 @@ class RunExportWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> ExportedFiles:
         step = decoded(ExportAgain, raw)
-        if workflow.patched(EACH_FOR_ITSELF):
-            return await _export_again(step)
-        await announce(step)
-        return await archive(step)
+        return await _export_again(step)
 
 
 async def _export_again(step: ExportAgain) -> ExportedFiles:

@@ -9,7 +9,6 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import (
     CloseLook,
-    Differences,
     LookAt,
     RemoveJobs,
     RunRef,
@@ -18,13 +17,8 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.ranges import without
 from crawler_lifecycle.workflows.evidence import Evidence
-from crawler_lifecycle.workflows.options import LOOK, READ, WRITE
-from crawler_lifecycle.workflows.removal import remove
-
-BY_ATTEMPT = "unwanted-jobs-by-attempt"
-WORK_COUNTS = "a-look-takes-as-long-as-it-works"
-LONG_WAIT = timedelta(seconds=2)
-NOT_WRITTEN = "what-came-too-late-is-looked-at-again"
+from crawler_lifecycle.workflows.options import LOOK, READ, REMOVE_IN_A_LOOK, WRITE
+from crawler_lifecycle.workflows.removal import IN_A_LOOK, remove
 
 
 @dataclass(frozen=True)
@@ -36,28 +30,25 @@ class Looked:
     changed: bool
     more: bool
     known: bool
-    lingering: str
+    unwanted: str
     leaving: int
-    by_attempt: bool  # of the tasks that linger, not only the present attempts are meant
     saturated: str | None
     suspended: bool | None
     intent: Intent
-    took: timedelta  # without what is done once for each task that ends: it says nothing of the next look
+    took: timedelta  # how long a worker observed and compared: neither its queue nor the writes slow down the next look
 
     @property
     def is_proof(self) -> bool:
         """That nothing of the run runs in the cluster any more."""
-        return self.known and not self.alive and not self.lingering
+        return self.known and not self.alive and not self.unwanted
 
 
 async def look(
     run: RunRef,
-    number: int,
     evidence: Evidence,
     next_look_at: datetime | None = None,
     stopped_at: datetime | None = None,
 ) -> Looked:
-    began = workflow.now()
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
     )
@@ -66,17 +57,14 @@ async def look(
         LookAt(run=run, active=active, stopped_at=stopped_at),
         **LOOK,
     )
-    took = _took(differences, began)
-    # each look asks for itself: a no is remembered, also where only a worker of an earlier version had one look
-    by_attempt = bool(differences.unwanted) and workflow.patched(f"{BY_ATTEMPT}-{number}")
     more = differences.more
     if differences.changes:
-        await evidence.keep(run, differences.evidence, number)
+        await evidence.keep(run, differences.evidence)
         written = await workflow.execute_activity_method(
             ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
         )
-        # this look's nudge is answered all the same: nobody would ask for what it did not write
-        more = more or (written.stale > 0 and workflow.patched(f"{NOT_WRITTEN}-{number}"))
+        # this look acknowledges its nudge all the same: nothing but another look would write the stale rows soon
+        more = more or written.stale > 0
     alive = await workflow.execute_activity_method(
         ReconciliationActivities.count_alive_tasks,
         CloseLook(
@@ -90,28 +78,17 @@ async def look(
         **WRITE,
     )
     if removable := without(differences.removable, evidence.owed):
-        await remove(RemoveJobs(run=run, tasks=removable), number)
+        await remove(RemoveJobs(run=run, tasks=removable), IN_A_LOOK, REMOVE_IN_A_LOOK)
     return Looked(
         alive=alive.total,
         stopped=alive.stopped,
         changed=bool(differences.changes),
         more=more,
         known=differences.known,
-        lingering=differences.unwanted if by_attempt else differences.lingering,
+        unwanted=differences.unwanted,
         leaving=differences.leaving,
-        by_attempt=by_attempt,
         saturated=differences.saturated,
         suspended=differences.suspended,
         intent=active.intent,
-        took=took,
+        took=timedelta(seconds=differences.seconds),
     )
-
-
-def _took(differences: Differences, began: datetime) -> timedelta:
-    """Not how long it waited for a worker: a machine with many runs would look at each of them ten times as rarely.
-
-    As little as most wait makes no difference, and a version before goes on with such runs."""
-    took = workflow.now() - began
-    if differences.seconds is None or took < LONG_WAIT or not workflow.patched(WORK_COUNTS):
-        return took
-    return timedelta(seconds=differences.seconds)

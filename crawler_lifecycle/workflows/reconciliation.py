@@ -6,14 +6,13 @@ from temporalio import workflow
 
 from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
-from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain.pacing import look_time, next_look
 from crawler_lifecycle.workflows.looks import look
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
-from crawler_lifecycle.workflows.stopping import end_lingering
+from crawler_lifecycle.workflows.stopping import end_unwanted
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
 
@@ -35,14 +34,14 @@ async def reconcile(watch: Watch, carried: Carried) -> None:
         if started >= due:
             number = next_look(anchor, number + 1, started)
         watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
-        looked = await look(plan.run, watch.state.looks, watch.evidence, look_time(anchor, number))
+        looked = await look(plan.run, watch.evidence, look_time(anchor, number))
         looks = watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_saturation(plan, looked.saturated)
         if looked.known and looked.suspended is not None:
-            await watch.know_suspension(plan, looked.suspended, f"look-{looks}")
+            await watch.know_suspension(plan, looked.suspended)
         if looked.changed:
             await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
-        await end_lingering(plan.run, looked, StoppingActivities.k8_stop_task)
+        await end_unwanted(plan.run, looked.unwanted)
         if looked.is_proof and not watch.owes_start:
             return
         if watch.know_intent(looked.intent):

@@ -9,18 +9,16 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.steps import RemoveJobs, RunRef
 from crawler_lifecycle.domain.ranges import without
 from crawler_lifecycle.workflows.evidence import Evidence
-from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
+from crawler_lifecycle.workflows.options import REMOVE
 
-IN_TIME = "removal-in-time"
 IN_A_LOOK = timedelta(minutes=2)  # what is left then, the next look finds
 AT_THE_END = timedelta(minutes=30)  # the export waits for it
 PAUSE = timedelta(seconds=30)
 TRIES = 4  # longer than any claim; what is left after that is for the cluster's own clean-up
 
 
-async def remove(step: RemoveJobs, look: int | None = None) -> int:
-    """How many have to stay for now. `look`: that waits for it."""
-    within, options, where = (AT_THE_END, REMOVE, "end") if look is None else (IN_A_LOOK, REMOVE_IN_A_LOOK, str(look))
+async def remove(step: RemoveJobs, within: timedelta = AT_THE_END, options: workflow.ActivityConfig = REMOVE) -> int:
+    """Remove a page of jobs at a time. Return how many have to stay for now."""
     left, until = 0, workflow.now() + within
     try:
         while True:
@@ -28,7 +26,7 @@ async def remove(step: RemoveJobs, look: int | None = None) -> int:
             left += removal.left
             if not removal.rest:
                 return left
-            if workflow.now() >= until and workflow.patched(f"{IN_TIME}-{where}"):
+            if workflow.now() >= until:
                 return left + 1
             step = step.model_copy(update={"tasks": removal.rest})
     except ActivityError as error:

@@ -33,11 +33,6 @@ from crawler_lifecycle.workflows.watch import Watch
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=5)
-FORCED_ANEW = "looks-begin-anew-after-a-force"
-FORCE_ON_RECORD = "a-force-is-on-record-before-it-is-used"
-ASKED_LATE = "jobs-that-are-asked-later-are-noted"
-TOO_LATE = "stops-that-come-too-late-are-on-record"
-RESUMED_GRACE = "the-grace-period-outlives-its-supervisor"
 OURSELVES = "crawler-lifecycle"
 Ending = Callable[[StoppingActivities, StopTasks], StopReport]
 
@@ -54,7 +49,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
 
     `gave_up`: why the run itself ends, where nobody asked for it."""
     list_under(plan, RunStatus.STOPPING)
-    await _record(watch, plan)
+    await record_stops(watch, plan)
     await _force_in_time(watch, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
     await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
@@ -78,7 +73,6 @@ class Rounds:
     def __init__(self, watch: Watch, plan: RunPlan) -> None:
         self._watch = watch
         self._plan = plan
-        self._made = 0
         self._quiet = 0  # of them, since the stop was forced, or all had ended
         self._forced = watch.forced
         self._has_asked = False
@@ -92,11 +86,10 @@ class Rounds:
         if watch.forced:
             await self._force()
         since = watch.stopping.first_at if watch.stopping else None
-        looked = await look(run, watch.state.looks, watch.evidence, stopped_at=since)
+        looked = await look(run, watch.evidence, stopped_at=since)
         watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_intent(looked.intent)  # a force of which only the database knows
-        await end_lingering(run, looked, StoppingActivities.k8_stop_pod)
-        self._made += 1
+        await end_unwanted(run, looked.unwanted)
         self._quiet += 1
         return looked
 
@@ -106,7 +99,7 @@ class Rounds:
             if not self._departure.until:
                 self._quiet = 1  # it leaves within moments
             return not self._departure.goes_on(looked)
-        if looked.alive or looked.lingering:
+        if looked.alive or looked.unwanted:
             self._departure = Departure()
         else:
             self._departure.out_of_sight()
@@ -118,7 +111,7 @@ class Rounds:
             longest = self._departure.longest_pause or LONGEST_PAUSE
             due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, longest)
             await self._watch.asked_or(_soonest(due, self._force_at()))
-        await _record(self._watch, self._plan)
+        await record_stops(self._watch, self._plan)
         if not self._departure.until:
             await _force_in_time(self._watch, self._plan)
 
@@ -127,7 +120,7 @@ class Rounds:
 
     async def _ask(self) -> None:
         asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
-        if asked is None or self._has_asked or (self._made > 0 and not workflow.patched(ASKED_LATE)):
+        if asked is None or self._has_asked:
             return
         self._has_asked = True
         await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
@@ -136,25 +129,19 @@ class Rounds:
         """What is killed ends within moments: the pauses begin anew. Whoever wants it is on record before."""
         if self._is_newly_forced():
             self._forced, self._quiet = True, 0
-        if self._watch.asked and workflow.patched(FORCE_ON_RECORD):
-            await _record(self._watch, self._plan)
+        await record_stops(self._watch, self._plan)
         forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
         if forced:
             await _note(self._plan.run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
 
     def _is_newly_forced(self) -> bool:
-        return self._watch.forced and not self._forced and workflow.patched(FORCED_ANEW)
+        return self._watch.forced and not self._forced
 
 
-async def record_what_came_too_late(watch: Watch, plan: RunPlan) -> None:
-    """Stops that were accepted after the last look and before the end was written: they change nothing."""
-    if watch.asked and workflow.patched(TOO_LATE):
-        for asked in watch.take_asked():
-            await _log(plan.run, asked)
+async def record_stops(watch: Watch, plan: RunPlan) -> None:
+    """Write every accepted stop that is not on record yet: its actor, time, reason and door.
 
-
-async def _record(watch: Watch, plan: RunPlan) -> None:
-    """Who asked, when, why and how."""
+    Stops that are accepted after the last look and before the end is written change nothing else."""
     for asked in watch.take_asked():
         await _log(plan.run, asked)
 
@@ -176,9 +163,7 @@ def force_at(watch: Watch, plan: RunPlan) -> datetime | None:
     """None: it is forced already. Jobs that an earlier supervisor asked have had a part of their grace."""
     if watch.forced or watch.stopping is None:
         return None
-    told_at = watch.stopping.told_at
-    begun = told_at if told_at is not None and workflow.patched(RESUMED_GRACE) else watch.stopping.at
-    return begun + timedelta(seconds=plan.grace_seconds)
+    return (watch.stopping.told_at or watch.stopping.at) + timedelta(seconds=plan.grace_seconds)
 
 
 def _soonest(due: datetime, force_at: datetime | None) -> datetime:
@@ -195,11 +180,10 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
     await workflow.execute_activity_method(StoppingActivities.note_stop_phase, step, **WRITE)
 
 
-async def end_lingering(run: RunRef, looked: Looked, by_task: Ending) -> None:
-    """`by_task`: as earlier versions do it, and looks that do not know better."""
-    if looked.lingering:
-        ending = StoppingActivities.k8_stop_unwanted if looked.by_attempt else by_task
-        await in_pages(ending, StopTasks(run=run, tasks=looked.lingering))
+async def end_unwanted(run: RunRef, tasks: str) -> None:
+    """End the jobs of these tasks that a look showed to be unwanted, whichever attempt they belong to."""
+    if tasks:
+        await in_pages(StoppingActivities.k8_stop_unwanted, StopTasks(run=run, tasks=tasks))
 
 
 async def in_pages(activity: Ending, step: StopTasks) -> int | None:

@@ -18,10 +18,6 @@ from crawler_lifecycle.workflows.evidence import Evidence
 from crawler_lifecycle.workflows.options import BRIEF, WRITE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
-CANCELLED_CONTINUE = "a-cancelled-run-continues-as-new"
-START_IS_TOLD_LATER = "the-start-is-told-later"
-LIMITS_ARE_HELD = "limits-stand-still-while-all-is-suspended"
-
 Notice = Callable[[NoticeActivities, Notify], Counted]
 
 
@@ -36,7 +32,7 @@ class Watch:
         self.cancelled = False
         self.owes_start = False  # the notice of the start was not delivered yet
         self.clock = Clock()
-        self._is_clock_known = True
+        self.generation = 1  # of this execution: see `workflows.generation`
         self.evidence = Evidence()
         self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
@@ -65,18 +61,15 @@ class Watch:
             self._saturated = cause
             list_saturated(plan, cause)
 
-    async def know_suspension(self, plan: RunPlan, suspended: bool, moment: str) -> bool:
-        """Whether the run's limits are held now. Each moment asks for itself: a no is remembered, also where only a
-        worker of an earlier version had one."""
-        while self._is_clock_to_change(suspended) and workflow.patched(f"{LIMITS_ARE_HELD}-{moment}"):
+    async def know_suspension(self, plan: RunPlan, suspended: bool) -> bool:
+        """Hold the run's limits while all of it is suspended, then release them. Return whether they are held.
+
+        The timeline may have more changes than this execution knows (it was reset by hand): each answer brings it a
+        change further."""
+        while suspended is not self.clock.is_held:
             step = HoldLimits(run=plan.run, held=suspended, number=self.clock.changes + 1)
             self.clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
-            self._is_clock_known = True
         return self.clock.is_held
-
-    def _is_clock_to_change(self, suspended: bool) -> bool:
-        """What is not known is asked for by a change that was made long ago."""
-        return suspended is not self.clock.is_held or not self._is_clock_known
 
     def take_asked(self) -> list[Asked]:
         taken, self.asked = self.asked, []
@@ -145,8 +138,7 @@ class Watch:
         show_details(self.state)
 
     async def tell_start(self, plan: RunPlan) -> None:
-        if not await self.notify(NoticeActivities.signal_pusher_started, plan):
-            self.owes_start = workflow.patched(START_IS_TOLD_LATER)
+        self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan)
 
     async def tell_start_if_owed(self, plan: RunPlan, patience: workflow.ActivityConfig) -> None:
         if self.owes_start:
@@ -174,26 +166,15 @@ class Watch:
         self.stopping = carried.stopping or self.stopping
         self.forced = self.forced or carried.forced
         self.cancelled = self.cancelled or carried.cancelled
-        self.owes_start = carried.owes_start and workflow.patched(f"{START_IS_TOLD_LATER}-continued")
-        self._take_over_clock(carried)
-        self.evidence.owe(carried.owes_evidence, "continued")
+        self.owes_start = carried.owes_start
+        self.clock = carried.plan.clock
+        self.evidence.owe(carried.owes_evidence)
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
-
-    def _take_over_clock(self, carried: Carried) -> None:
-        """A worker of an earlier version that had this execution first knew of none."""
-        moment = "resumed" if carried.resumed else "continued"
-        if not carried.plan.clock.changes:
-            return
-        self._is_clock_known = workflow.patched(f"{LIMITS_ARE_HELD}-{moment}")
-        if self._is_clock_known:
-            self.clock = carried.plan.clock
 
     def continue_if_long(self, carried: Carried) -> None:
         """No execution grows without end: this one ends here if its history is long, and another goes on."""
         if not workflow.info().is_continue_as_new_suggested():
-            return
-        if self.cancelled and not workflow.patched(CANCELLED_CONTINUE):
             return
         known = {
             "looks": self.state.looks,
@@ -205,6 +186,6 @@ class Watch:
             "owes_start": self.owes_start,
             "owes_evidence": self.evidence.owed,
             "saturated": self._saturated,
-            "plan": carried.plan.model_copy(update={"clock": self.clock}) if self._is_clock_known else carried.plan,
+            "plan": carried.plan.model_copy(update={"clock": self.clock}),
         }
         workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))

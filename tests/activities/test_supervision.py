@@ -47,7 +47,7 @@ def look(house: House, plan: RunPlan) -> str:
     active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
     found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-    return found.lingering
+    return found.unwanted
 
 
 def test_whoever_resumes_a_run_knows_how_long_its_limits_stood_still(house: House) -> None:

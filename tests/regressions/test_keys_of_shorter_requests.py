@@ -33,11 +33,9 @@ def start(api: Api, **said: Any) -> httpx.Response:
         return http.post("/v1/runs", json={"crawler": "books", **said}, headers={"Idempotency-Key": KEY})
 
 
-def made(database: Database, *, by_a_worker_of_before: bool = False, **said: Any) -> None:
+def made(database: Database, **said: Any) -> None:
     histories = SqlHistories(database)
     request = planned(AcceptedRequest(crawler="books", **said), ENTRY, RunLimits())
-    if by_a_worker_of_before:
-        request = request.model_copy(update={"left_open": None})
     workflow_id = _workflow_id("books", SqlRecords(database).installation(), KEY)
     histories.create(NewRun(request, ENTRY, request.tasks or 1, workflow_id, str(uuid4())))
 
@@ -55,8 +53,3 @@ def test_what_the_first_one_left_open_may_be_left_open_again(api: Api, database:
     assert start(api).status_code == 200
     assert start(api, tasks=4, requested_by="ann").status_code == 200, "it is the same run that is asked for"
     problem(start(api, tasks=5), 409, "Idempotency-Key")
-
-
-def test_of_runs_of_before_it_is_not_known(api: Api, database: Database) -> None:
-    made(database, by_a_worker_of_before=True, tasks=2)
-    assert start(api).status_code == 200

@@ -92,14 +92,6 @@ def _asked_long_ago() -> Script:
     return script
 
 
-def _unexplained() -> Script:
-    """An earlier supervisor did not learn what became of some."""
-    script = _resumed(RunStatus.PROCESSING)
-    script.alive, before = lambda look: 1 if look < 3 else 0, script.taken
-    script.taken = lambda step: before(step).model_copy(update={"owes_evidence": "0-1"})
-    return script
-
-
 def _limited(clock: Clock) -> Script:
     """Its limit of time is ahead; the clock is what an earlier supervisor left."""
     script = Script(alive=lambda look: 1 if look < 3 else 0)
@@ -189,7 +181,6 @@ PATHS = {
         stop={},
     ),
     "stopped_too_late": Path(lambda: Script(stopped=0), stop={}),
-    "lingered": Path(lambda: Script(lingering=lambda look: "0" if look < 3 else ""), stop={}),
     "left_after_a_stop": Path(lambda: Script(leaving=lambda look: {1: 2, 2: 1}.get(look, 0)), stop={}),
     "overdue": Path(
         lambda: Script(alive=lambda look: 1 if look < 3 else 0, unwanted=lambda look: "0" if look == 2 else "")
@@ -262,24 +253,6 @@ PATHS = {
             changes=_changing,
         )
     ),
-    "evidence_came_later": Path(
-        lambda: Script(
-            alive=lambda look: 1 if look < 4 else 0, changes=_changing, failures={"get_bulk_task_history_data": 7},
-            removable=lambda look: "0-1" if look > 2 else "",
-        )
-    ),
-    "evidence_came_after_the_export": Path(
-        lambda: Script(
-            alive=lambda look: 1 if look < 2 else 0, changes=_changing, failures={"get_bulk_task_history_data": 27}
-        )
-    ),
-    "evidence_owed_and_continued": Path(
-        lambda: Script(
-            alive=lambda look: 1 if look < 9 else 0, changes=_changing, failures={"get_bulk_task_history_data": 10}
-        ),
-        continues=True,
-    ),
-    "resumed_with_evidence_owed": Path(_unexplained, RESUME),
     "start_told_after_it_continued": Path(
         lambda: Script(alive=lambda look: 1 if look < 9 else 0).refusing("signal_pusher_started", looks=8),
         continues=True,

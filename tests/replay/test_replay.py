@@ -26,7 +26,7 @@ def test_every_path_is_recorded() -> None:
 
 @pytest.mark.parametrize("name", [name for name, path in PATHS.items() if not path.continues])
 async def test_the_commands_are_those_on_record(skipping: WorkflowEnvironment, name: str) -> None:
-    """Changed on purpose? Gate it with `workflow.patched()`, then see `tests/replay/record.py`."""
+    """If they changed on purpose: docs/howto/extend.md ("A workflow") says what to record."""
     assert commands(await play(skipping, name, nudged=False)) == on_record(name)
 
 

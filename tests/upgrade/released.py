@@ -1,4 +1,8 @@
-"""The code of the version before, as it was released: taken out of the history of the repository, not kept twice."""
+"""The code of the version before, taken out of the history of the repository.
+
+No version has been released yet: a commit that knows the present schema stands for it. Whoever changes the first schema
+pins a later commit.
+"""
 
 import subprocess
 from pathlib import Path
@@ -7,8 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "c852633e0dd603c61c135930a8262179aed9d2b8"  # 0.1.0
-REVISION = "0001"  # of its schema
+COMMIT = "c852633e0dd603c61c135930a8262179aed9d2b8"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
@@ -17,7 +20,7 @@ def released(folder: Path) -> Path:
     """What goes before the present code on Python's path: the same interpreter and packages run it."""
     if _git("cat-file", "-e", f"{COMMIT}^{{commit}}").returncode:
         lacks = (
-            f"the released version is commit {COMMIT[:7]}, and this copy of the repository does not have it:"
+            f"the version before is commit {COMMIT[:7]}, and this copy of the repository does not have it:"
             " `git fetch --unshallow` in a clone brings it"
         )
         if _git("rev-parse", "--is-shallow-repository").stdout.strip() == b"true":
@@ -34,5 +37,5 @@ def _git(*words: str) -> "subprocess.CompletedProcess[bytes]":
     try:
         return subprocess.run(["git", "-C", str(HERE), *words], capture_output=True, timeout=30)
     except FileNotFoundError:
-        missing("there is no program `git`, which the released version is taken out of the history with")
+        missing("there is no program `git`, which the version before is taken out of the history with")
         raise

@@ -1,7 +1,6 @@
 """One installation whose parts are processes of either version: they share Temporal, database, cluster, task queue."""
 
 import asyncio
-import json
 import signal
 import socket
 import sys
@@ -13,14 +12,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import update
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.migrate import VERSIONS, revision
+from crawler_lifecycle.adapters.sql.migrate import revision
 from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import TaskStatus
@@ -32,21 +30,11 @@ from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_p
 from tests.embedded import CRAWLCTL, Crawlctl, environment, eventually
 from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of, eventually_async
 from tests.process.stops import CRAWLERS
-from tests.receivers import Answer, Received, Receiver, serving
+from tests.receivers import Receiver, serving
 
 SERVICES = ("scheduler", "dispatcher", "watcher")
 SECRET = "whsec_dHdvIHZlcnNpb25zIHNpZGUgYnkgc2lkZQ=="
 Process = asyncio.subprocess.Process
-
-
-class Refusing(Receiver):
-    """Takes no notice of this crawler's runs."""
-
-    refused = ""
-
-    def take(self, request: Received) -> Answer:
-        answer = super().take(request)
-        return Answer(500) if json.loads(request.body)["data"]["crawler"] == self.refused else answer
 
 
 @dataclass
@@ -55,7 +43,7 @@ class Sides:
 
     plan: Plan
     site: Site
-    receiver: Refusing
+    receiver: Receiver
     released: Path
     logs: Path
     services: dict[str, Process] = field(default_factory=dict)
@@ -92,11 +80,6 @@ class Sides:
     def revision(self) -> str | None:
         with self.database() as database, database.read() as connection:
             return revision(connection)
-
-    def write_revision(self, number: str) -> None:
-        """As whoever goes back does it by hand."""
-        with self.database() as database, database.transaction() as connection:
-            connection.execute(update(VERSIONS).values(version_num=number))
 
     @contextmanager
     def database(self) -> Iterator[Database]:
@@ -198,7 +181,7 @@ async def sides(folder: Path, released: Path, url: str | None) -> AsyncIterator[
         each.mkdir(parents=True)
     catalogue = folder / "catalogue.toml"
     catalogue.write_text(catalogue_of(truth, CRAWLERS))
-    receiver = Refusing()
+    receiver = Receiver()
     plan = make_plan(state, Ports.free(), catalogue)
     plan.environment["CRAWLER_NOTICES__WEBHOOKS"] = f"{receiver.url} {SECRET}"
     plan.environment.update({"CRAWLER_DATABASE__URL": url} if url else {})

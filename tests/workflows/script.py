@@ -89,11 +89,10 @@ class Script:
     more: Callable[[int], bool] = lambda look: False
     stale: Callable[[int], int] = lambda look: 0
     failing: Sequence[str] = ()
-    lingering: Callable[[int], str] = lambda look: ""
     unwanted: Callable[[int], str] = lambda look: ""
     saturated: Callable[[int], str | None] = lambda look: None
     suspended: Callable[[int], bool | None] = lambda look: False
-    work: Callable[[int], float | None] = lambda look: None  # seconds
+    work: Callable[[int], float] = lambda look: 0.01  # seconds
     clock: Clock = field(default_factory=Clock)  # as the timeline tells it
     hold: Callable[[HoldLimits], Clock | None] = lambda step: None
     removable: Callable[[int], str] = lambda look: ""
@@ -202,7 +201,6 @@ class Script:
         return Differences(
             known=self.known(self.looks),
             more=self.more(self.looks),
-            lingering=self.lingering(self.looks),
             unwanted=self.unwanted(self.looks),
             removable=self.removable(self.looks),
             leaving=self.leaving(self.looks),

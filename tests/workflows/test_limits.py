@@ -1,18 +1,15 @@
 """While all that is left of a run is suspended its limits of time stand still, and afterwards they count again."""
 
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
+from datetime import datetime, timedelta
 
 import pytest
 from temporalio.activity import info
 from temporalio.testing import WorkflowEnvironment
 
-import crawler_lifecycle.workflows.watch as watching
 from crawler_lifecycle.contract.clock import Clock
-from crawler_lifecycle.contract.lifecycle import Carried
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps import HoldLimits, MainJobStatus, RunPlan, RunRef, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps import MainJobStatus, RunPlan, TakenOver, TakeOver
 from tests.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
 
@@ -134,8 +131,8 @@ async def test_a_held_run_can_be_stopped(play: Play) -> None:
     assert (result["reason"], script.names.count("hold_limits")) == ("stopped", 1)
 
 
-async def test_who_goes_on_with_another_clock_than_the_timelines_learns_it(play: Play) -> None:
-    """As when a worker of an earlier version, which knows of none, continued it as new."""
+async def test_an_execution_that_was_reset_learns_the_clock_of_the_timeline(play: Play) -> None:
+    """As after a reset of the workflow by hand to a time before the limits were held."""
     script = Script(statuses=in_turn(SUSPENDED, STARTED))
     known = Clock(held_seconds=60, changes=2)
     script.hold = lambda step: known if step.number <= known.changes else None
@@ -143,27 +140,3 @@ async def test_who_goes_on_with_another_clock_than_the_timelines_learns_it(play:
         result = await (await stage.start(RunRequest(crawler="books", start_limit_seconds=60))).result()
     assert result["status"] == "COMPLETED"
     assert [(step.held, step.number) for step in script.inputs("hold_limits")] == [(True, 1), (True, 3), (False, 4)]
-
-
-async def test_a_clock_that_an_earlier_version_did_not_take_over_is_learnt_at_the_next_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else what was held would never be released, and count when the next supervisor reads the timeline."""
-    began, asked = datetime(2026, 11, 22, tzinfo=UTC), list[HoldLimits]()
-    held, released = Clock(held_since=began, changes=1), Clock(held_seconds=60, changes=2)
-
-    async def hold(_activity: object, step: HoldLimits, **_options: object) -> Clock:
-        asked.append(step)
-        return held if step.number == 1 else released
-
-    earlier = {"now": lambda: began, "patched": lambda name: not name.endswith("-continued")}
-    monkeypatch.setattr(watching, "workflow", SimpleNamespace(execute_activity_method=hold, **earlier))
-    watch, run = watching.Watch(), RunRef(run_id=7, run_uid="uid", epoch=1)
-    plan = RunPlan(run=run, crawler="books", trigger=Trigger.API, tasks=1, begun_at=began, clock=held)
-    watch.go_on_from(Carried(plan=plan))
-    assert watch.clock == Clock()
-    assert not await watch.know_suspension(plan, False, "look-1")
-    assert [(step.held, step.number) for step in asked] == [(False, 1), (False, 2)]
-    assert watch.clock == released
-    assert not await watch.know_suspension(plan, False, "look-2")
-    assert len(asked) == 2

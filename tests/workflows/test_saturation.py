@@ -45,6 +45,6 @@ async def test_without_search_attributes_nothing_is_listed(play: Play) -> None:
 
 
 async def test_the_job_of_a_task_that_is_over_is_asked_to_end(play: Play) -> None:
-    script = Script(alive=lambda look: 1 if look < 3 else 0, lingering=lambda look: "5" if look == 1 else "")
+    script = Script(alive=lambda look: 1 if look < 3 else 0, unwanted=lambda look: "5" if look == 1 else "")
     await history_of(play, script)
-    assert [step.tasks for step in script.inputs("k8_stop_task")] == ["5"]
+    assert [step.tasks for step in script.inputs("k8_stop_unwanted")] == ["5"]

@@ -361,12 +361,12 @@ async def test_a_stop_that_only_the_database_knows_of(play: Play) -> None:
 
 async def test_over_is_not_gone(play: Play) -> None:
     """The row says over, processes still live: the stop is not proved until they are gone."""
-    script = Script(lingering=lambda look: "0" if look < 4 else "", alive=lambda look: 0)
+    script = Script(unwanted=lambda look: "0" if look < 4 else "", alive=lambda look: 0)
     async with play(script) as stage:
         handle = await stage.start(BOOKS, start_signal="stop")
         await handle.result()
     assert script.looks == 4
-    assert [step.tasks for step in script.inputs("k8_stop_pod")] == ["0", "0", "0"]
+    assert [step.tasks for step in script.inputs("k8_stop_unwanted")] == ["0", "0", "0"]
 
 
 async def test_what_is_unknown_proves_nothing(play: Play) -> None:
