@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "c852633e0dd603c61c135930a8262179aed9d2b8"
+COMMIT = "a98746b62115c425686a245243c643c4e572fcfb"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
