@@ -50,6 +50,9 @@ class Temporal:
     async def describe(self, _workflow_id: str) -> Described:
         return Described(is_open=False, end="missing")
 
+    async def task_failure(self, workflow_id: str) -> str | None:
+        raise AssertionError(f"{workflow_id} fails no task")
+
     async def asked_for(self, workflow_id: str) -> int | None:
         raise AssertionError(f"{workflow_id} has not ended well")
 

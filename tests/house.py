@@ -112,6 +112,9 @@ class NotedSupervisors:
     async def describe(self, workflow_id: str) -> Described:
         return self.described.get(workflow_id, OPEN if workflow_id in self.listed else MISSING)
 
+    async def task_failure(self, workflow_id: str) -> str | None:
+        return "TypeError: a bug"
+
     async def asked_for(self, workflow_id: str) -> int | None:
         return self.described[workflow_id].of_run
 

@@ -18,6 +18,7 @@ from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
+from crawler_lifecycle.services.failing import FailingWorkflows
 from crawler_lifecycle.settings import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
@@ -36,6 +37,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         async with (
             health.told(parts.settings.health, _needs(parts, engine)) as door,
             _audited(parts, engine, installation, door),
+            _watched(parts, engine, door),
             worker,
         ):
             log.info("works for installation %s on task queue %s", installation, settings.task_queue)
@@ -60,6 +62,18 @@ async def _audited(parts: Parts, engine: Engine, installation: str, door: health
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _watched(parts: Parts, engine: Engine, door: health.Door | None) -> AsyncIterator[None]:
+    """Search for runs whose workflows fail."""
+    metrics = door.metrics if door is not None else None
+    watching = asyncio.create_task(FailingWorkflows(parts.audited_runs, parts.findings, engine, metrics).run())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
 
 
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.activities.auditing import Ledger, each_of, go_on, not_open, of_this_one
+from crawler_lifecycle.activities.failing import failing_workflows
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import (
     ENDED_WELL,
@@ -42,14 +43,16 @@ class RunAudit:
         ledger, by_id = Ledger(step.audit, self.findings), {run.run_id: run for run in page}
         lost, unsure = await self._unsupervised(page)
         await ledger.keep([(FindingKind.UNSUPERVISED, run.run_uid) for run in unsure])
-        stuck = await self._stuck([run for run in page if run.run_id not in {each.run_id for each in lost}])
+        supervised = [run for run in page if run.run_id not in {each.run_id for each in lost}]
+        failing = await failing_workflows(self.supervisors, supervised)
+        stuck = await self._stuck(supervised)
 
         async def act(finding: Finding) -> Finding:
             if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
                 return finding
             return await go_on(self.supervisors, by_id[finding.run_id], finding)
 
-        settled = await ledger.settle([*lost, *stuck], act, examined=len(page))
+        settled = await ledger.settle([*lost, *failing, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:

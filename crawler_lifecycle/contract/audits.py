@@ -18,6 +18,7 @@ class FindingKind(StrEnum):
     EXPORT_FAILED = "export_failed"
     UNDELIVERED = "undelivered"  # the closing notice
     CLAIM_EXPIRED = "claim_expired"  # a task about to be deployed, long after whoever claimed it may still do so
+    WORKFLOW_FAILING = "workflow_failing"  # the workflow is open, and fails the same workflow task again and again
     LOOK_OVERDUE = "look_overdue"  # the workflow is open, but does not look
 
 
@@ -34,7 +35,12 @@ class AuditPart(StrEnum):
 
 
 KINDS = {
-    AuditPart.RUNS: (FindingKind.UNSUPERVISED, FindingKind.CLAIM_EXPIRED, FindingKind.LOOK_OVERDUE),
+    AuditPart.RUNS: (
+        FindingKind.UNSUPERVISED,
+        FindingKind.CLAIM_EXPIRED,
+        FindingKind.LOOK_OVERDUE,
+        FindingKind.WORKFLOW_FAILING,
+    ),
     AuditPart.JOBS: (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB),
     AuditPart.HANDOVERS: (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED, FindingKind.UNDELIVERED),
 }

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import psutil
 
 from crawler_lifecycle import configuration
+from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
+
+
+MOST_FINDINGS = 1000
 
 
 class Check(Message):
@@ -38,6 +43,7 @@ async def check_all(control: "Control") -> list[Check]:
         ("archives", lambda: asyncio.to_thread(_archives, control)),
         ("notices", lambda: asyncio.to_thread(_notices, control)),
         ("audit", lambda: _audit(control)),
+        ("runs", lambda: asyncio.to_thread(_runs, control)),
     ]
     if control.installation.settings.cluster.kind == "kubernetes":
         parts.append(("cluster rights", lambda: asyncio.to_thread(_rights, control)))
@@ -78,6 +84,17 @@ def _scheduler(control: "Control") -> str:
 
 async def _audit(control: "Control") -> str:
     return await control.audits.check()
+
+
+def _runs(control: "Control") -> str:
+    """A worker searches for failing workflows all the time and keeps what it finds."""
+    found = control.audits.overview(audits=0, findings=MOST_FINDINGS).findings
+    failing = [each for each in found if each.kind is FindingKind.WORKFLOW_FAILING and each.closed_at is None]
+    if failing:
+        runs = ", ".join(str(each.run_id) for each in failing[:10]) + (", ..." if len(failing) > 10 else "")
+        first = f"run {failing[0].run_id}: {failing[0].message}"
+        raise NotReady(f"{counted(len(failing), 'run')} cannot go on ({runs}). The first, {first}")
+    return "no workflow of a run fails its tasks"
 
 
 def _cluster(control: "Control") -> str:

@@ -1,11 +1,16 @@
-"""What does Temporal say of a workflow? In the server's own words: the SDK's description fails at a status that the
-SDK does not know, such as that of a workflow that somebody has paused."""
+"""Answers of Temporal about a workflow, in our terms.
 
-from collections.abc import Sequence
+The server's own messages are read: the SDK's description fails at a status that the SDK does not know, such as that
+of a paused workflow.
+"""
+
+from collections.abc import Iterable, Sequence
 from datetime import UTC
 from typing import Any
 
-from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent, WorkflowTaskFailedEventAttributes
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import WorkflowExecutionStatus
 
 from crawler_lifecycle.domain.audit import Described
@@ -13,21 +18,45 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 MISSING = Described(is_open=False, end="missing")
 CLOSED = {each.value: each.name.lower() for each in WorkflowExecutionStatus if each.name != "RUNNING"}
+LONGEST_FAILURE = 300
+CAUSE = "WORKFLOW_TASK_FAILED_CAUSE_"
 
 
-def described(info: WorkflowExecutionInfo) -> Described:
-    """What is not known to be closed is open."""
+def described(seen: DescribeWorkflowExecutionResponse) -> Described:
+    """Return the description of a workflow, which is open unless the server says that it is closed."""
+    info, task = seen.workflow_execution_info, seen.pending_workflow_task
     return Described(
         is_open=info.status not in CLOSED,
         end=CLOSED.get(info.status, ""),
         ended_at=info.close_time.ToDatetime(UTC) if info.HasField("close_time") else None,
         is_ours=info.type.name == RUN_WORKFLOW,
         first_execution=info.first_run_id,
+        task_attempt=task.attempt,
+        task_since=task.original_scheduled_time.ToDatetime(UTC) if task.HasField("original_scheduled_time") else None,
     )
 
 
+def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
+    """Return why the last workflow task failed, in one line. Only the first failure in a row has an event."""
+    for event in latest_first:
+        if event.HasField("workflow_task_failed_event_attributes"):
+            return _in_one_line(event.workflow_task_failed_event_attributes)
+        if event.HasField("workflow_task_timed_out_event_attributes"):
+            return "the worker did not answer in time"
+        if event.HasField("workflow_task_completed_event_attributes"):
+            return None
+    return None
+
+
+def _in_one_line(failed: WorkflowTaskFailedEventAttributes) -> str:
+    kind = failed.failure.application_failure_info.type
+    if not kind:
+        kind = WorkflowTaskFailedCause.Name(failed.cause).removeprefix(CAUSE).replace("_", " ").lower()
+    return " ".join(f"{kind}: {failed.failure.message}".split())[:LONGEST_FAILURE]
+
+
 def run_of(given: Sequence[Any]) -> int | None:
-    """Of what a workflow of a run was given: a request, or what an execution hands to its continuation."""
+    """Return the RunID in the input of a run's workflow (a request or a continuation); 0 if it names none."""
     match given:
         case [{"carried": {"plan": {"run": {"run_id": int(run_id)}}}}] | [{"run_id": int(run_id)}]:
             return run_id

@@ -4,14 +4,13 @@ Its errors become ours here: not reachable is temporary, a workflow that refused
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
@@ -19,23 +18,23 @@ from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     DescribeWorkflowExecutionRequest,
     GetWorkflowExecutionHistoryRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
 )
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.envconfig import ClientConfig
-from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.descriptions import MISSING, described, run_of
+from crawler_lifecycle.control.descriptions import MISSING, described, run_of, task_failure
+from crawler_lifecycle.control.temporal_errors import failure_of, translated
 from crawler_lifecycle.domain.audit import Described
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import (
-    BadInput,
     Conflict,
-    LifecycleError,
     NotFound,
     NotReady,
     PermanentError,
@@ -50,13 +49,11 @@ ONCE = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 RPC_TIMEOUT = timedelta(seconds=10)
 CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless nothing at all comes back
 IDS_IN_A_QUERY = 100
+LATEST_EVENTS = 20
 TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # one of another type that took the id is described
 QUOTES = set("'\"\\`")
-# said of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
-PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 # a signal: too many wait, it is about to close, it has had all that its server allows
 REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
-FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 class Engine:
@@ -86,7 +83,7 @@ class Engine:
         """`join`: if that workflow is open already, it is the one meant. `once`: Conflict if it has ended well."""
         client = await self.client()
         try:
-            async with _translated(self.address):
+            async with translated(self.address):
                 return await client.start_workflow(
                     workflow,
                     request,
@@ -109,7 +106,7 @@ class Engine:
     async def nudge(self, nudge: Nudge) -> None:
         """Something of the run has changed. NotFound if its workflow is not open."""
         client = await self.client()
-        async with _translated(self.address):
+        async with translated(self.address):
             await client.get_workflow_handle(nudge.workflow_id).signal("nudge", nudge.number, rpc_timeout=RPC_TIMEOUT)
 
     async def stop(self, workflow_id: str, stop: StopRequest) -> str:
@@ -119,9 +116,9 @@ class Engine:
             await handle.signal("stop", stop, rpc_timeout=RPC_TIMEOUT)
         except RPCError as error:
             if error.status not in REFUSED:
-                async with _translated(self.address):
+                async with translated(self.address):
                     raise
-            async with _translated(self.address):
+            async with translated(self.address):
                 await handle.cancel(rpc_timeout=RPC_TIMEOUT)
             return "cancel"
         return "signal"
@@ -134,7 +131,7 @@ class Engine:
         client, found = await self.client(), set[str]()
         for query in _queries_for_open(workflow_ids):
             try:
-                async with _translated(self.address):
+                async with translated(self.address):
                     async for each in client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
                         found.add(each.id)
             except NotFound as error:  # the namespace: no workflow of it is gone for that
@@ -147,13 +144,13 @@ class Engine:
             namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
         )
         try:
-            async with _translated(self.address):
+            async with translated(self.address):
                 seen = await client.workflow_service.describe_workflow_execution(
                     request, retry=True, timeout=RPC_TIMEOUT
                 )
         except NotFound:
             return MISSING
-        return described(seen.workflow_execution_info)
+        return described(seen)
 
     async def asked_for(self, workflow_id: str) -> int | None:
         client = await self.client()
@@ -161,7 +158,7 @@ class Engine:
             namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id), maximum_page_size=1
         )
         try:
-            async with _translated(self.address):
+            async with translated(self.address):
                 answer = await client.workflow_service.get_workflow_execution_history(
                     request, retry=True, timeout=RPC_TIMEOUT
                 )
@@ -173,26 +170,39 @@ class Engine:
         except (RuntimeError, ValueError, KeyError) as error:  # bytes that do not fit, or an encoding that nobody knows
             raise PermanentError(f"what workflow {workflow_id} was started with cannot be read: {error}") from error
 
+    async def task_failure(self, workflow_id: str) -> str | None:
+        client = await self.client()
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=client.namespace,
+            execution=WorkflowExecution(workflow_id=workflow_id),
+            maximum_page_size=LATEST_EVENTS,
+        )
+        async with translated(self.address):
+            answer = await client.workflow_service.get_workflow_execution_history_reverse(
+                request, retry=True, timeout=RPC_TIMEOUT
+            )
+        return task_failure(answer.history.events)
+
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """A run's own workflow, with this request; if it is open already, it is left to it."""
         await self.start(RUN_WORKFLOW, request, workflow_id, f"{request.crawler}, run {request.run_id}", join=True)
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
         client = await self.client()
-        async with _translated(self.address):
+        async with translated(self.address):
             await client.get_workflow_handle(workflow_id, run_id=temporal_run_id).cancel(rpc_timeout=RPC_TIMEOUT)
 
     async def result(self, handle: WorkflowHandle[Any, Any]) -> Any:
         """How the workflow ended; what it failed with is raised as ours."""
-        async with _translated(self.address):
+        async with translated(self.address):
             try:
                 return await handle.result()
             except WorkflowFailureError as error:
-                raise _as_ours(error) from error
+                raise failure_of(error) from error
 
     def translated(self) -> AbstractAsyncContextManager[None]:
         """For those who speak to the client themselves: its errors become ours."""
-        return _translated(self.address)
+        return translated(self.address)
 
     @property
     def address(self) -> str:
@@ -205,7 +215,7 @@ class Engine:
     async def ping(self) -> None:
         """The server answers, and so does its store of what runs."""
         client = await self.client()
-        async with _translated(self.address):
+        async with translated(self.address):
             await client.workflow_service.describe_namespace(
                 DescribeNamespaceRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
             )
@@ -213,7 +223,7 @@ class Engine:
 
     async def search_attributes(self) -> set[str]:
         client = await self.client()
-        async with _translated(self.address):
+        async with translated(self.address):
             answer = await client.operator_service.list_search_attributes(
                 ListSearchAttributesRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
             )
@@ -222,7 +232,7 @@ class Engine:
     async def pollers(self) -> dict[str, float]:
         """Who asks the task queue for work, and when each did last (seconds since 1970)."""
         client = await self.client()
-        async with _translated(self.address):
+        async with translated(self.address):
             answer = await client.workflow_service.describe_task_queue(
                 DescribeTaskQueueRequest(
                     namespace=self.namespace,
@@ -262,36 +272,3 @@ def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
 def search_attribute_types() -> dict[str, str]:
     """What has to be registered with a server, in its own words."""
     return {attribute.name: attribute.indexed_value_type.name.title() for attribute in SEARCH_ATTRIBUTES}
-
-
-@asynccontextmanager
-async def _translated(address: str) -> AsyncIterator[None]:
-    """The SDK's errors, once."""
-    try:
-        yield
-    except RPCError as error:
-        raise _family(error)(f"Temporal at {address}: {error.message}") from error
-
-
-def _family(error: RPCError) -> type[LifecycleError]:
-    if error.status is RPCStatusCode.NOT_FOUND:
-        return NotReady if _misses_its_namespace(error) else NotFound
-    if error.status in FORBIDDEN:
-        return NotReady
-    return PermanentError if error.status in PERMANENT else TemporaryError
-
-
-def _misses_its_namespace(error: RPCError) -> bool:
-    """A busy server says so now and then of one that is there: nothing was told of what was asked for."""
-    return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
-
-
-def _as_ours(error: WorkflowFailureError) -> LifecycleError:
-    cause: BaseException = error.cause
-    while cause.__cause__ is not None and not isinstance(cause, ApplicationError):
-        cause = cause.__cause__
-    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-    if isinstance(cause, ApplicationError) and cause.type == BadInput.__name__:
-        field, _, expected = message.partition(": ")
-        return BadInput(field, expected)
-    return PermanentError(message)

@@ -67,6 +67,8 @@ class Described:
     is_ours: bool = True  # of the type that supervises runs
     first_execution: str = ""  # first execution in its chain
     of_run: int | None = None  # RunID in its request; 0 for a run of its own; None if unknown
+    task_attempt: int = 0  # attempt of the pending workflow task; 0 where none is pending
+    task_since: datetime | None = None  # first moment of this task
     problem: str | None = None  # problem of the description; the other fields are unknown then
 
 

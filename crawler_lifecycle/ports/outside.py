@@ -29,6 +29,9 @@ class Supervisors(Protocol):
         """The RunID that its last execution goes on with; 0: it made a run of its own; None: nobody can tell.
         PermanentError if what it was started with cannot be read."""
 
+    async def task_failure(self, workflow_id: str) -> str | None:
+        """Return in one line why its last workflow task failed; None if its latest events hold no failure."""
+
 
 class Pusher(Protocol):
     def send(self, notice: Notice) -> None:

@@ -9,18 +9,20 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from prometheus_client import CollectorRegistry
+from temporalio import workflow
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import ScheduleActionStartWorkflow, ScheduleOverlapPolicy
 from temporalio.common import RawValue
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.bootstrap.steps import activities
-from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, FindingKind
+from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.audit_schedule import LONGEST_AUDIT, AuditSchedule, schedule_id
@@ -30,6 +32,7 @@ from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, NotReady, Over, PermanentError
 from crawler_lifecycle.ports import NewRun
+from crawler_lifecycle.services.failing import FailingWorkflows
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
 from tests.databases import ref_to
@@ -98,6 +101,51 @@ async def until_deployed(control: Control, run_id: int) -> None:
         return control.show(run_id).tasks[0].job_name is not None
 
     await until(deployed, f"run {run_id} to have a job")
+
+
+@workflow.defn(name="CrawlerLifecycleWorkflow")
+class Broken:
+    @workflow.run
+    async def run(self) -> None:
+        raise TypeError("a bug\nof ours")
+
+
+async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_goes_on(control: Control) -> None:
+    """The worker of another version takes the tasks of one run, and later a right worker does."""
+    engine, parts, queue = control.engine, control.parts, f"broken-{uuid4()}"
+    client = await engine.client()
+    execution = f"crawl-{uuid4()}"
+    gauge = CollectorRegistry()
+    search = FailingWorkflows(parts.audited_runs, parts.findings, engine, gauge)
+    async with Worker(client, task_queue=queue, workflows=[Broken], workflow_runner=UnsandboxedWorkflowRunner()):
+        handle = await client.start_workflow("CrawlerLifecycleWorkflow", id=execution, task_queue=queue)
+        new = NewRun(RunRequest(crawler="sleeper"), control.deployer.crawler("sleeper"), 1, execution, str(uuid4()))
+        run = SqlHistories(parts.database).create(new)
+
+        async def found() -> list[Finding]:
+            return [each for each in await search.look() if each.run_id == run.run_id]
+
+        (finding,) = await until(found, "the failing workflow to be found")
+    assert "has failed the same task 2 times" in finding.message
+    assert "TypeError: a bug of ours" in finding.message
+    assert f"crawlctl resume {run.run_id}" in finding.message
+    assert gauge.get_sample_value("crawler_workflows_failing") == 1
+    (shown,) = control.show(run.run_id).findings
+    assert (shown.kind, shown.closed_at) == (FindingKind.WORKFLOW_FAILING, None)
+    doctor = {check.part: check for check in await control.doctor()}["runs"]
+    assert not doctor.ok
+    assert f"1 run cannot go on ({run.run_id})" in doctor.line
+    report = await control.audits.run(AuditRequest())
+    assert [each.run_id for each in report.findings if each.kind is FindingKind.WORKFLOW_FAILING] == [run.run_id]
+    await handle.terminate("as the message says")
+    await search.look()
+    (closed,) = control.show(run.run_id).findings
+    assert closed.closed_at is not None
+    assert gauge.get_sample_value("crawler_workflows_failing") == 0
+    assert {check.part: check for check in await control.doctor()}["runs"].ok
+    await control.resume(run.run_id)
+    await until_deployed(control, run.run_id)
+    await control.stop(run.run_id, StopRequest(force=True))
 
 
 async def test_runs_without_a_workflow_go_on(control: Control) -> None:

@@ -8,6 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.common.v1 import WorkflowType
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.workflow.v1 import WorkflowExecutionInfo
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation
 from crawler_lifecycle.contract.requests import RunRequest
@@ -19,10 +20,14 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
+def answer(info: WorkflowExecutionInfo) -> DescribeWorkflowExecutionResponse:
+    return DescribeWorkflowExecutionResponse(workflow_execution_info=info)
+
+
 @pytest.mark.parametrize("status", ["UNSPECIFIED", "RUNNING", "PAUSED"])
 def test_what_is_not_closed_is_open(status: str) -> None:
     number = WorkflowExecutionStatus.Value(f"WORKFLOW_EXECUTION_STATUS_{status}")
-    seen = described(WorkflowExecutionInfo(status=number, type=WorkflowType(name=RUN_WORKFLOW)))
+    seen = described(answer(WorkflowExecutionInfo(status=number, type=WorkflowType(name=RUN_WORKFLOW))))
     assert (seen.is_open, seen.is_ours, seen.ended_at) == (True, True, None)
 
 
@@ -34,7 +39,7 @@ def test_what_is_closed(status: str) -> None:
     info = WorkflowExecutionInfo(
         status=number, type=WorkflowType(name="Another"), first_run_id="first", close_time=closed_at
     )
-    seen = described(info)
+    seen = described(answer(info))
     assert (seen.is_open, seen.end, seen.ended_at) == (False, status.lower(), CLOSED_AT)
     assert (seen.is_ours, seen.first_execution) == (False, "first")
 

@@ -1,0 +1,27 @@
+"""Search for runs whose workflows fail their tasks."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from crawler_lifecycle.activities.auditing import each_of
+from crawler_lifecycle.contract.audits import Finding
+from crawler_lifecycle.domain.audit import AuditedRun
+from crawler_lifecycle.domain.failing import failing_workflow, is_failing
+from crawler_lifecycle.errors import PermanentError
+from crawler_lifecycle.ports import Supervisors
+
+
+async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
+    """Describe each workflow: only its description tells the attempts of its task, on every server."""
+    findings = await each_of(partial(_finding, supervisors), runs)
+    return [finding for finding in findings if finding is not None]
+
+
+async def _finding(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
+    try:
+        workflow = await supervisors.describe(run.workflow_id)
+        if not is_failing(workflow):
+            return None
+        return failing_workflow(run, workflow, await supervisors.task_failure(run.workflow_id))
+    except PermanentError:  # in the way of this run only, and `unsupervised` reports it
+        return None

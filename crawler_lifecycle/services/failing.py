@@ -1,0 +1,65 @@
+"""Watch of a worker over runs whose workflows fail their tasks.
+
+Such a run makes no progress and does not end, and no workflow can tell: the audit is a workflow itself. So a plain
+loop of the worker describes every open run, keeps what it finds among the findings of audits, and counts it.
+"""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from crawler_lifecycle.activities.failing import failing_workflows
+from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
+from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.ports import AuditedRuns, Findings, Supervisors
+
+log = logging.getLogger(__name__)
+RUNS_IN_A_PAGE = 500
+PAUSE = 15.0
+SHARE = 20  # a pause is that many times as long as the round before
+
+
+@dataclass
+class FailingWorkflows:
+    runs: AuditedRuns
+    findings: Findings
+    supervisors: Supervisors
+    metrics: CollectorRegistry | None = None
+
+    def __post_init__(self) -> None:
+        meaning = "Runs whose workflows fail the same task again and again"
+        self._gauge = Gauge("crawler_workflows_failing", meaning, registry=self.metrics)
+        self._known: set[int | None] | None = None  # runs of the last round; none before the first
+
+    async def run(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                await self.look()
+            except LifecycleError as error:
+                log.warning("runs whose workflows fail cannot be searched for: %s", error.message)
+            await asyncio.sleep(max(PAUSE, SHARE * (time.monotonic() - began)))
+
+    async def look(self) -> list[Finding]:
+        """Report every open run whose workflow fails, and close the findings of those that go on again."""
+        round_ = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC))
+        found: list[Finding] = []
+        after: int | None = 0
+        while after is not None:
+            page, after = await asyncio.to_thread(self.runs.open_runs, after, RUNS_IN_A_PAGE)
+            found += await failing_workflows(self.supervisors, page)
+        if found:
+            await asyncio.to_thread(self.findings.report, round_, found)
+        if found or self._known is None or self._known:  # a healthy installation writes nothing
+            await asyncio.to_thread(self.findings.close, round_, (FindingKind.WORKFLOW_FAILING,))
+        self._gauge.set(len(found))
+        for each in found:
+            if each.run_id not in (self._known or ()):
+                log.error("run %s: %s", each.run_id, each.message, extra={"run_id": each.run_id})
+        self._known = {each.run_id for each in found}
+        return found
