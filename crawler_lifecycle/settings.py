@@ -52,6 +52,12 @@ class ApiSettings(BaseModel):
     )
     requests_per_second: float = Field(default=50, gt=0, description="of one token; four times as many in a burst")
     streams: int = Field(default=200, ge=1, description="live streams that one process serves at once")
+    streams_of_one_token: int = Field(default=20, ge=1, description="of these, live streams of one token")
+    client_seconds: float = Field(
+        default=30,
+        gt=0,
+        description="for a client to send a request's head, to send its body, and to read what is sent",
+    )
     largest_body: int = Field(default=256 * 1024, ge=1, description="bytes that a request may have")
 
 

@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.api.app import make_app
+from crawler_lifecycle.services.api.connection import server_config
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "api-openapi.json"
@@ -56,7 +57,7 @@ def served(state: Path, database_url: str, **settings: str) -> Iterator[Api]:
     chosen = control.installation.settings
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = make_app(control, chosen)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
+        server = uvicorn.Server(server_config(app, timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         try:

@@ -17,6 +17,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import locate
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.api.app import make_app, openapi_document
+from crawler_lifecycle.services.api.connection import server_config
 from crawler_lifecycle.services.listening import listen
 
 logger = logging.getLogger("crawler_lifecycle.api")
@@ -51,13 +52,8 @@ def serve(control: Control) -> None:
     logs.configure(settings.log.format, settings.log.level)
     control.records.installation()  # refuses a database with an unknown schema
     with listen(settings.api.url, "CRAWLER_API__URL") as listening:
-        config = uvicorn.Config(
-            make_app(control, settings),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=DRAIN_SECONDS,
-        )
+        app = make_app(control, settings)
+        config = server_config(app, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS)
         server = Server(config)
         # uvicorn raises the signal again after draining: an orderly end is a success
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -43,6 +43,10 @@ class Gate:
         headers = Headers(scope=scope)
         if scope["path"] not in self.open_paths and (refusal := self.admit(_bearer(headers), scope)):
             await refusal(scope, receive, send)
+        elif (packed := headers.get("content-encoding", "identity").lower()) != "identity":
+            await problem(415, f"expected a body that is not packed, not {packed[:40]}", "Content-Encoding")(
+                scope, receive, send
+            )
         elif int(headers.get("content-length", "0")) > self.largest_body:
             await problem(413, self._too_large())(scope, receive, send)
         else:

@@ -10,13 +10,13 @@ import pytest
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.streams import Stream
-from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.api.tokens import Scope, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
 
-async def test_no_more_begin_than_there_may_be() -> None:
+async def test_no_more_begin_than_there_may_be(tmp_path: Path) -> None:
     control: Any = None  # nothing asks it
-    desk, sent = Desk(control, ApiSettings(streams=1), Tokens(Path("none"))), list[Any]()
+    desk, sent = Desk(control, ApiSettings(streams=1), Tokens(tmp_path / "tokens.json")), list[Any]()
 
     async def events() -> AsyncIterator[bytes]:
         await desk.closing.wait()
@@ -28,8 +28,9 @@ async def test_no_more_begin_than_there_may_be() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "asgi": {"spec_version": "2.3"}}
-    first, second = (Stream(desk, events()) for _ in range(2))
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}, "state": {"abort": sent.clear}}
+    desk.tokens.keep("dashboard", [Scope.READ], "crawl_secret")
+    first, second = (Stream(desk, desk.tokens.all()[0], events()) for _ in range(2))
     going = asyncio.create_task(first(scope, receive, send))
     await asyncio.sleep(0)
     with pytest.raises(TemporaryError, match="1 streams are open"):
@@ -37,4 +38,4 @@ async def test_no_more_begin_than_there_may_be() -> None:
     desk.closing.set()
     await going
     assert sent[0]["type"] == "http.response.start"
-    assert desk.streams == 0
+    assert desk.streams.open == 0

@@ -3,9 +3,10 @@
 import asyncio
 from functools import partial
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
@@ -16,6 +17,9 @@ from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
 from crawler_lifecycle.services.api.messages import Health
 from crawler_lifecycle.services.api.metrics import Counting
 from crawler_lifecycle.services.api.page_files import files, page_router
+from crawler_lifecycle.services.api.parameters import method_not_allowed, refuse_strange_parameters
+from crawler_lifecycle.services.api.plain_requests import PlainRequests
+from crawler_lifecycle.services.api.tags import Tags
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.gate import Gate
 from crawler_lifecycle.services.problems import speak_problems
@@ -52,7 +56,7 @@ async def _all_answer(desk: Desk) -> None:
 
 @health.get("/metrics", include_in_schema=False, dependencies=READING)
 async def metrics(desk: Here) -> Response:
-    desk.metrics.streams.set(desk.streams)
+    desk.metrics.streams.set(desk.streams.open)
     return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -67,10 +71,14 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
         app.add_middleware(  # outside of the gate: browsers ask for leave without the token
             CORSMiddleware,
             allow_origins=origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            expose_headers=["ETag", "Location", "Retry-After", "X-Archive-SHA256"],
+            allow_methods=["GET", "HEAD", "POST", "PUT", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
         )
+    app.add_middleware(Tags)
+    app.add_middleware(GZipMiddleware, compresslevel=5)  # it passes streams and archives as they are
     app.add_middleware(Counting, metrics=desk.metrics)
+    app.add_middleware(PlainRequests)
     return app
 
 
@@ -89,15 +97,9 @@ def _routes() -> FastAPI:
         telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
     )
     speak_problems(app)
-    for router in (
-        runs.router,
-        archives.router,
-        commands.router,
-        schedules.router,
-        audits.router,
-        streams.router,
-        health,
-    ):
-        app.include_router(router)
+    app.add_exception_handler(405, method_not_allowed)
+    for router in (runs, archives, commands, schedules, audits, streams):
+        app.include_router(router.router, dependencies=[Depends(refuse_strange_parameters)])
+    app.include_router(health)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

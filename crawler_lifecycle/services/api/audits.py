@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
@@ -72,9 +72,11 @@ def audits(
     dependencies=OPERATING,
     responses=_said({"audit": ID}, 202, "It is under way.") | problems(_413="The body is too large.", _422="`field`."),
 )
-async def start_audit(desk: Here, body: Annotated[AuditBody, AUDITING] = DRY_RUN) -> AuditStarted:
+async def start_audit(desk: Here, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` it is a dry run."""
-    return await desk.control.audits.start(AuditRequest(**body.model_dump()))
+    started = await desk.control.audits.start(AuditRequest(**body.model_dump()))
+    response.headers["Location"] = f"/v1/audits/{started.audit}"
+    return started
 
 
 @router.get(

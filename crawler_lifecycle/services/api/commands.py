@@ -70,6 +70,7 @@ async def start(
             raise
         return perhaps_made(error)
     response.status_code = 201 if started.created else 200
+    response.headers["Location"] = f"/v1/runs/{started.run_id}"
     return started
 
 
@@ -105,10 +106,16 @@ async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.St
     ),
 )
 def add_tasks(
-    desk: Here, caller: Caller, run: Run, body: Annotated[messages.MoreTasks, ADDING], key: NeededKey
+    desk: Here,
+    caller: Caller,
+    run: Run,
+    body: Annotated[messages.MoreTasks, ADDING],
+    key: NeededKey,
+    response: Response,
 ) -> messages.TasksAdded:
     """Give a run that is under way more tasks. The same key is the same tasks, however often they are asked for."""
     added = desk.control.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
+    response.headers["Location"] = f"/v1/runs/{desk.control.run_id(run)}/tasks?first={added.start}"
     return messages.TasksAdded(first=added.start, count=len(added))
 
 

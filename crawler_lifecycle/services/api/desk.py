@@ -15,6 +15,7 @@ from crawler_lifecycle.control.rooms import Room
 from crawler_lifecycle.ports import Changes, Notices
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
+from crawler_lifecycle.services.api.slots import Slots
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.settings import ApiSettings
 
@@ -45,13 +46,16 @@ class Desk:
     settings: ApiSettings
     tokens: Tokens
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
-    streams: int = 0
+    streams: Slots = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
     readers: ThreadPoolExecutor = field(default_factory=_readers)
     log_readers: ThreadPoolExecutor = field(default_factory=_log_readers)
     tail_readers: Room = field(default_factory=_tail_readers)
     archive_readers: Room = field(default_factory=_archive_readers)
     readiness: Readiness = field(default_factory=Readiness)
+
+    def __post_init__(self) -> None:
+        self.streams = Slots(self.settings.streams, self.settings.streams_of_one_token)
 
     @property
     def changes(self) -> Changes:

@@ -17,6 +17,7 @@ Start, watch and stop runs of crawlers, and have them start by the clock.
 - **Live.** `/v1/changes` sends each run that changes, as it is now, and every notice. Its events have ids: who
   reconnects with `Last-Event-ID` gets everything that happened meanwhile, from whichever process answers.
 - **Times** are in UTC.
+- **Parameters** that an endpoint does not have, and those that are given twice, are refused with 422.
 """
 NO_RUN = "There is no such run."
 NO_SCHEDULE = "There is no such schedule."
@@ -54,8 +55,12 @@ EXPORT = {
 }  # fmt: skip
 
 
+LOCATION = {"Location": {"description": "path of the thing that was made", "schema": {"type": "string"}}}
+
+
 def _said(value: object, status: int = 200, description: str = "Done.") -> Responses:
-    return {status: {"description": description, "content": {"application/json": {"example": value}}}}
+    headers = {"headers": LOCATION} if status == 201 else {}
+    return {status: {"description": description, "content": {"application/json": {"example": value}}} | headers}
 
 
 def _streamed(example: str) -> Responses:

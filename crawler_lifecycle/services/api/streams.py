@@ -1,7 +1,8 @@
 """Endpoints that go on: logs as they are printed, and every change of every run."""
 
+import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
 from typing import Annotated
@@ -11,7 +12,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from crawler_lifecycle.errors import BadInput, NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotReady
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.desk import READING, Caller, Desk, Here, Run
 from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, problems
@@ -19,6 +20,7 @@ from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.tokens import Scope, Token
 
 FURTHEST = 1 << 50
+REVOKED_SECONDS = 2.0
 
 router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
 TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
@@ -45,7 +47,7 @@ async def follow(
     desk: Here, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
 ) -> StreamingResponse:
     """The same as it is printed, attempt after attempt, until the task is over. Ids say where to go on."""
-    _refuse_too_many(desk)
+    desk.streams.refuse_too_many(caller.name)
     follower = await following.begin(desk, run, task, _place_in_log(last) if last else (None, offset))
     return _stream(desk, caller, follower.events())
 
@@ -66,30 +68,33 @@ def follow_changes(
     return _stream(desk, caller, changes.follow(desk, _moment(last), run))
 
 
-def _refuse_too_many(desk: Desk) -> None:
-    if desk.streams >= desk.settings.streams:
-        raise TemporaryError(f"{desk.streams} streams are open, which is all this process serves")
-
-
 def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
-    return Stream(desk, _unless_taken_back(desk, caller, events))
+    return Stream(desk, caller, _unless_taken_back(desk, caller, events))
 
 
 class Stream(StreamingResponse):
     """Counted as it begins, so that of many that were let in at once no more begin than there may be."""
 
-    def __init__(self, desk: Desk, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
         self._desk = desk
+        self._caller = caller
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        _refuse_too_many(self._desk)
-        self._desk.streams += 1
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._desk.streams -= 1
+        with self._desk.streams.taken(self._caller.name):
+            watch = asyncio.create_task(self._abort_once_taken_back(scope["state"]["abort"]))
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                watch.cancel()
+
+    async def _abort_once_taken_back(self, abort: Callable[[], None]) -> None:
+        """A send that is blocked would outlive the token; a stream that is not ends by itself within this time."""
+        while _may_read_on(self._desk, self._caller):
+            await asyncio.sleep(REVOKED_SECONDS)
+        await asyncio.sleep(REVOKED_SECONDS)
+        abort()
 
 
 async def _unless_taken_back(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,0 +1,92 @@
+"""HTTP connections whose client has a limited time for everything that the server waits for.
+
+uvicorn itself limits only the pause between two requests. A request head or body that never ends, and an answer that
+the client never reads, would hold a connection, and a stream its place, for ever.
+"""
+
+import asyncio
+import fcntl
+import sys
+import termios
+from contextlib import suppress
+from typing import Any
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+SENDING = (h11.IDLE, h11.SEND_BODY)  # the client's turn: a request's head, and its body
+
+
+class PatientProtocol(H11Protocol):
+    """Abort a connection whose client takes longer than `client_seconds` for a head, for a body, or to read anything.
+
+    The time is for the whole head and the whole body, so that bytes that drip do not prolong it. What is to be read may
+    take long, as long as some of it is read in each period."""
+
+    client_seconds = 30.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # else an answer below the limit could stay unread unnoticed
+        self.app_state = {**self.app_state, "abort": transport.abort}
+        self._turn: tuple[object, object] | None = None
+        self._sending: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._limit_sending()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_sending()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._limit_sending()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._limit_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reading = _cancelled(self._reading)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._sending, self._reading = _cancelled(self._sending), _cancelled(self._reading)
+
+    def _limit_sending(self) -> None:
+        turn = (self.conn.their_state, self.cycle)
+        if turn != self._turn:
+            self._turn, self._sending = turn, _cancelled(self._sending)
+            if self.conn.their_state in SENDING:
+                self._sending = self.loop.call_later(self.client_seconds, self.transport.abort)
+
+    def _limit_reading(self) -> None:
+        self._reading = self.loop.call_later(self.client_seconds, self._abort_unless_less_than, self._unread())
+
+    def _abort_unless_less_than(self, unread: int) -> None:
+        if self._unread() < unread:
+            self._limit_reading()
+        else:
+            self.transport.abort()
+
+    def _unread(self) -> int:
+        """Return how many bytes wait here and in the kernel, whose buffer hides a slow reader for long."""
+        queued = bytearray(4)
+        with suppress(OSError):  # a system without this request tells only of the bytes here
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
+        return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
+
+
+def server_config(app: FastAPI, **options: Any) -> uvicorn.Config:
+    """Return how uvicorn serves the API: with this protocol, and without websockets, which would leave it."""
+    seconds = {"client_seconds": app.state.desk.settings.client_seconds}
+    protocol = type("Protocol", (PatientProtocol,), seconds)
+    return uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, **options)
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()

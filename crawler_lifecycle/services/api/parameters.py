@@ -1,0 +1,38 @@
+"""Query parameters: those that an endpoint does not have, and those that are given twice, are refused.
+
+A filter that was misspelt would otherwise answer with everything, and of two the first would be lost.
+"""
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.services.problems import problem
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+
+def refuse_strange_parameters(request: Request) -> None:
+    known = {each.alias for each in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in known:
+            there = f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
+            raise BadInput(name[:100] or "query", f"unknown parameter: {there}")
+        if len(request.query_params.getlist(name)) > 1:
+            raise BadInput(name, "expected once")
+
+
+async def method_not_allowed(request: Request, error: Exception) -> Response:
+    """Name the methods of every endpoint with this path; the framework names those of the first."""
+    assert isinstance(error, HTTPException)
+    app: FastAPI = request.app
+    asked = {"type": "http", "path": request.url.path, "root_path": "", "headers": []}
+    allowed = {
+        method
+        for method in METHODS
+        for route in app.routes
+        if route.matches(asked | {"method": method})[0] is Match.FULL
+    }
+    allowed |= {"HEAD"} if "GET" in allowed else set()
+    return problem(405, error.detail, headers={"Allow": ", ".join(each for each in METHODS if each in allowed)})

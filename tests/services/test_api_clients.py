@@ -1,0 +1,243 @@
+"""Clients that do not read, do not finish what they send, take too many places, or ask in an unusual form."""
+
+import gzip
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.services.api.tokens import Scope
+from tests.apis import Api, problem, served, stream
+from tests.databases import MakeRun, copy_of
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def database_url(sqlite_template: Path, tmp_path: Path) -> str:
+    return copy_of(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+def http(api: Api) -> Iterator[httpx.Client]:
+    with api.client() as client:
+        yield client
+
+
+@pytest.fixture
+def impatient(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    with served(tmp_path, database_url, CRAWLER_API__CLIENT_SECONDS="1") as api:
+        yield api
+
+
+@pytest.fixture
+def endless_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(_: Control, run_uid: str, task: object, offset: int = 0) -> LogChunk:
+        return LogChunk(text="x" * 500_000, offset=offset + 500_000, ended=False)
+
+    monkeypatch.setattr(Control, "task_log", endless)
+
+
+def connect(api: Api, sent: str) -> socket.socket:
+    """A connection that has sent this."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    connection.settimeout(PATIENCE)
+    connection.connect((urlsplit(api.url).hostname, urlsplit(api.url).port))
+    connection.sendall(sent.encode())
+    return connection
+
+
+def unread_stream(api: Api, run_id: int, token: str) -> socket.socket:
+    head = f"GET /v1/runs/{run_id}/logs/stream HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {token}\r\n\r\n"
+    return connect(api, head)
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1 << 16) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_stream_that_nobody_reads_ends(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
+    streams = impatient.app.state.desk.streams
+    with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)):
+        until(lambda: streams.open == 1)
+        until(lambda: streams.open == 0)
+
+
+def test_a_stream_that_is_read_slowly_goes_on(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
+    streams = impatient.app.state.desk.streams
+    with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)) as slow:
+        until(lambda: streams.open == 1)
+        for _ in range(30):  # three times as long as one that is not read may last
+            assert slow.recv(1 << 20)
+            time.sleep(0.1)
+        assert streams.open == 1
+
+
+def test_a_stream_that_nobody_reads_ends_with_its_token(
+    api: Api, make_run: MakeRun, endless_log: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = api.app.state.desk.streams
+    token = api.tokens.make("guest", [Scope.READ])
+    with unread_stream(api, make_run().run_id, token):
+        until(lambda: streams.open == 1)
+        time.sleep(0.5)  # until its send is blocked
+        api.tokens.revoke("guest")
+        revoked = time.monotonic()
+        until(lambda: streams.open == 0)
+        assert time.monotonic() - revoked < 15, "that is half of the time for a client that does not read"
+
+
+def test_one_token_leaves_streams_to_others(database_url: str, tmp_path: Path) -> None:
+    with (
+        served(tmp_path, database_url, CRAWLER_API__STREAMS_OF_ONE_TOKEN="2") as api,
+        api.client() as greedy,
+        api.client() as other,
+        ExitStack() as streams,
+    ):
+        followed = [streams.enter_context(stream(greedy, "/v1/changes")) for _ in range(2)]
+        assert [next(events).kind for events in followed] == ["ready", "ready"]
+        refused = greedy.get("/v1/changes")
+        assert "2 streams of the token" in problem(refused, 429).detail
+        assert int(refused.headers["retry-after"]) >= 1
+        assert greedy.get("/v1/runs").status_code == 200
+        with stream(other, "/v1/changes") as events:
+            assert next(events).kind == "ready"
+
+
+@pytest.mark.parametrize(
+    "unfinished",
+    [
+        "",
+        "GET /healthz HTTP/1.1\r\nHost: api\r\nX-Slow: ",
+        "POST /v1/runs HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer TOKEN\r\nContent-Length: 100\r\n\r\n{",
+        "POST /v1/runs HTTP/1.1\r\nHost: api\r\nContent-Length: 100\r\n\r\n{",
+        "GET /healthz HTTP/1.1\r\nHost: api\r\n\r\nGET /healthz HTTP/1.1\r\nHost: ",
+    ],
+    ids=["nothing", "half a head", "half a body", "half a body without a token", "half a head after a request"],
+)
+def test_a_request_that_never_ends_is_ended(impatient: Api, unfinished: str) -> None:
+    """However steadily bytes drip in."""
+    with connect(impatient, unfinished.replace("TOKEN", impatient.token())) as connection:
+        connection.settimeout(0.2)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            assert time.monotonic() < deadline
+            try:
+                if unfinished:
+                    connection.sendall(b"x")
+                if is_closed(connection):
+                    return
+            except TimeoutError:
+                continue
+            except (BrokenPipeError, ConnectionResetError):
+                return
+
+
+def test_a_connection_is_kept_between_requests_and_during_long_answers(impatient: Api) -> None:
+    with impatient.client() as http, stream(http, "/v1/changes") as events:
+        assert next(events).kind == "ready"
+        with connect(impatient, "GET /healthz HTTP/1.1\r\nHost: api\r\n\r\n") as connection:
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            time.sleep(0.5)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: api\r\n\r\n")
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        time.sleep(2)  # longer than a client may take
+        assert impatient.app.state.desk.streams.open == 1
+
+
+def test_all_methods_of_a_path_are_named(http: httpx.Client) -> None:
+    for path, allowed in (
+        ("/v1/runs", "GET, HEAD, POST"),
+        ("/v1/runs/1", "GET, HEAD"),
+        ("/v1/runs/1/stop", "POST"),
+        ("/v1/schedules/nightly", "GET, HEAD, PUT, DELETE"),
+    ):
+        refused = http.patch(path)
+        problem(refused, 405)
+        assert refused.headers["allow"] == allowed
+
+
+def test_head_is_get_without_the_body(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run().run_id
+    for path in ("/v1/runs", f"/v1/runs/{run}", "/healthz", "/"):
+        head, get = http.head(path), http.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+    assert http.head("/v1/runs/4711").status_code == 404
+    assert http.head("/v1/changes").headers["content-type"].startswith("text/event-stream")
+    assert http.head("/v1/runs/1/stop").status_code == 405
+
+
+def test_parameters_that_are_strange_are_refused(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run().run_id
+    assert "limit, status" in problem(http.get("/v1/runs?statuss=FAILED"), 422, "statuss").detail
+    problem(http.get("/v1/runs?status=COMPLETED&status=FAILED"), 422, "status")
+    problem(http.get(f"/v1/runs/{run}?x=1"), 422, "x")
+    problem(http.get("/v1/changes?runs=1"), 422, "runs")
+    problem(http.post("/v1/runs?key=1", json={"crawler": "books"}), 422, "key")
+    assert http.get("/?utm_source=mail").status_code == 200
+    assert http.get("/healthz?x").status_code == 200
+
+
+def test_a_packed_body_is_refused_as_such(http: httpx.Client) -> None:
+    body = gzip.compress(json.dumps({"crawler": "books"}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    assert "gzip" in problem(http.post("/v1/runs", content=body, headers=headers), 415).detail
+
+
+def test_an_absolute_target_is_its_path(api: Api) -> None:
+    for target, expected in (
+        ("http://api.example/healthz?x=http://y/", b"HTTP/1.1 200"),
+        ("HTTP://api.example", b"HTTP/1.1 200"),
+        ("http://api.example/v1/runs", b"HTTP/1.1 401"),
+    ):
+        with connect(api, f"GET {target} HTTP/1.1\r\nHost: api.example\r\nConnection: close\r\n\r\n") as connection:
+            assert connection.recv(1 << 16).startswith(expected)
+
+
+def test_what_is_known_is_not_sent_again_and_what_is_large_is_packed(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run(100).run_id
+    for path in (f"/v1/runs/{run}/tasks", "/app.js"):
+        whole = http.get(path)
+        assert whole.headers["content-encoding"] == "gzip"
+        assert "accept-encoding" in whole.headers["vary"].lower()
+        plain = http.get(path, headers={"Accept-Encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == whole.content
+        assert int(whole.headers["content-length"]) < len(plain.content) / 2
+        again = http.get(path, headers={"If-None-Match": f'"other", {whole.headers["etag"]}'})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == whole.headers["etag"]
+        assert http.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
+
+
+def test_a_stream_is_not_packed_and_comes_at_once(http: httpx.Client) -> None:
+    with http.stream("GET", "/v1/changes", headers={"Accept-Encoding": "gzip"}) as response:
+        assert "content-encoding" not in response.headers
+        assert next(response.iter_lines()) == "event: ready"
+
+
+def test_new_tasks_say_where_they_are(http: httpx.Client, make_run: MakeRun) -> None:
+    run = make_run().run_id
+    made = http.post(f"/v1/runs/{run}/tasks", json={"count": 2}, headers={"Idempotency-Key": "more"})
+    assert made.status_code == 201
+    assert [task["task"] for task in http.get(made.headers["location"]).json()["tasks"]] == [1, 2]
