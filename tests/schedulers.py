@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from crawler_lifecycle.ports import Cluster, LogChunk
+from crawler_lifecycle.ports import NO_UIDS, Cluster, LogChunk, Uids
 from crawler_lifecycle.services.scheduler import make_app
 
 TOKEN = "a-token-for-tests"
@@ -67,7 +67,12 @@ class SmallCluster:
             raise self.placing_trouble
 
     def look(
-        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
     ) -> Look:
         if self.trouble:
             return Look(complete=False, problem=str(self.trouble))
@@ -82,14 +87,16 @@ class SmallCluster:
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None: ...
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None: ...
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None: ...
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None: ...
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return {}
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
         return 0
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:

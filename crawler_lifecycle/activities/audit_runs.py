@@ -21,6 +21,7 @@ from crawler_lifecycle.domain.audit import (
     overdue,
     unsupervised,
 )
+from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Supervisors, Tasks
 
@@ -98,7 +99,7 @@ class RunAudit:
         numbers = [task for tasks in self.tasks.by_status(run_id).values() for task in tasks]
         rows = self.tasks.rows(run_id, numbers)
         watched = [(row.task, row.attempt) for row in rows if not row.status.is_over]
-        return is_told(self.cluster.look(finding.run_uid or "", watched), rows)
+        return is_told(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
 
     async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
         now = datetime.now(UTC)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import DeploymentOutcome
-from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, SCHEDULER_UNAVAILABLE
+from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, LABELS_REMOVED, SCHEDULER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer
 
@@ -28,7 +28,10 @@ class Deploying:
         return self._deployed(claim, deployment)
 
     def _refused(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
-        """An earlier try may have made the job although its answer was lost: then it is taken as it is."""
+        """An earlier try may have made the job although its answer was lost: then it is taken as it is, unless it was
+        taken back for want of our labels."""
+        if error.cause == LABELS_REMOVED:
+            return self._not_deployed(claim, LABELS_REMOVED, error.message, refused=True)
         request = claim.request
         key = (claim.task, request.attempt)
         look = self.cluster.look(request.run_uid, [key])
@@ -45,7 +48,8 @@ class Deploying:
         except NotFound:
             intent = None
         if intent is not Intent.RUN:  # the stop may have listed the jobs before this one was there
-            self.cluster.stop(claim.request.run_uid, [(claim.task, claim.request.attempt)])
+            key = (claim.task, claim.request.attempt)
+            self.cluster.stop(claim.request.run_uid, [key], uids={key: deployment.job_uid})
         if intent is None:
             message = "the task went on without this job while it was made, so the job is ended again"
             return DeploymentOutcome(cause=CLAIM_LOST, message=message)

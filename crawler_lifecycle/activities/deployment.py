@@ -9,7 +9,7 @@ from crawler_lifecycle.activities.deploying import Deploying
 from crawler_lifecycle.activities.measuring import noted
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunRef, ToRun
-from crawler_lifecycle.domain.looks import JobPhase, TaskRow
+from crawler_lifecycle.domain.looks import JobPhase, TaskRow, uids_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
@@ -82,7 +82,7 @@ class DeploymentActivities:
         if row.status.is_over:
             return MainJobStatus(started=True)
         key = (MAIN_TASK, row.attempt)
-        look = self.cluster.look(run.run_uid, [key])
+        look = self.cluster.look(run.run_uid, [key], uids=uids_of([row]))
         job = look.jobs.get(key)
         if job is None:
             return MainJobStatus(known=look.complete, vanished=look.complete, message=look.problem)

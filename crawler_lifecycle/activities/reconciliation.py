@@ -29,11 +29,11 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
-from crawler_lifecycle.domain.looks import Look, TaskRow
+from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
-from crawler_lifecycle.ports import Cluster, Histories, Tasks
+from crawler_lifecycle.ports import Cluster, Histories, Tasks, Uids
 
 # what fits a payload with room to spare (2 MB are its end): a change is at most 350 bytes, evidence about 5 kB
 CHANGES_IN_A_LOOK = 3_000
@@ -72,7 +72,8 @@ class ReconciliationActivities:
         # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
         # meanwhile, must not count as absent because this look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
-        look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if _may_have_a_job(row)])
+        watched = [(row.task, row.attempt) for row in rows if _may_have_a_job(row)]
+        look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         note_clocks(look.clock_ahead, run.cluster)
         changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
         page = changes[:CHANGES_IN_A_LOOK]
@@ -118,7 +119,7 @@ class ReconciliationActivities:
         run = self.histories.current(step.run)
         numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
-        left = self._removed(run.run_uid, [(row.task, _last_over(row)) for row in rows])
+        left = self._removed(run.run_uid, [(row.task, _last_over(row)) for row in rows], uids_of(rows))
         return Removal(left=left, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -136,11 +137,11 @@ class ReconciliationActivities:
             stopped=counts.get(TaskStatus.STOPPED, 0),
         )
 
-    def _removed(self, run_uid: str, keys: Sequence[Key]) -> int:
+    def _removed(self, run_uid: str, keys: Sequence[Key], uids: Uids) -> int:
         """How many stay for now: all of a page that has failed again and again, in whatever way. Those behind it have
         their turn, unless it is the cluster that does not answer."""
         if activity.info().attempt <= TRIES_OF_A_PAGE:
-            return self.cluster.remove(run_uid, keys)
+            return self.cluster.remove(run_uid, keys, uids=uids)
         self.cluster.check()
         logger.warning("run %s: %s jobs stay in the cluster for now, they could not be removed", run_uid, len(keys))
         return len(keys)

@@ -10,10 +10,10 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, RunRef, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.domain.looks import TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
-from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks
+from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks, Uids
 
 Key = tuple[int, int]  # task and attempt
 JOBS_IN_A_PAGE = 500
@@ -50,17 +50,17 @@ class StoppingActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_task(self, step: StopTasks) -> StopReport:
         """Asks the tasks' present jobs to end, a page at a time. A job that is gone has ended."""
-        run, jobs, rest = self._to_end(step)
+        run, jobs, uids, rest = self._to_end(step)
         with self._trouble_told(step.run):
-            self.cluster.stop(run.run_uid, jobs, hurried=run.intent is Intent.FORCE)
+            self.cluster.stop(run.run_uid, jobs, uids=uids, hurried=run.intent is Intent.FORCE)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
         """Ends them without asking, a page at a time."""
-        _, jobs, rest = self._to_end(step)
+        _, jobs, uids, rest = self._to_end(step)
         with self._trouble_told(step.run):
-            self._kill(step.run, jobs)
+            self._kill(step.run, jobs, uids)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -73,7 +73,8 @@ class StoppingActivities:
         some, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
         self.histories.current(step.run)
         rows = self.tasks.rows(step.run.run_id, some)
-        look = self.cluster.look(step.run.run_uid, [(row.task, row.attempt) for row in rows if row.job_uid], some)
+        watched, uids = [(row.task, row.attempt) for row in rows if row.job_uid], uids_of(rows)
+        look = self.cluster.look(step.run.run_uid, watched, some, uids=uids)
         run = self.histories.current(step.run)  # again: what was shown may have been made for a later supervisor
         living, present = lingering(look, rows, run.intent), {(row.task, row.attempt) for row in rows}
         insisted = {
@@ -82,9 +83,9 @@ class StoppingActivities:
         forced = sorted({*overdue(look), *insisted})
         asked = [key for key in living if key not in forced]
         try:
-            self._kill(step.run, forced)
+            self._kill(step.run, forced, uids)
         finally:  # what is in the way of one keeps no other alive
-            self.cluster.stop(run.run_uid, asked)
+            self.cluster.stop(run.run_uid, asked, uids=uids)
         return StopReport(asked=len(forced) + len(asked), rest=rest)
 
     @contextmanager
@@ -102,10 +103,10 @@ class StoppingActivities:
             self.cluster.check()
             activity.logger.warning("run %s: not all of its jobs are told to end: %s", run.run_id, error.message)
 
-    def _kill(self, run: RunRef, jobs: Sequence[Key]) -> None:
+    def _kill(self, run: RunRef, jobs: Sequence[Key], uids: Uids) -> None:
         if jobs:
             self._note_unreached(run, jobs)
-        self.cluster.kill(run.run_uid, jobs)
+        self.cluster.kill(run.run_uid, jobs, uids=uids)
 
     def _note_unreached(self, run: RunRef, jobs: Sequence[Key]) -> None:
         """Before they are ended: afterwards nothing tells it any more. That it cannot be told keeps nothing alive."""
@@ -122,14 +123,14 @@ class StoppingActivities:
             message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
             self.histories.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
-    def _to_end(self, step: StopTasks) -> tuple[RunRecord, list[Key], str]:
+    def _to_end(self, step: StopTasks) -> tuple[RunRecord, list[Key], Uids, str]:
         """A page of them, of which is kept what is known; and the rest."""
         run = self.histories.current(step.run)  # a late step of an earlier supervisor ends no jobs of a later one
         numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)
         self._keep_what_is_known(step.run, _keys(row for row in rows if row.status in NOT_SEEN_ENDING))
-        return run, _keys(rows), to_ranges(rest)
+        return run, _keys(rows), uids_of(rows), to_ranges(rest)
 
     def _keep_what_is_known(self, run: RunRef, jobs: Sequence[Key]) -> None:
         """Before they are told to end, which takes it along. That it cannot be had keeps nothing alive."""

@@ -10,6 +10,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, OwnExecution, TakenOver, TakeOver
+from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.errors import BadInput, Conflict
@@ -100,7 +101,8 @@ class SupervisionActivities:
         by_status = self.tasks.by_status(run.run_id)
         again = [task for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED for task in tasks]
         rows = self.tasks.rows(run.run_id, again)
-        look = self.cluster.look(run.run_uid, [(row.task, row.attempt) for row in rows if row.job_uid])
+        watched = [(row.task, row.attempt) for row in rows if row.job_uid]
+        look = self.cluster.look(run.run_uid, watched, uids=uids_of(rows))
         if not look.complete:
             raise Conflict(f"run {run.run_id} cannot be reopened while the cluster cannot be seen: {look.problem}")
         if living := sorted(task for (task, _), job in look.jobs.items() if not job.gone):

@@ -1,6 +1,6 @@
 """What does a look see, in words that are the same for every cluster?"""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -75,3 +75,8 @@ class TaskRow:
     absent_count: int = 0
     started_at: datetime | None = None
     claim_expires_at: datetime | None = None
+
+
+def uids_of(rows: Iterable[TaskRow]) -> dict[tuple[int, int], str]:
+    """Return the uids on record of these tasks' jobs, by task and attempt."""
+    return {(row.task, row.attempt): row.job_uid for row in rows if row.job_uid is not None}

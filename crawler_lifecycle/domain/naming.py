@@ -12,6 +12,15 @@ def job_name(run_uid: str, task: int, attempt: int) -> str:
     return f"crawl-{UUID(run_uid).hex}-{task}-{attempt}"
 
 
+def task_and_attempt(name: str, run_uid: str) -> tuple[int, int] | None:
+    """Return what the name of a job of this run says; None for a name of another form, or of another run."""
+    prefix, _, rest = name.partition(f"crawl-{UUID(run_uid).hex}-")
+    numbers = [] if prefix else rest.split("-")
+    if len(numbers) != 2 or not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1])
+
+
 def deployment_key(run_uid: str, task: int, attempt: int) -> str:
     return f"{run_uid}:{task}:{attempt}"
 

@@ -10,6 +10,7 @@ CLAIM_LOST = "claim_lost"
 CLUSTER_UNKNOWN = "cluster_unknown"
 CLUSTER_UNAVAILABLE = "cluster_unavailable"
 CLUSTER_FORBIDS = "cluster_forbids"
+JOB_LEAVING = "job_leaving"  # an earlier job of its name is still being deleted
 
 # why a job in the cluster waits, or what ails it
 CAPACITY = "capacity"
@@ -31,6 +32,7 @@ DELETED_EXTERNALLY = "deleted_externally"
 # why a run, or a task, has ended
 DEPLOYMENT_REFUSED = "deployment_refused"
 ADMISSION_DENIED = "admission_denied"
+LABELS_REMOVED = "labels_removed"  # a webhook took them: nobody would find the job again
 NEVER_STARTED = "never_started"
 DEADLINE_EXCEEDED = "deadline_exceeded"  # of a task: the cluster ended its job, as it had run for the run's whole time
 MAX_DURATION = "max_duration"

@@ -7,7 +7,7 @@ another supervisor has taken over.
 """
 
 from crawler_lifecycle.ports.auditing import Acted, AuditedRuns, ExpiredClaims, Findings, Handover
-from crawler_lifecycle.ports.cluster import Cluster, Deployer, LogChunk
+from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, LogChunk, Uids
 from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
 from crawler_lifecycle.ports.outside import (
     Announcer,
@@ -24,6 +24,7 @@ from crawler_lifecycle.ports.records import Changes, Exports, Made, Notices, Nud
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
 __all__ = [
+    "NO_UIDS",
     "Acted",
     "Addition",
     "Additions",
@@ -59,4 +60,5 @@ __all__ = [
     "Supervision",
     "Supervisors",
     "Tasks",
+    "Uids",
 ]

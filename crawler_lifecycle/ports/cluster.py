@@ -9,6 +9,9 @@ from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 
+Uids = Mapping[tuple[int, int], str]  # the uid on record of the job of (task, attempt)
+NO_UIDS: Uids = {}
+
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
@@ -19,13 +22,20 @@ class LogChunk:
 
 
 class Cluster(Protocol):
-    """Jobs. Only those with this installation's label are read, adopted or ended."""
+    """Jobs. Only those with this installation's label are read, adopted or ended, and those with the uid on record.
+
+    `uids`: such uids. Somebody may have edited a job's labels: with its uid the job is found all the same."""
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """One job per key for ever; Conflict if the key was used for something else."""
 
     def look(
-        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
     ) -> Look:
         """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
 
@@ -40,16 +50,18 @@ class Cluster(Protocol):
         """Of these (task, attempt); a job without evidence is left out. `hurried`: only what can be had within
         seconds."""
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
         """Ask these jobs to end. A job that is gone is success. `hurried`: they are killed next."""
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
         """End these jobs without asking. A job that is gone is success."""
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
         """Of these, those that live where nobody reaches them, each with its node: ended by force, they may run on."""
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
         """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.
 
         Answers how many have to stay for now: a late copy of their request could make them anew. One that has not

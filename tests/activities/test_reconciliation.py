@@ -30,7 +30,7 @@ from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
 from tests.clusters import until
 from tests.house import House
 
@@ -129,9 +129,14 @@ class Removing:
         self.outage: TemporaryError | None = None
 
     def look(
-        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
     ) -> Look:
-        look = self.inner.look(run_uid, watched, tasks)
+        look = self.inner.look(run_uid, watched, tasks, uids=uids)
         jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
         return replace(look, jobs=jobs)
 
@@ -144,7 +149,7 @@ class Removing:
         self.explained += jobs
         return self.inner.evidence(run_uid, jobs)
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
         if trouble := self.outage or self.trouble:
             raise trouble
         self.removed += jobs
@@ -222,17 +227,24 @@ class Showing:
         self.killed: list[tuple[int, int]] = []
         self.asked: list[tuple[int, int]] = []
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
         self.asked += jobs
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
         self.killed += jobs
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return {}
 
     def look(
-        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
     ) -> Look:
         self.watched = watched
         return self.shown

@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
-from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
 from tests.clusters import until
 from tests.house import House
 
@@ -114,7 +114,9 @@ class Knowing:
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return {}
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
         self.done.append("ended in a hurry" if hurried else "ended")
 
     kill = stop
@@ -156,7 +158,9 @@ class Denying(Knowing):
 
     outage: TemporaryError | None = None
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
         raise TemporaryError("the job of task 0 is held by a policy")
 
     kill = stop
@@ -205,7 +209,7 @@ class Unreached:
             raise self.answer
         return self.answer
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
         self.done.append("killed")
 
 
@@ -237,7 +241,9 @@ def test_what_cannot_be_told_of_nodes_keeps_nothing_alive(
 class Away:
     """A cluster that does not answer."""
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
         raise TemporaryError("the API server does not answer")
 
     unreached = kill = stop

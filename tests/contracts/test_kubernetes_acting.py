@@ -32,6 +32,7 @@ from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
 from tests.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
@@ -265,9 +266,70 @@ def test_a_name_that_is_taken_is_a_conflict(acting: Acting) -> None:
         acting.deploying.deploy(acting.request(arguments={"depth": "2"}))
     with pytest.raises(Conflict):
         acting.deploying.deploy(acting.request(installation=str(uuid4())))
-    acting.server.put("jobs", {"metadata": {"name": acting.name(1)}})
+    named = acting.deploy(1)
+    named["metadata"]["labels"] |= {"crawler-lifecycle/task": "2"}
     with pytest.raises(Conflict):
         acting.deploying.deploy(acting.request(task=1))
+
+
+def test_a_job_that_is_being_deleted_is_waited_for_and_not_taken_as_deployed(acting: Acting) -> None:
+    acting.deploy()
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+
+    with pytest.raises(TemporaryError, match="being deleted") as caught:
+        acting.deploying.deploy(acting.request())
+
+    assert caught.value.cause == JOB_LEAVING
+    del acting.server.objects["jobs"][acting.name()]
+    assert acting.deploying.deploy(acting.request()).created
+
+
+def strips_labels(acting: Acting, *names: str) -> None:
+    """A mutating webhook that takes these labels, or all, from each Job that is made."""
+    put = acting.server.put
+
+    def stripped(kind: str, value: Json) -> Json:
+        if kind == "jobs":
+            kept = {name: label for name, label in value["metadata"]["labels"].items() if names and name not in names}
+            value = {**value, "metadata": {**value["metadata"], "labels": kept}}
+        return put(kind, value)
+
+    acting.server.put = stripped  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("names", [(), ("crawler-lifecycle/run-uid",), ("crawler-lifecycle/spec-hash",)])
+def test_a_job_that_came_without_our_labels_is_deleted_and_refused(acting: Acting, names: tuple[str, ...]) -> None:
+    strips_labels(acting, *names)
+
+    with pytest.raises(Refused, match="webhook") as caught:
+        acting.deploying.deploy(acting.request())
+
+    [deleted] = acting.server.asked("DELETE")
+    assert caught.value.cause == LABELS_REMOVED
+    assert deleted.body["preconditions"].keys() == {"uid"}
+    assert acting.server.objects["jobs"] == {}
+
+
+def test_a_job_without_our_labels_is_deleted_when_the_answer_to_its_request_was_lost(acting: Acting) -> None:
+    strips_labels(acting)
+    acting.server.faults = [Fault("POST", "jobs", drop="after")]
+
+    with pytest.raises(Refused, match="webhook"):
+        acting.deploying.deploy(acting.request())
+
+    assert acting.server.objects["jobs"] == {}
+
+
+def test_a_job_without_our_labels_that_cannot_be_deleted_now_is_deleted_by_the_next_try(acting: Acting) -> None:
+    strips_labels(acting)
+    acting.server.faults = [Fault("DELETE", "jobs", Answered(500))]
+    with pytest.raises(TemporaryError, match="not deleted yet"):
+        acting.deploying.deploy(acting.request())
+
+    with pytest.raises(Refused, match="webhook"):
+        acting.deploying.deploy(acting.request())
+
+    assert acting.server.objects["jobs"] == {}
 
 
 def test_a_late_request_makes_nothing_and_finds_what_is_there(acting: Acting) -> None:
@@ -372,6 +434,63 @@ def test_a_job_that_only_bears_the_name_is_left_alone(acting: Acting) -> None:
     acting.stopping.kill(acting.run_uid, [(0, 1)])
     acting.removing.remove(acting.run_uid, [(0, 1)])
     assert acting.server.asked("DELETE") == []
+
+
+EDITS: list[Json] = [
+    {},
+    {"crawler-lifecycle/run-uid": str(uuid4())},
+    {"crawler-lifecycle/installation": str(uuid4())},
+    {"crawler-lifecycle/task": "3"},
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("end", ["ask", "kill"])
+def test_a_job_whose_labels_were_edited_is_stopped_by_the_uid_on_record(acting: Acting, edit: Json, end: str) -> None:
+    metadata = acting.deploy()["metadata"]
+    metadata["labels"] = {**metadata["labels"], **edit} if edit else {}
+
+    getattr(acting.stopping, end)(acting.run_uid, [(0, 1)], {(0, 1): metadata["uid"]})
+
+    assert "deletionTimestamp" in acting.job()["metadata"]
+
+
+def test_a_job_of_our_name_with_another_uid_and_without_our_labels_is_left_alone(acting: Acting) -> None:
+    acting.server.put("jobs", {"metadata": {"name": acting.name()}})
+    for end in (acting.stopping.ask, acting.stopping.kill, acting.removing.remove):
+        end(acting.run_uid, [(0, 1)], {(0, 1): "the uid on record"})
+    assert acting.server.asked("DELETE") == []
+
+
+def test_a_job_that_cannot_be_read_is_stopped_by_its_metadata(acting: Acting) -> None:
+    job = acting.deploy()
+    job["status"] = {"conditions": [None]}
+
+    acting.stopping.ask(acting.run_uid, [(0, 1)], {(0, 1): job["metadata"]["uid"]})
+
+    [deleted] = acting.server.asked("DELETE")
+    assert deleted.body["preconditions"]["uid"] == job["metadata"]["uid"]
+
+
+def test_a_job_that_came_without_labels_is_stopped_before_its_uid_is_on_record(acting: Acting) -> None:
+    """The answer to its request was lost, and the run is stopped: the labels of its pods tell whose it is."""
+    acting.deploy()["metadata"]["labels"] = {}
+
+    acting.stopping.ask(acting.run_uid, [(0, 1)])
+
+    assert "deletionTimestamp" in acting.job()["metadata"]
+
+
+def test_a_job_on_record_whose_labels_were_edited_leaves_the_cluster(acting: Acting) -> None:
+    metadata = acting.deploy()["metadata"]
+    metadata["labels"] = {"app": "edited"}
+    acting.server.end(acting.name())
+
+    acting.removing.remove(acting.run_uid, [(0, 1)], {(0, 1): "another"})
+    assert acting.server.asked("DELETE") == []
+    acting.removing.remove(acting.run_uid, [(0, 1)], {(0, 1): metadata["uid"]})
+
+    assert acting.server.objects["jobs"] == {}
 
 
 def test_killing_deletes_the_job_first_and_then_its_pods_at_once(acting: Acting) -> None:

@@ -41,7 +41,7 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Claim
+from crawler_lifecycle.ports import NO_UIDS, Claim, Uids
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from tests.clusters import PATIENCE, until
 from tests.databases import MakeRun, ref_to
@@ -99,7 +99,12 @@ class QuickCluster(SmallCluster):
             self.coming.discard(job)
 
     def look(
-        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
     ) -> Look:
         kinds = ((self.coming, JobPhase.UNCLEAR), (self.running, JobPhase.RUNNING), (self.ended, JobPhase.FAILED))
         jobs: dict[tuple[int, int], JobLook] = {}
@@ -112,7 +117,9 @@ class QuickCluster(SmallCluster):
         time.sleep(random.choice((0, 0.01, 0.03)))  # what it shows grows old on its way
         return Look(complete=True, jobs=jobs)
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
         for task, _ in jobs:
             if uid := self.running.get((run_uid, task)):
                 self.ended[run_uid, task] = uid

@@ -1,7 +1,8 @@
-"""Is a Job that the list does not show really gone? Only what the API server itself denies is absent."""
+"""Absence of Jobs that a list does not show. Only a Job that the API server itself denies is absent."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from crawler_lifecycle.adapters.kubernetes.answers import Missing
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
@@ -11,41 +12,46 @@ from crawler_lifecycle.adapters.kubernetes.objects import Job
 from crawler_lifecycle.errors import TemporaryError
 
 MOST_BY_NAME = 20
+AT_ONCE = 4
 NAMES_IN_A_PAGE = 10 * PAGE  # nothing but metadata: with pages as of whole Jobs it would be as many lists again
 
 Pages = Callable[..., Iterator[bytes]]  # those of `Api.pages`
+Uids = Mapping[str, str | None]  # by the name of the Job, as on record
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
     api: Api
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, thread_name_prefix="by-name"))
 
-    def found(self, names: Sequence[str], pages: Pages) -> Iterator[tuple[str, Job | None]]:
-        """Those of these Jobs that are there after all, each by its name; None: it is, but was not read."""
+    def found(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
+        """Those of these Jobs that are there after all, each by its name. None: it is there, and cannot be read."""
         self._check_namespace()
-        if len(names) <= MOST_BY_NAME:
-            yield from self._one_by_one(names)
-            return
-        there = self._names(pages)
-        yield from ((name, None) for name in names if name in there)
+        there = list(uids) if len(uids) <= MOST_BY_NAME else self._there(uids, pages)
+        for name, (is_there, job) in zip(there, self.pool.map(self._read, there), strict=True):
+            if is_there:
+                yield name, job
 
-    def _one_by_one(self, names: Sequence[str]) -> Iterator[tuple[str, Job]]:
-        for name in names:
-            try:
-                yield name, JOBS.one(self.api.get(self.api.batch("jobs", name)))
-            except Missing:
-                continue
+    def _read(self, name: str) -> tuple[bool, Job | None]:
+        try:
+            return True, JOBS.one(self.api.get(self.api.batch("jobs", name)))
+        except Missing:
+            return False, None
+        except Unreadable:
+            return True, None
 
-    def _names(self, pages: Pages) -> set[str]:
-        """Of all Jobs of the namespace, without their labels: those may have been changed."""
-        names: set[str] = set()
+    def _there(self, uids: Uids, pages: Pages) -> list[str]:
+        """Those among all Jobs of the namespace, without their labels: those may have been changed.
+
+        A Job with another uid than the one on record only has the name."""
+        listed: dict[str, str] = {}
         for body in pages(self.api.batch("jobs"), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST):
             page = METADATA.page(body)
-            names.update(each.metadata.name for each in page.whole)
-            names.update(each.name for each in page.broken)
-        if "" in names:
+            listed.update((each.metadata.name, each.metadata.uid) for each in page.whole)
+            listed.update((each.name, each.uid) for each in page.broken)
+        if "" in listed:
             raise Unreadable("the namespace has a Job without a name: what is absent cannot be told")
-        return names
+        return [name for name, uid in uids.items() if name in listed and not (uid and listed[name] not in ("", uid))]
 
     def _check_namespace(self) -> None:
         """In a namespace that is gone, being deleted, or of another cluster, everything seems to be absent."""

@@ -27,7 +27,7 @@ from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.ports import NO_UIDS, LogChunk, Uids
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,14 @@ class KubernetesCluster:
         return self._deploying.deploy(request)
 
     def look(
-        self, run_uid: str, watched: Collection[tuple[int, int]] = (), tasks: Collection[int] | None = None
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
     ) -> Look:
-        return self._looking.look(run_uid, watched, tasks)
+        return self._looking.look(run_uid, watched, tasks, uids)
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         return inventory(self._api, self._installation)
@@ -76,17 +81,19 @@ class KubernetesCluster:
         collecting = self._collecting_in_a_hurry if hurried else self._collecting
         return collecting.evidence(run_uid, jobs, hurried=hurried)
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
-        self._stopping.ask(run_uid, jobs, hurried=hurried)
+    def stop(
+        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+    ) -> None:
+        self._stopping.ask(run_uid, jobs, uids, hurried=hurried)
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
-        self._killing.kill(run_uid, jobs)
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
+        self._killing.kill(run_uid, jobs, uids)
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return self._reaching.unreached(run_uid, jobs)
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:
-        return self._removing.remove(run_uid, jobs)
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
+        return self._removing.remove(run_uid, jobs, uids)
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         key = (task, attempt)

@@ -112,5 +112,5 @@ def _mapping(value: object) -> dict[str, object]:
 JOBS = Decoder("Job", Job)
 PODS = Decoder("Pod", Pod)
 EVENTS = Decoder("Event", Event)
-METADATA = Decoder("PartialObjectMetadata", Named)
+NAMED = METADATA = Decoder("PartialObjectMetadata", Named)
 NAMESPACES = Decoder("Namespace", Namespace)

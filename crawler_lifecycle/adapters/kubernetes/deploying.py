@@ -1,25 +1,41 @@
-"""How does a request become a Job, once per key, whatever becomes of the answers?
+"""Deployment: a request becomes one Job per key, whatever becomes of the answers.
 
-The name is made of the key, so the API server itself refuses a second one. Whenever an answer leaves open whether the
-Job is there, it is asked for by name, or by the next try.
+The Job's name is made of the key, so the API server itself refuses a second Job. Whenever an answer leaves open whether
+the Job is there, the Job is read by its name, now or at the next try. A Job is taken as deployed only with our labels:
+without them it is in no list, inventory or watch.
 """
 
+import logging
 from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.job_request import refuse_if_late
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, Unreadable
+from crawler_lifecycle.adapters.kubernetes.decoding import NAMED, Unreadable
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of, labels_of
-from crawler_lifecycle.adapters.kubernetes.naming import SPEC_HASH
-from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job
+from crawler_lifecycle.adapters.kubernetes.naming import METADATA, SPEC_HASH
+from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain.naming import job_name
-from crawler_lifecycle.domain.reasons import ADMISSION_DENIED, CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, QUOTA
+from crawler_lifecycle.domain.reasons import (
+    ADMISSION_DENIED,
+    CLUSTER_FORBIDS,
+    CLUSTER_UNAVAILABLE,
+    JOB_LEAVING,
+    LABELS_REMOVED,
+    QUOTA,
+)
 from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, Refused, TemporaryError
 
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota")
 DENIAL_WORDS = ("denied the request", "denied request")
+OURS = ("installation", "run_uid", "task", "attempt", "spec_hash")  # labels, as fields of `Labels`
+MEND_LABELS = (
+    "something in the cluster, such as a mutating webhook, changes the labels of Jobs: "
+    "exempt this namespace, or labels that begin with crawler-lifecycle/, from it"
+)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +52,7 @@ class Deploying:
                 return known
             raise
         try:
-            made = JOBS.one(self.api.post(self.api.batch("jobs"), job))
+            made = _metadata_of(self.api.post(self.api.batch("jobs"), job), request)
         except Missing as error:
             raise NotReady(
                 f"make the namespace {self.api.namespace}: {error.message}", cause=CLUSTER_FORBIDS
@@ -44,44 +60,76 @@ class Deploying:
         except (ApiFailed, Unreadable) as error:
             if isinstance(error, ApiFailed) and not _leaves_open(error):
                 raise _refusal(error) from error
-            # whoever was silent is not asked again: our client would not wait for that, and know of no cause at all
+            # a server that was silent is not asked again: our client would not wait for that, and know of no cause
             was_silent = isinstance(error, ApiFailed) and error.timed_out
             if not was_silent and (known := self._known(request)):
                 return known
             raise TemporaryError(error.message, cause=CLUSTER_UNAVAILABLE) from error
+        if changed := _changed_labels(made.labels or NO_LABELS, request):
+            self._take_back(made, changed)
         return _deployment(request, made, created=True)
 
     def _known(self, request: DeploymentRequest) -> Deployment | None:
-        """The job of this key if it is there; Conflict if that is another one."""
+        """Return the job of this key if it is there. Conflict if it is another request's, TemporaryError while a job
+        of its name is being deleted."""
         name = job_name(request.run_uid, request.task, request.attempt)
         try:
-            job = JOBS.one(self.api.get(self.api.batch("jobs", name)))
+            job = _metadata_of(self.api.get(self.api.batch("jobs", name), accept=METADATA), request)
         except Missing:
             return None
         except (ApiFailed, Unreadable) as error:
             what = f"whether job {name} was made is not known: {error.message}"
             raise TemporaryError(what, cause=CLUSTER_UNAVAILABLE) from error
-        found, wanted = job.metadata.labels or NO_LABELS, labels_of(request)
-        if found.installation != request.installation:
+        if job.deletion_timestamp is not None:
+            raise TemporaryError(f"job {name} is being deleted: its name is free when it is gone", cause=JOB_LEAVING)
+        found, wanted = job.labels or NO_LABELS, labels_of(request)
+        if found.installation not in (None, request.installation):
             raise Conflict(f"{request.key} belongs to another installation, {found.installation}")
+        if changed := [each for each in _changed_labels(found, request) if getattr(found, each) is None]:
+            self._take_back(job, changed)
         if (found.run_uid, found.task, found.attempt) != (request.run_uid, str(request.task), str(request.attempt)):
             raise Conflict(f"there is a job {name} that is not of {request.key}")
         if found.spec_hash != wanted[SPEC_HASH]:
             raise Conflict(f"{request.key} was deployed already, for another request")
         return _deployment(request, job, created=False)
 
+    def _take_back(self, job: Metadata, changed: list[str]) -> None:
+        """Delete exactly this Job, and refuse its deployment. Its name holds the run's uid: nobody else made it."""
+        options = {"propagationPolicy": "Background"}
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
+        lost = f"job {job.name} came without its label {', '.join(LABELS[each] for each in changed)}"
+        try:
+            self.api.delete(self.api.batch("jobs", job.name), body, options)
+        except Missing:
+            pass
+        except ApiFailed as error:
+            raise TemporaryError(f"{lost}, and is not deleted yet: {error.message}", cause=LABELS_REMOVED) from error
+        raise Refused(f"{lost}, and is deleted again: {MEND_LABELS}", cause=LABELS_REMOVED)
 
-def _deployment(request: DeploymentRequest, job: Job, *, created: bool) -> Deployment:
-    return Deployment(key=request.key, job_name=job.metadata.name, job_uid=job.metadata.uid, created=created)
+
+def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
+    metadata = NAMED.one(body).metadata
+    if metadata.name != job_name(request.run_uid, request.task, request.attempt) or not metadata.uid:
+        raise Unreadable(f"the API server's answer is not the job of {request.key}")
+    return metadata
+
+
+def _changed_labels(found: Labels, request: DeploymentRequest) -> list[str]:
+    wanted = labels_of(request)
+    return [each for each in OURS if getattr(found, each) != wanted[LABELS[each]]]
+
+
+def _deployment(request: DeploymentRequest, job: Metadata, *, created: bool) -> Deployment:
+    return Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=created)
 
 
 def _leaves_open(error: ApiFailed) -> bool:
-    """409 is also what two who use up a quota at once are told, of whom one has made nothing."""
+    """409 is also the answer to two requests that use up a quota at once, one of which has made nothing."""
     return error.status is None or error.status in (409, 429) or error.status >= 500
 
 
 def _refusal(error: ApiFailed) -> LifecycleError:
-    """What an answer means that says for certain that nothing was made. What we do not know may get better."""
+    """Return the meaning of an answer that says for certain that nothing was made. An unknown reason may get better."""
     if any(words in error.message for words in DENIAL_WORDS):
         return Refused(error.message, cause=ADMISSION_DENIED)
     if error.status == 403 and any(words in error.message for words in QUOTA_WORDS):

@@ -1,7 +1,8 @@
-"""Which Jobs and pods stand behind (task, attempt) of a run? Only those that are ours are found.
+"""Jobs and pods that stand behind (task, attempt) of a run. Only ours are found.
 
-The work on a page of jobs is spread over a few threads: each job by itself, so that what is in the way of one keeps
-none of the others.
+A Job is ours by its labels, or by the uid on record: somebody may have edited its labels since it was deployed.
+The work on a page of jobs is spread over a few threads: each job by itself, so that the trouble of one job keeps none
+of the others waiting.
 """
 
 import math
@@ -15,10 +16,10 @@ import msgspec
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.answers import Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS, Decoder
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, NAMED, PODS, Decoder, Unreadable
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.adapters.kubernetes.survey import key_of
+from crawler_lifecycle.adapters.kubernetes.survey import key_named, key_of
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import TemporaryError
 
@@ -55,26 +56,59 @@ class Jobs:
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
     )
 
-    def one(self, run_uid: str, key: Key) -> Job | None:
-        """As it is now, in the API server's own copy."""
+    def one(self, run_uid: str, key: Key, uid: str | None = None) -> Job | None:
+        """Return the Job as it is now, in the API server's own copy; its metadata alone if the rest cannot be read.
+
+        `uid`: the uid on record, which makes a Job ours whatever its labels say. So do the labels of its pods, which
+        cannot be edited."""
+        path = self.api.batch("jobs", job_name(naming.checked(run_uid), *key))
         try:
-            job = JOBS.one(self.api.get(self.api.batch("jobs", job_name(naming.checked(run_uid), *key))))
+            job = self._read(path)
         except Missing:
             return None
-        return job if self._is(job.metadata.labels, run_uid, key) else None
+        is_on_record = uid is not None and job.metadata.uid == uid
+        template = job.spec.template if job.spec else None
+        made_by_us = template.metadata.labels if template and template.metadata else None
+        is_ours = self._is(job.metadata.labels, run_uid, key) or self._is(made_by_us, run_uid, key)
+        return job if is_on_record or is_ours else None
+
+    def _read(self, path: str) -> Job:
+        try:
+            return JOBS.one(self.api.get(path))
+        except Unreadable:
+            return Job(NAMED.one(self.api.get(path, accept=naming.METADATA)).metadata)
 
     def some(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, Job]:
         """Of these, by one list."""
         wanted = set(keys)
         pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted), until)
         jobs = (job for page in pages for job in JOBS.page(page).whole)
-        return {key: job for job in jobs if (key := key_of(job.metadata.labels)) and key in wanted}
+        return {
+            key: job
+            for job in jobs
+            if (key := key_named(job.metadata.name, job.metadata.labels, run_uid)) and key in wanted
+        }
 
     def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[Key, DatedJob]:
         """Every attempt of these tasks."""
         pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
-        return {key: job for job in jobs if (key := key_of(job.metadata.labels))}
+        return {key: job for job in jobs if (key := _key(job, run_uid))}
+
+    def dated_by_name(self, run_uid: str, uids: Mapping[Key, str]) -> dict[Key, DatedJob]:
+        """Return those that are there with the uid on record, read one by one by their names."""
+        found: dict[Key, DatedJob] = {}
+
+        def read(key: Key) -> None:
+            try:
+                job = DATED_JOBS.one(self.api.get(self.api.batch("jobs", job_name(naming.checked(run_uid), *key))))
+            except (Missing, Unreadable):
+                return
+            if job.metadata.uid == uids[key]:
+                found[key] = job
+
+        self.each(read, uids, "not all jobs could be read by their names")
+        return found
 
     def pods(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, list[Pod]]:
         """The pods of these, newest first."""
@@ -122,6 +156,10 @@ class Jobs:
         labels = labels or NO_LABELS
         ours = labels.installation is not None and self.installation in (None, labels.installation)
         return ours and labels.run_uid == run_uid and key_of(labels) == key
+
+
+def _key(job: Job | DatedJob, run_uid: str) -> Key | None:
+    return key_named(job.metadata.name, job.metadata.labels, run_uid)
 
 
 def _age(pod: Pod) -> tuple[float, str]:

@@ -12,11 +12,12 @@ from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, B
 from crawler_lifecycle.adapters.kubernetes.explaining import Clock
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_of
+from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.waiting import POD_NOT_CREATED
 from crawler_lifecycle.domain.looks import JobLook, Look
 from crawler_lifecycle.domain.reasons import QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.ports import NO_UIDS
 
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one of all names or of events
@@ -43,7 +44,13 @@ class Looking:
         self._patience = patience
         self._absence = Absence(api)
 
-    def look(self, run_uid: str, watched: Collection[Key] = (), tasks: Collection[int] | None = None) -> Look:
+    def look(
+        self,
+        run_uid: str,
+        watched: Collection[Key] = (),
+        tasks: Collection[int] | None = None,
+        uids: Mapping[Key, str] = NO_UIDS,
+    ) -> Look:
         late = self._api.clock.now() - self._patience.overdue
         survey = Survey(run_uid, self._installation, frozenset(watched), late)
         try:
@@ -53,7 +60,7 @@ class Looking:
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
         can_tell = not survey.problems  # else any of them may be the job that does not tell which it is
         try:
-            absent = self._absent(survey, missing) if missing and can_tell else []
+            absent = self._absent(survey, missing, uids) if missing and can_tell else []
         except NOT_SEEN as error:
             absent = []
             survey.problems.append(error.message)
@@ -62,8 +69,7 @@ class Looking:
         now = self._api.clock.now()
         told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
         survey.jobs.update((key, leaving.if_overdue(job, now, self._patience.overdue)) for key, job in told)
-        problem = survey.problems[0] if survey.problems else None
-        return Look(problem is None, survey.jobs, problem, self._api.clock.difference)
+        return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
         naming.checked(survey.run_uid)
@@ -75,16 +81,21 @@ class Looking:
                     survey.add(job)
                 for broken in page.broken:
                     problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
-                    survey.add_unclear(key_of(broken.labels), broken.name, problem)
+                    survey.add_unclear(key_named(broken.name, broken.labels, survey.run_uid), broken.name, problem)
 
-    def _absent(self, survey: Survey, missing: Sequence[Key]) -> list[Key]:
-        """Of these, those that are provably not there."""
+    def _absent(self, survey: Survey, missing: Sequence[Key], uids: Mapping[Key, str]) -> list[Key]:
+        """Return those of these that are provably not there. A Job with the uid on record is there whatever its labels
+        say; a Job with another uid, and without our labels, only has the name."""
         keys = {survey.name(key): key for key in missing}
-        for name, job in self._absence.found(list(keys), partial(self._pages, survey)):
-            if job is not None and survey.key_of_ours(job.metadata.labels) == keys[name]:
-                survey.add(job)
-            if keys[name] not in survey.jobs:
-                survey.add_unclear(keys[name], name, f"job {name} is there, but the list of its run does not show it")
+        on_record = {name: uids.get(key) for name, key in keys.items()}
+        for name, job in self._absence.found(on_record, partial(self._pages, survey)):
+            key, uid = keys[name], on_record[name]
+            if job is None:
+                survey.add_unclear(key, name, f"job {name} cannot be read")
+            elif job.metadata.uid == uid or survey.is_ours(job.metadata.labels):
+                survey.add(job, key)
+            elif uid is None:
+                survey.add_unclear(key, name, f"job {name} is there without our labels: delete it, or have it labelled")
         return [key for key in missing if key not in survey.jobs]
 
     def _ask_pods(self, survey: Survey, absent: Sequence[Key]) -> None:

@@ -73,7 +73,12 @@ class TemplateSpec(Object, frozen=True):
     termination_grace_period_seconds: Counter = None
 
 
+class TemplateMetadata(Object, frozen=True):
+    labels: Labels | None = None
+
+
 class Template(Object, frozen=True):
+    metadata: TemplateMetadata | None = None
     spec: TemplateSpec | None = None
 
 

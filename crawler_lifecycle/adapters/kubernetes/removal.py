@@ -7,7 +7,7 @@ copy from starting it again.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -20,9 +20,11 @@ from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import NO_UIDS
 
 logger = logging.getLogger(__name__)
 PATIENCE = timedelta(minutes=10)  # from the end of a job, with a log that does not come, or not to its end
+MOST_BY_NAME = 20  # of Jobs whose labels may have been edited; more than that the cluster removes by their time to live
 BEGIN_SECONDS = 40.0  # then no log is begun any more: each may take 60, and the step around has 120
 ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time may take to arrive
 
@@ -33,13 +35,14 @@ class Removing:
     logs: Logs
     listening: Listening
 
-    def remove(self, run_uid: str, keys: Sequence[Key]) -> int:
-        """How many have to stay for now."""
+    def remove(self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str] = NO_UIDS) -> int:
+        """Return how many have to stay for now."""
         self.listening.wait(run_uid, set(keys))
         last = dict(sorted(keys))  # of each task the latest attempt that was named
-        jobs = {
-            key: job for key, job in self.jobs.dated(run_uid, last).items() if key[1] <= last[key[0]] and _is_over(job)
-        }
+        listed = self.jobs.dated(run_uid, last)
+        if 0 < len(unlisted := {key: uid for key, uid in uids.items() if key not in listed}) <= MOST_BY_NAME:
+            listed |= self.jobs.dated_by_name(run_uid, unlisted)
+        jobs = {key: job for key, job in listed.items() if key[1] <= last[key[0]] and _is_over(job)}
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
         latest = time.monotonic() + BEGIN_SECONDS

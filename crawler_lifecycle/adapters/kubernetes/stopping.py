@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.pods import controller_uid
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import NO_UIDS
 
 logger = logging.getLogger(__name__)
 PODS_SECONDS = 8.0  # to find out who prints
@@ -34,22 +35,29 @@ class Stopping:
     jobs: Jobs
     listening: Listening
 
-    def ask(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> None:
-        """Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
+    def ask(
+        self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str] = NO_UIDS, *, hurried: bool = False
+    ) -> None:
+        """Ask Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
         living = self._living_pods(run_uid, keys)
-        told = self._delete_jobs(run_uid, keys, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
+        told = self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
         left = self._left_pods(run_uid, [key for key in keys if key not in told])
         self._end_pods([*left, *_of_earlier_jobs(living, told)], {})
 
-    def kill(self, run_uid: str, keys: Sequence[Key]) -> None:
-        """Without asking. What is gone from the API server may still run on a node that nobody reaches."""
+    def kill(self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str] = NO_UIDS) -> None:
+        """End them without asking. A pod that is gone from the API server may still run on a node that is cut off."""
         try:
-            self._delete_jobs(run_uid, keys, self._living_pods(run_uid, keys), HURRIED_SECONDS)
+            self._delete_jobs(run_uid, keys, uids, self._living_pods(run_uid, keys), HURRIED_SECONDS)
         finally:  # what is in the way of one Job keeps no pod alive
             self._end_pods(self._left_pods(run_uid, keys), AT_ONCE)
 
     def _delete_jobs(
-        self, run_uid: str, keys: Sequence[Key], living: Mapping[Key, Sequence[Pod]], patience: float
+        self,
+        run_uid: str,
+        keys: Sequence[Key],
+        uids: Mapping[Key, str],
+        living: Mapping[Key, Sequence[Pod]],
+        patience: float,
     ) -> dict[Key, str]:
         """The uids of those that tell their pods. Before each is deleted somebody listens to it, if there is anybody in
         time."""
@@ -68,7 +76,7 @@ class Stopping:
         def delete(key: Key) -> tuple[Key, str | None]:
             for pod in living.get(key, ())[:1]:
                 self.listening.until_answered(pod, until)
-            return key, self._delete_job(run_uid, key, listed.get(key))
+            return key, self._delete_job(run_uid, key, listed.get(key), uids.get(key))
 
         done = self.jobs.each(delete, in_turn(), "not all jobs could be told to end")
         return {key: uid for key, uid in done if uid is not None}
@@ -87,10 +95,10 @@ class Stopping:
         found = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in found.values() for pod in pods)
 
-    def _delete_job(self, run_uid: str, key: Key, listed: Job | None) -> str | None:
-        """The uid of one that tells its pods. What has changed since it was listed is read again by its name."""
+    def _delete_job(self, run_uid: str, key: Key, listed: Job | None, on_record: str | None) -> str | None:
+        """Return the uid of a Job that tells its pods. A Job that changed since it was listed is read by its name."""
         for _ in range(TRIES):
-            job, listed = listed or self.jobs.one(run_uid, key), None
+            job, listed = listed or self.jobs.one(run_uid, key, on_record), None
             if job is None:
                 return None
             uid = job.metadata.uid

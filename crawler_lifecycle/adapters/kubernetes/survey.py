@@ -6,8 +6,8 @@ from datetime import datetime
 from crawler_lifecycle.adapters.kubernetes import leaving, status
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
 from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.domain.looks import JobLook
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.naming import job_name, task_and_attempt
 
 NOT_ASKED = "its pod was not asked for"
 
@@ -25,11 +25,13 @@ class Survey:
     problems: list[str] = field(default_factory=list)
     lists: int = 0  # asked for so far
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, key: Key | None = None) -> None:
+        """Take a Job over. `key`: of which key it is known to be by its uid; else its labels and name tell."""
         labels, name = job.metadata.labels, job.metadata.name
-        if self.is_theirs(labels):
+        if key is None and self.is_theirs(labels):
             return
-        key = self.key_of_ours(labels)
+        if key is None and self.is_ours(labels):
+            key = key_named(name, labels, self.run_uid)
         if key is None or not job.metadata.uid:
             self.add_unclear(key, name, f"job {name} does not tell which task it is, or has no uid")
             return
@@ -58,11 +60,21 @@ class Survey:
         other_installation = self.installation and labels.installation not in (None, self.installation)
         return labels.run_uid not in (None, self.run_uid) or bool(other_installation)
 
+    def is_ours(self, labels: Labels | None) -> bool:
+        """False also for an object that was selected by labels that it does not have: it may be any of ours."""
+        if labels is None or labels.run_uid is None or labels.installation is None:
+            return False
+        return not self.is_theirs(labels)
+
     def key_of_ours(self, labels: Labels | None) -> Key | None:
-        """None also for what was selected by labels that it does not have: it may be any of ours."""
-        if labels is None or labels.run_uid is None or labels.installation is None or self.is_theirs(labels):
-            return None
-        return key_of(labels)
+        return key_of(labels) if self.is_ours(labels) else None
+
+    @property
+    def problem(self) -> str | None:
+        """The first that could not be seen, if only of one job whose row is waited for."""
+        unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.left_behind)
+        of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR and not job.gone)
+        return next(iter(self.problems), None) or next(of_jobs, None)
 
     def name(self, key: Key) -> str:
         return job_name(self.run_uid, *key)
@@ -74,6 +86,11 @@ class Survey:
         if self.jobs[key].name != self.name(key):
             self.add_unclear(key, name, f"jobs {self.jobs[key].name} and {name} both say that they are this one")
         return False
+
+
+def key_named(name: str, labels: Labels | None, run_uid: str) -> Key | None:
+    """Return task and attempt of a Job of this run. A name of our form decides: unlike a label nobody can edit it."""
+    return task_and_attempt(name, run_uid) or key_of(labels)
 
 
 def key_of(labels: Labels | None) -> Key | None:

@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
-from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.ports import NO_UIDS, LogChunk, Uids
 
 
 class LocalCluster:
@@ -56,6 +56,8 @@ class LocalCluster:
         run_uid: str,
         watched: Collection[tuple[int, int]] = (),  # noqa: ARG002 (all are cheap)
         tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,  # noqa: ARG002 (a record has no labels that anybody edits)
     ) -> Look:
         return self._looking.look(run_uid, tasks)
 
@@ -83,12 +85,13 @@ class LocalCluster:
         run_uid: str,
         jobs: Sequence[tuple[int, int]],
         *,
+        uids: Uids = NO_UIDS,  # noqa: ARG002
         hurried: bool = False,  # noqa: ARG002 (it waits for nothing)
     ) -> None:
         with _wrapped("stop jobs"):
             self._stopping.ask(self._folders(run_uid, jobs))
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> None:
+    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:  # noqa: ARG002
         with _wrapped("kill jobs"):
             self._stopping.kill(self._folders(run_uid, jobs))
 
@@ -96,7 +99,7 @@ class LocalCluster:
         """Return None: a machine always reaches its own processes."""
         return {}
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> int:  # noqa: ARG002
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:  # noqa: ARG002
         """Do nothing: job records are small and stay, and logs are among the run's files already."""
         return 0
 
