@@ -332,8 +332,8 @@ def test_a_job_that_is_made_after_the_cluster_was_looked_at(
     stop(house, plan)
     look, made = house.bench.cluster.look, list[Deployment]()
 
-    def look_and_grow_old(run_uid: str, watched: Collection[tuple[int, int]] = ()) -> Look:
-        found = look(run_uid, watched)
+    def look_and_grow_old(run_uid: str, watched: Collection[tuple[int, int]] = (), *, uids: Uids = NO_UIDS) -> Look:
+        found = look(run_uid, watched, uids=uids)
         made.append(house.deployer.deploy(claim.request))
         if recorded:
             house.claims.deployed(claim, made[0])
