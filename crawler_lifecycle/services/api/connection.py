@@ -50,16 +50,18 @@ class PatientProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._reading = _cancelled(self._reading)
+        _cancel(self._reading)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._sending, self._reading = _cancelled(self._sending), _cancelled(self._reading)
+        _cancel(self._sending)
+        _cancel(self._reading)
 
     def _limit_sending(self) -> None:
         turn = (self.conn.their_state, self.cycle)
         if turn != self._turn:
-            self._turn, self._sending = turn, _cancelled(self._sending)
+            _cancel(self._sending)
+            self._turn = turn
             if self.conn.their_state in SENDING:
                 self._sending = self.loop.call_later(self.client_seconds, self.transport.abort)
 
@@ -87,6 +89,6 @@ def server_config(app: FastAPI, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, **options)
 
 
-def _cancelled(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
