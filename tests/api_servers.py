@@ -78,6 +78,7 @@ class ApiServer:
     lock: threading.RLock = field(default_factory=threading.RLock)
     printed: threading.Condition = field(default_factory=threading.Condition)
     url: str = ""
+    namespace_uid: str = "of the namespace"
     _listing: int = 0
 
     def asked(self, method: str, within: str = "") -> list[Seen]:
@@ -112,7 +113,8 @@ class ApiServer:
             ) not in self.denied
             return 201, _json({"status": {"allowed": allowed}})
         if seen.path == f"/api/v1/namespaces/{NAMESPACE}":
-            return 200, _json({"kind": "Namespace", "metadata": {"name": NAMESPACE}, "status": {"phase": "Active"}})
+            metadata = {"name": NAMESPACE, "uid": self.namespace_uid}
+            return 200, _json({"kind": "Namespace", "metadata": metadata, "status": {"phase": "Active"}})
         found = OBJECT.fullmatch(seen.path)
         if not found:
             raise Answered(404, "", "404 page not found")

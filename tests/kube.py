@@ -116,6 +116,7 @@ class Shelf(Api):
         self.there: dict[str, list[Any]] = {"jobs": [], "pods": [], "events": []}
         self.hidden: list[Any] = []  # Jobs that no list shows, although they are there
         self.of_namespace: Any = {"metadata": {"name": NAMESPACE}, "status": {"phase": "Active"}}
+        self.of_namespaces: dict[str, Any] = {}  # others, by name
         self.page = page
         self.calls: list[str] = []
         self.fault: Callable[[str], None] = lambda _call: None
@@ -125,6 +126,9 @@ class Shelf(Api):
 
     def core(self, *names: str) -> str:
         return "/".join(("others of", NAMESPACE, *names))
+
+    def namespaces(self, name: str) -> str:
+        return f"namespace/{name}"
 
     def put(self, *, jobs: Any = (), pods: Any = (), events: Any = ()) -> "Shelf":
         self.there = {"jobs": list(jobs), "pods": list(pods), "events": list(events)}
@@ -137,6 +141,8 @@ class Shelf(Api):
         if path == self.core():
             self._called("namespace")
             return _found(self.of_namespace)
+        if path.startswith("namespace/"):
+            return _found(self.of_namespaces.get(kind))
         if kind in self.there:
             self._called(kind)
             return _list(kind, [each for each in self.there[kind] if _is_selected(each, query or {})], "")

@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import DeploymentOutcome
 from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, LABELS_REMOVED, SCHEDULER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
-from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer
+from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer, KnowsItsPlace
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Deploying:
 
     def deploy(self, claim: Claim) -> DeploymentOutcome:
         try:
+            if isinstance(self.cluster, KnowsItsPlace):
+                self.cluster.confirm()
             deployment = self.deployer.deploy(claim.request)
         except TemporaryError as error:
             return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.ports import Cluster
+    from crawler_lifecycle.ports import Cluster, Places
 
 
-def cluster_of(settings: Settings, installation: str | None) -> "Cluster":
+def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
+    """`places`: where the database remembers the namespace; without a database the process does."""
     if settings.cluster.kind == "kubernetes":
-        return _kubernetes(settings, installation)
+        return _kubernetes(settings, installation, places)
     from crawler_lifecycle.adapters.local.cluster import LocalCluster
 
     return LocalCluster(settings.jobs_folder, settings.files_folder, installation, settings.cluster.capacity)
 
 
-def _kubernetes(settings: Settings, installation: str | None) -> "Cluster":
+def _kubernetes(settings: Settings, installation: str | None, places: "Places | None") -> "Cluster":
     from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
     from crawler_lifecycle.adapters.kubernetes.connection import Access
     from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
@@ -42,4 +43,4 @@ def _kubernetes(settings: Settings, installation: str | None) -> "Cluster":
     )
     keeping = Keeping(settings.files_folder, chosen.log_mebibytes << 20)
     patience = Patience(timedelta(seconds=chosen.give_up_seconds), timedelta(seconds=chosen.overdue_seconds))
-    return KubernetesCluster(access, installation, pods, keeping, patience)
+    return KubernetesCluster(access, installation, pods, keeping, patience, places)

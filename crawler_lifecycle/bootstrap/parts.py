@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Histories,
         Notices,
         Nudges,
+        Places,
         Pusher,
         Records,
         Stops,
@@ -144,7 +145,13 @@ class Parts:
     def cluster(self) -> "Cluster":
         from crawler_lifecycle.bootstrap.clusters import cluster_of
 
-        return cluster_of(self.settings, self.records.installation())
+        return cluster_of(self.settings, self.records.installation(), self.places)
+
+    @cached_property
+    def places(self) -> "Places":
+        from crawler_lifecycle.adapters.sql.places import SqlPlaces
+
+        return SqlPlaces(self.database)
 
     @cached_property
     def deployer(self) -> "SchedulerClient":

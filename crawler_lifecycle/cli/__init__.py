@@ -40,5 +40,6 @@ for command in (
     tokens.token,
     admin.database,
     admin.doctor,
+    admin.accept_namespace,
 ):
     main.add_command(command)

@@ -55,3 +55,33 @@ def doctor(state: Path | None, as_json: bool) -> None:
             click.echo(f"{mark}  {check.part}: {plain(check.line)}")
     if not all(check.ok for check in checks):
         raise click.exceptions.Exit(NOT_READY)
+
+
+@click.command()
+@state_option
+@json_option
+def accept_namespace(state: Path | None, as_json: bool) -> None:
+    """Records the present Kubernetes namespace as the one of this installation.
+
+    The installation remembers its namespace by the uid. With another kubeconfig, or after a cluster was made anew, a
+    namespace of the same name shows no jobs: none of them counts as gone until this command says that they are.
+
+    \b
+    Example:
+      crawlctl accept-namespace
+    """
+    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.errors import BadInput
+    from crawler_lifecycle.ports import KnowsItsPlace
+
+    cluster = Control.open(state).cluster
+    if not isinstance(cluster, KnowsItsPlace):
+        raise BadInput("CRAWLER_CLUSTER__KIND", "jobs do not run on Kubernetes: there is no namespace to accept")
+    before, now = cluster.accept_place()
+    if as_json:
+        print_json({"before": before and before.namespace_uid, "now": now.namespace_uid, "namespace": now.namespace})
+    elif before == now:
+        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) was known already")
+    else:
+        known = f", before it was {before.namespace} ({before.namespace_uid})" if before else ""
+        click.echo(f"namespace {now.namespace} ({now.namespace_uid}) is the one of this installation now{known}")

@@ -10,6 +10,7 @@ CLAIM_LOST = "claim_lost"
 CLUSTER_UNKNOWN = "cluster_unknown"
 CLUSTER_UNAVAILABLE = "cluster_unavailable"
 CLUSTER_FORBIDS = "cluster_forbids"
+NAMESPACE_CHANGED = "namespace_changed"  # it is not the one that the installation knows
 JOB_LEAVING = "job_leaving"  # an earlier job of its name is still being deleted
 
 # why a job in the cluster waits, or what ails it

@@ -20,6 +20,7 @@ from crawler_lifecycle.ports.outside import (
     StoredArchive,
     Supervisors,
 )
+from crawler_lifecycle.ports.places import KnowsItsPlace, Place, Places, PlacesInMemory
 from crawler_lifecycle.ports.records import Changes, Exports, Made, Notices, Nudge, Nudges, Records
 from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
 
@@ -46,12 +47,16 @@ __all__ = [
     "Findings",
     "Handover",
     "Histories",
+    "KnowsItsPlace",
     "LogChunk",
     "Made",
     "NewRun",
     "Notices",
     "Nudge",
     "Nudges",
+    "Place",
+    "Places",
+    "PlacesInMemory",
     "Progress",
     "Pusher",
     "Records",

@@ -147,7 +147,11 @@ def test_the_observer_may_look_only() -> None:
 
 def test_rights_are_in_the_namespace_of_the_crawls_only() -> None:
     every = [document for folder in manifests.folders() for document in folder.manifests]
-    rbac = [document for document in every if document["apiVersion"].startswith("rbac.")]
+    rbac = [
+        document
+        for document in every
+        if document["apiVersion"].startswith("rbac.") and not document["kind"].startswith("Cluster")
+    ]
     assert {document["kind"] for document in rbac} == {"Role", "RoleBinding"}
     assert {document["metadata"]["namespace"] for document in rbac} == {"crawls"}
     names = [
@@ -157,6 +161,16 @@ def test_rights_are_in_the_namespace_of_the_crawls_only() -> None:
     for binding in (each for each in rbac if each["kind"] == "RoleBinding"):
         (subject,) = binding["subjects"]
         assert (subject["kind"], subject["name"]) == ("ServiceAccount", binding["roleRef"]["name"])
+
+
+def test_outside_of_that_namespace_a_component_reads_the_uid_of_the_cluster() -> None:
+    every = [document for folder in manifests.folders() for document in folder.manifests]
+    role, binding = (document for document in every if document["kind"].startswith("Cluster"))
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]}
+    ]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {subject["name"] for subject in binding["subjects"]} == {"observer", "actor"}
 
 
 def test_crawlers_get_no_token_and_no_way_inside() -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from crawler_lifecycle.adapters.kubernetes.answers import Missing
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, METADATA, NAMESPACES, Unreadable
+from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, METADATA, Unreadable
+from crawler_lifecycle.adapters.kubernetes.ground import Ground
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST
 from crawler_lifecycle.adapters.kubernetes.objects import Job
-from crawler_lifecycle.errors import TemporaryError
 
 MOST_BY_NAME = 20
 AT_ONCE = 4
@@ -22,11 +22,12 @@ Uids = Mapping[str, str | None]  # by the name of the Job, as on record
 @dataclass(frozen=True, slots=True)
 class Absence:
     api: Api
+    ground: Ground
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, thread_name_prefix="by-name"))
 
     def found(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
         """Those of these Jobs that are there after all, each by its name. None: it is there, and cannot be read."""
-        self._check_namespace()
+        self.ground.check()
         there = list(uids) if len(uids) <= MOST_BY_NAME else self._there(uids, pages)
         for name, (is_there, job) in zip(there, self.pool.map(self._read, there), strict=True):
             if is_there:
@@ -52,14 +53,3 @@ class Absence:
         if "" in listed:
             raise Unreadable("the namespace has a Job without a name: what is absent cannot be told")
         return [name for name, uid in uids.items() if name in listed and not (uid and listed[name] not in ("", uid))]
-
-    def _check_namespace(self) -> None:
-        """In a namespace that is gone, being deleted, or of another cluster, everything seems to be absent."""
-        name = self.api.namespace
-        try:
-            namespace = NAMESPACES.one(self.api.get(self.api.core()))
-        except Missing as error:
-            raise TemporaryError(f"there is no namespace {name}: is this the right cluster?") from error
-        phase = namespace.status.phase if namespace.status else None
-        if namespace.metadata.deletion_timestamp or phase != "Active" or namespace.metadata.name != name:
-            raise TemporaryError(f"namespace {name} is not active ({phase}): nothing in it counts as absent")

@@ -53,6 +53,10 @@ class Api:
         """The path of pods, their logs, and events in our namespace."""
         return _path("api", "v1", "namespaces", self.namespace, *names)
 
+    def namespaces(self, name: str) -> str:
+        """The path of a namespace itself."""
+        return _path("api", "v1", "namespaces", name)
+
     @property
     def longest_request(self) -> timedelta:
         """From when one is sent first until the API server has given up its last try."""

@@ -1,5 +1,6 @@
 """How is the Cluster port fulfilled by Kubernetes?"""
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
+from crawler_lifecycle.adapters.kubernetes.ground import Ground
 from crawler_lifecycle.adapters.kubernetes.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
@@ -27,7 +29,9 @@ from crawler_lifecycle.contract.steps import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
-from crawler_lifecycle.ports import NO_UIDS, LogChunk, Uids
+from crawler_lifecycle.ports import NO_UIDS, LogChunk, Place, Places, PlacesInMemory, Uids
+
+CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not ask thirty times a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,13 @@ class KubernetesCluster:
     """`installation`: whose jobs are ours; None: everybody's in the namespace."""
 
     def __init__(
-        self, access: Access, installation: str | None, pods: Pods, keeping: Keeping, patience: Patience = PATIENT
+        self,
+        access: Access,
+        installation: str | None,
+        pods: Pods,
+        keeping: Keeping,
+        patience: Patience = PATIENT,
+        places: Places | None = None,
     ) -> None:
         self._api = Api(access)
         self._installation = installation
@@ -51,7 +61,10 @@ class KubernetesCluster:
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
-        self._looking = Looking(self._api, installation, patience)
+        known = places or PlacesInMemory()
+        self._ground = Ground(self._api, known)
+        self._confirmed_until = 0.0
+        self._looking = Looking(self._api, installation, patience, known)
         listening = Listening(self._logs)
         self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
         self._reaching = Reaching(jobs(), self._logs)
@@ -62,7 +75,18 @@ class KubernetesCluster:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
+        self.confirm()
         return self._deploying.deploy(request)
+
+    def confirm(self) -> None:
+        """TemporaryError if the namespace is not the one that the installation knows. Asked every few seconds."""
+        if time.monotonic() >= self._confirmed_until:
+            self._ground.check_if_readable()
+            self._confirmed_until = time.monotonic() + CONFIRMED_SECONDS
+
+    def accept_place(self) -> tuple[Place | None, Place]:
+        """Record the present namespace as the one of this installation. Return the one before, and the present one."""
+        return self._ground.accept()
 
     def look(
         self,
@@ -112,7 +136,8 @@ class KubernetesCluster:
         return Changes(self._api, self._installation)
 
     def check(self) -> str:
-        """One small list: the API server answers, knows us, and lets us see our jobs."""
+        """One small list: the API server answers, knows us, and lets us see our jobs, in the namespace that we know."""
+        self._ground.check_if_readable(keep=False)
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"

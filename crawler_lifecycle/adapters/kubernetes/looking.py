@@ -10,6 +10,7 @@ from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import JSON, PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
 from crawler_lifecycle.adapters.kubernetes.explaining import Clock
+from crawler_lifecycle.adapters.kubernetes.ground import Ground
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
@@ -17,7 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.waiting import POD_NOT_CREATED
 from crawler_lifecycle.domain.looks import JobLook, Look
 from crawler_lifecycle.domain.reasons import QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
-from crawler_lifecycle.ports import NO_UIDS
+from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
 TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one of all names or of events
@@ -38,11 +39,13 @@ PATIENT = Patience()
 
 
 class Looking:
-    def __init__(self, api: Api, installation: str | None, patience: Patience = PATIENT) -> None:
+    def __init__(
+        self, api: Api, installation: str | None, patience: Patience = PATIENT, places: Places | None = None
+    ) -> None:
         self._api = api
         self._installation = installation
         self._patience = patience
-        self._absence = Absence(api)
+        self._absence = Absence(api, Ground(api, places or PlacesInMemory()))
 
     def look(
         self,

@@ -44,6 +44,10 @@ installation = Table(
     Column("id", Integer, nullable=False, autoincrement=False),
     Column("uid", String(36), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    # where its jobs are, from the first look on
+    Column("namespace", String(63)),
+    Column("namespace_uid", String(128)),
+    Column("cluster_uid", String(128)),
     PrimaryKeyConstraint("id", name="pk_installation"),
     CheckConstraint("id = 1", name="ck_installation_single"),
     **MYSQL,

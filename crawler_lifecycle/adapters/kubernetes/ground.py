@@ -1,0 +1,89 @@
+"""The namespace of the jobs, and whether it is the one that the installation knows.
+
+With the kubeconfig of another cluster, a namespace of the same name shows none of our Jobs: each of them would seem to
+be gone, and a stop would be proved while all of them run. The namespace's uid tells. If it is another, the uid of
+kube-system tells whether the namespace was made anew in the same cluster.
+"""
+
+from dataclasses import dataclass
+
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.decoding import NAMESPACES, Unreadable
+from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import Place, Places
+
+CLUSTER = "kube-system"  # a namespace that every cluster has from its beginning to its end
+ACCEPT = "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    api: Api
+    places: Places
+
+    def check(self, *, keep: bool = True) -> None:
+        """TemporaryError where nothing counts as absent: in a namespace that is gone, being deleted, or another one.
+
+        `keep`: whether a namespace that is seen for the first time is recorded."""
+        known, seen = self.places.known(), self._namespace()
+        if seen is None or (known and (known.namespace, known.namespace_uid) == (seen.namespace, seen.namespace_uid)):
+            return
+        found = self._with_cluster(seen)
+        if known is None or (known.namespace == seen.namespace and _is_the_same_cluster(known, found)):
+            if keep:
+                self.places.keep(found, known)
+            return
+        message = f"{_words(found)} is not the {_words(known)} that this installation knows, {_why(known, found)}"
+        raise TemporaryError(f"{message}: nothing in it counts as absent; {ACCEPT}", cause=NAMESPACE_CHANGED)
+
+    def check_if_readable(self, *, keep: bool = True) -> None:
+        """The same, where only another namespace is an objection. Whoever asks next tells about all other trouble."""
+        try:
+            self.check(keep=keep)
+        except TemporaryError as error:
+            if error.cause == NAMESPACE_CHANGED:
+                raise
+
+    def accept(self) -> tuple[Place | None, Place]:
+        """Record the present namespace. Return the one on record before, and the present one."""
+        seen = self._namespace()
+        if seen is None:
+            raise TemporaryError(f"namespace {self.api.namespace} does not tell its uid")
+        known, found = self.places.known(), self._with_cluster(seen)
+        self.places.keep(found, known)
+        return known, found
+
+    def _namespace(self) -> Place | None:
+        """None: it is active, and does not tell its uid."""
+        name = self.api.namespace
+        try:
+            namespace = NAMESPACES.one(self.api.get(self.api.core()))
+        except Missing as error:
+            raise TemporaryError(f"there is no namespace {name}: is this the right cluster?") from error
+        phase = namespace.status.phase if namespace.status else None
+        if namespace.metadata.deletion_timestamp or phase != "Active" or namespace.metadata.name != name:
+            raise TemporaryError(f"namespace {name} is not active ({phase}): nothing in it counts as absent")
+        return Place(name, namespace.metadata.uid) if namespace.metadata.uid else None
+
+    def _with_cluster(self, seen: Place) -> Place:
+        try:
+            uid = NAMESPACES.one(self.api.get(self.api.namespaces(CLUSTER))).metadata.uid
+        except (ApiFailed, Missing, Unreadable):
+            return seen
+        return Place(seen.namespace, seen.namespace_uid, uid or None)
+
+
+def _is_the_same_cluster(known: Place, found: Place) -> bool:
+    return known.cluster_uid is not None and known.cluster_uid == found.cluster_uid
+
+
+def _words(place: Place) -> str:
+    return f"namespace {place.namespace} ({place.namespace_uid})"
+
+
+def _why(known: Place, found: Place) -> str:
+    if found.cluster_uid is None or known.cluster_uid is None:
+        return f"and {CLUSTER} could not be read to tell whether it is in the same cluster"
+    return "of the same cluster" if found.cluster_uid == known.cluster_uid else "and is of another cluster"

@@ -1,0 +1,29 @@
+"""The place of the installation's jobs, in the installation's own row."""
+
+from sqlalchemy import Connection, select, update
+
+from crawler_lifecycle.adapters.sql.schema import installation
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.ports import Place
+
+COLUMNS = (installation.c.namespace, installation.c.namespace_uid, installation.c.cluster_uid)
+
+
+class SqlPlaces(OnDatabase):
+    @reading
+    def known(self, connection: Connection) -> Place | None:
+        return _known(connection)
+
+    @transaction
+    def keep(self, tx: Connection, place: Place, instead_of: Place | None) -> None:
+        tx.execute(select(installation.c.id).with_for_update())
+        if _known(tx) == instead_of:
+            values = {"namespace": place.namespace, "namespace_uid": place.namespace_uid}
+            tx.execute(update(installation).values(values | {"cluster_uid": place.cluster_uid}))
+
+
+def _known(connection: Connection) -> Place | None:
+    row = connection.execute(select(*COLUMNS)).one_or_none()
+    if row is None or row.namespace is None:
+        return None
+    return Place(row.namespace, row.namespace_uid, row.cluster_uid)

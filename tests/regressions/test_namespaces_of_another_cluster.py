@@ -1,0 +1,107 @@
+"""With the kubeconfig of another cluster, where a namespace has the same name, no job counts as gone."""
+
+from pathlib import Path
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.ground import Ground
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import Place, PlacesInMemory
+from tests.api_servers import an_access, an_api_server
+from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
+
+KEY = (0, 1)
+
+
+def namespace(uid: str, name: str = NAMESPACE) -> Json:
+    return {"metadata": {"name": name, "uid": uid}, "status": {"phase": "Active"}}
+
+
+def cluster(uid: str, kube_system: str | None) -> Shelf:
+    """An API server that shows none of our jobs."""
+    shelf = Shelf()
+    shelf.of_namespace = namespace(uid)
+    if kube_system:
+        shelf.of_namespaces = {"kube-system": namespace(kube_system, "kube-system")}
+    return shelf
+
+
+def look(shelf: Shelf, places: PlacesInMemory) -> Look:
+    return Looking(shelf, OURS, places=places).look(RUN, [KEY], uids={KEY: UID})
+
+
+@pytest.fixture(params=["cluster-a", None], ids=["kube-system is read", "kube-system is not read"])
+def kube_system(request: pytest.FixtureRequest) -> str | None:
+    uid: str | None = request.param
+    return uid
+
+
+@pytest.fixture
+def places(kube_system: str | None) -> PlacesInMemory:
+    """What is known after a look at the right cluster."""
+    known = PlacesInMemory()
+    assert look(cluster("namespace-a", kube_system), known).complete
+    return known
+
+
+def test_in_the_same_namespace_a_job_may_be_gone(places: PlacesInMemory, kube_system: str | None) -> None:
+    seen = look(cluster("namespace-a", kube_system), places)
+
+    assert (seen.complete, seen.jobs) == (True, {})
+
+
+@pytest.mark.parametrize("other", ["cluster-b", None])
+def test_in_a_namespace_of_another_cluster_nothing_is_gone(places: PlacesInMemory, other: str | None) -> None:
+    seen = look(cluster("namespace-b", other), places)
+
+    assert not seen.complete
+    assert seen.problem is not None
+    assert "crawlctl accept-namespace" in seen.problem
+
+
+def test_a_namespace_that_was_made_anew_in_the_same_cluster_is_taken_over() -> None:
+    places = PlacesInMemory()
+    look(cluster("namespace-a", "cluster-a"), places)
+
+    assert look(cluster("namespace-new", "cluster-a"), places).complete
+    assert places.known() == Place(NAMESPACE, "namespace-new", "cluster-a")
+    assert not look(cluster("namespace-a", "cluster-b"), places).complete
+
+
+def test_another_namespace_of_the_same_cluster_is_not_taken_over() -> None:
+    """Jobs run on in the one before: a setting was changed, and nothing was made anew."""
+    places = PlacesInMemory()
+    places.keep(Place("crawls-before", "namespace-a", "cluster-a"), None)
+
+    assert not look(cluster("namespace-b", "cluster-a"), places).complete
+
+
+def test_what_an_operator_accepts_counts(places: PlacesInMemory) -> None:
+    there = cluster("namespace-b", None)
+    before, now = Ground(there, places).accept()
+
+    assert before is not None
+    assert (before.namespace_uid, now.namespace_uid) == ("namespace-a", "namespace-b")
+    assert look(there, places).complete
+
+
+def test_nothing_is_deployed_into_a_namespace_of_another_cluster(tmp_path: Path) -> None:
+    places = PlacesInMemory()
+    places.keep(Place(NAMESPACE, "namespace-a", "cluster-a"), None)
+    with an_api_server() as server:
+        server.namespace_uid = "namespace-b"
+        there = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path), places=places)
+
+        for confirm in (there.confirm, there.check):
+            with pytest.raises(TemporaryError, match="accept-namespace") as caught:
+                confirm()
+
+            assert caught.value.cause == NAMESPACE_CHANGED
+        there.accept_place()
+        there.confirm()
+        assert "namespace crawls" in there.check()
