@@ -26,7 +26,7 @@ SHARD  ?=
 PART    = $(if $(SHARD),--shard $(SHARD))
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium
+.PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its st
 
 test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q
+
+test-unit: $(VENV)/.installed-dev ## rules and workflows, without servers (under a minute)
+	@$(BIN)/pytest tests/unit tests/workflows $(SPREAD) $(WORKERS) -q
 
 test-system: $(VENV)/.installed-dev mariadb chromium ## whole stacks and their outages, the page in trouble, the image (7 minutes)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q -m $(SYSTEM)
@@ -72,12 +75,13 @@ verdict-soak: $(VENV)/.installed-dev ## a million generated lives of jobs, thous
 	@$(BIN)/python -m tests.verdict_soak
 	@SEQUENCES=2000 $(BIN)/pytest -q --timeout 3600 tests/contracts/test_kubernetes_sequences.py
 
-lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter, hadolint
+lint: $(VENV)/.installed-dev ## ruff (format, rules), mypy strict, import-linter, hadolint, plain words
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/python -m tests.ci.prose
 
 known-holes: $(VENV)/.installed-dev ## asks the package index for known holes in what we depend on
 	@$(BIN)/python -m tests.known_holes requirements-dev.lock $(IMAGE)/requirements.lock $(IMAGE)/build.lock

@@ -1,0 +1,119 @@
+"""`python -m tests.ci.prose`: measure how plainly docstrings, comments and names are written, and refuse a step back.
+
+Each package has ceilings in prose.toml, which may only go down: `--lower` writes what is measured where that is less.
+"""
+
+import argparse
+import ast
+import io
+import re
+import sys
+import tokenize
+import tomllib
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+CEILINGS = Path(__file__).with_name("prose.toml")
+PRODUCT = ("crawler_lifecycle", "workers")
+GOAL = "6 vague words of 100, 3 % fragments, no question, fewer than 20 names"
+VAGUE = re.compile(
+    r"\b(what|who(ever|m|se)?|ones?|those|it|that|which|(no|some|any)(body|thing)|others?|each|of|this)\b",
+    re.IGNORECASE,
+)
+FRAGMENT = re.compile(
+    r"(of|by|what|those|who(ever|se|m)?|or|and|but|before|as long|not|none|how|where|which|it|that|they|these)\b",
+    re.IGNORECASE,
+)
+EMPTY_NAMES = {"told", "asked", "some", "each", "left", "found", "one", "this", "of", "here", "made", "described"}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass
+class Measure:
+    """Counts of one package. The ceilings are `vague` per 100 words, and the other three as they are."""
+
+    vague: float = 0.0
+    fragments: int = 0
+    questions: int = 0
+    names: int = 0
+    words: int = 0
+    docstrings: int = 0
+
+    def add(self, source: str) -> None:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
+                self._add_docstring(text, of_module=isinstance(node, ast.Module))
+            self.names += _name(node) in EMPTY_NAMES
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                self._add_words(token.string)
+
+    def _add_docstring(self, text: str, *, of_module: bool) -> None:
+        self._add_words(text)
+        self.questions += text.partition("\n\n")[0].rstrip().endswith("?")
+        if not of_module:
+            self.docstrings += 1
+            self.fragments += bool(FRAGMENT.match(text))
+
+    def _add_words(self, text: str) -> None:
+        self.words += len(re.findall(r"[A-Za-z']+", text))
+        self.vague += len(VAGUE.findall(text))
+
+    def ceilings(self) -> dict[str, float]:
+        share = round(100 * self.vague / max(1, self.words), 1)
+        return {"vague": share, "fragments": self.fragments, "questions": self.questions, "names": self.names}
+
+
+def _name(node: ast.AST) -> str:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name.lower()
+        case ast.Name(id=name, ctx=ast.Store()) | ast.alias(asname=str(name)):
+            return name.lower()
+    return ""
+
+
+def measured(root: Path) -> dict[str, Measure]:
+    """Return the measure of each package: of the product's the folders below it, the rest whole."""
+    packages: dict[str, Measure] = {}
+    for path in sorted(path for top in (*PRODUCT, "tests", "bench") for path in (root / top).rglob("*.py")):
+        parts = path.relative_to(root).parent.parts
+        name = "/".join(parts[:2] if parts[0] == PRODUCT[0] else parts[:1])
+        packages.setdefault(name, Measure()).add(path.read_text())
+    return packages
+
+
+def too_high(now: dict[str, dict[str, float]], ceilings: dict[str, dict[str, float]]) -> list[str]:
+    """Return a line for each value above its ceiling. A package without ceilings has to be at 0."""
+    pairs = [
+        (name, kind, value, ceilings.get(name, {}).get(kind, 0)) for name in now for kind, value in now[name].items()
+    ]
+    return [f"{name}: {kind} is {value:g}, may be {most:g}" for name, kind, value, most in pairs if value > most]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure how plainly the packages are written.")
+    parser.add_argument("--lower", action="store_true", help="write the ceilings anew where less is measured")
+    packages = measured(Path())
+    now = {name: measure.ceilings() for name, measure in packages.items()}
+    known = tomllib.loads(CEILINGS.read_text())
+    if parser.parse_args().lower:
+        CEILINGS.write_text("".join(_written(name, now[name], known.get(name, now[name])) for name in now))
+        return 0
+    whole = [astuple(measure) for name, measure in packages.items() if name.startswith(PRODUCT)]
+    total = Measure(*map(sum, zip(*whole, strict=True)))
+    share = f"{100 * total.fragments / total.docstrings:.0f} %"
+    print(f"prose of the product: {total.ceilings()}, fragments are {share}; goal: {GOAL}")
+    problems = too_high(now, known)
+    print("\n".join(problems), end="\n" if problems else "")
+    return bool(problems)
+
+
+def _written(name: str, now: dict[str, float], known: dict[str, float]) -> str:
+    values = "\n".join(f"{kind} = {min(value, known[kind]):g}" for kind, value in now.items())
+    return f'["{name}"]\n{values}\n\n'
+
+
+if __name__ == "__main__":
+    sys.exit(main())

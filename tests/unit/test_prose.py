@@ -1,0 +1,39 @@
+"""The measure of plain words counts what it says, and a package may not become worse."""
+
+from tests.ci.prose import Measure, too_high
+
+RIDDLE = '''"""Who of them writes?"""
+
+def told(each):
+    """Of these, by one list."""
+    found = each  # what it is
+    return found
+
+
+def list_jobs(run):
+    """List the Jobs of a run."""
+'''
+
+
+def test_what_is_counted() -> None:
+    measure = Measure()
+    measure.add(RIDDLE)
+    assert measure.ceilings() == {"vague": 38.9, "fragments": 1, "questions": 1, "names": 2}
+    assert (measure.words, measure.docstrings) == (18, 2)
+
+
+def test_the_name_of_an_argument_of_others_is_not_counted() -> None:
+    measure = Measure()
+    measure.add("from library import told as heard\nheard(each=1).found\n")
+    assert measure.names == 0
+
+
+def test_a_value_above_its_ceiling_is_named() -> None:
+    now = {"a": {"vague": 5.1, "names": 2}, "b": {"vague": 3.0, "names": 1}}
+    assert too_high(now, {"a": {"vague": 5.0, "names": 2}, "b": {"vague": 3.0, "names": 1}}) == [
+        "a: vague is 5.1, may be 5"
+    ]
+
+
+def test_a_package_without_ceilings_has_to_be_plain() -> None:
+    assert too_high({"new": {"vague": 0.1, "questions": 0}}, {}) == ["new: vague is 0.1, may be 0"]
