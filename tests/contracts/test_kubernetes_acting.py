@@ -22,6 +22,7 @@ from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
+from crawler_lifecycle.adapters.kubernetes.failure import OF_A_DELETION
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
@@ -131,6 +132,8 @@ def test_a_job_says_whose_it_is_and_runs_once(acting: Acting) -> None:
     assert [disruption["action"], exit_code["action"]] == ["FailJob", "FailJob"]
     assert disruption["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
     assert exit_code["onExitCodes"]["containerName"] == template["spec"]["containers"][0]["name"]
+    # a suspension deletes the pod, and the rules are asked about it
+    assert {0, *OF_A_DELETION} == set(exit_code["onExitCodes"]["values"])
     assert (spec["activeDeadlineSeconds"], template["spec"]["terminationGracePeriodSeconds"]) == (60, 9)
     assert spec["ttlSecondsAfterFinished"] == 7 * 24 * 3600
     assert template["spec"]["automountServiceAccountToken"] is False

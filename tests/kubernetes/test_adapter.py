@@ -1,5 +1,6 @@
 """Does the adapter tell and do the right thing when the cluster is as bad as it can be? Each fault is a real one."""
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.kubernetes.proxy import Proxy
 from tests.rows import after, row
 
 MAIN = [(0, 1)]
+SYNCS_SECONDS = 3.0  # in which the Job controller meets an ended pod more than once
 LONG = " ".join(str(number) for number in range(30_000))  # 170 kB: shorter answers are not packed
 
 
@@ -150,6 +152,23 @@ def test_a_deleted_pod_that_is_still_there_says_who_did_it(
     kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.parametrize("image", [fates.RUNS, fates.ORDERLY])
+def test_a_job_that_is_suspended_goes_on_although_its_pod_is_left_for_a_while(
+    kubernetes: KubernetesBench, image: str
+) -> None:
+    """A real node leaves the pod that it ended for a second or more; the Job controller asks the failure policy."""
+    request, path = running_pod(kubernetes, held=True, image=image)
+    admin = kubernetes.bed.admin
+    job = f"/apis/batch/v1/namespaces/{kubernetes.namespace}/jobs/{kubernetes.name(request)}"
+    admin.merge(job, {"spec": {"suspend": True}})
+    until(lambda: admin.get(path)["status"]["phase"] in ("Failed", "Succeeded"), "the pod to end")
+    time.sleep(SYNCS_SECONDS)
+    assert {each["type"] for each in admin.get(job)["status"]["conditions"]} == {"Suspended"}
+    admin.merge(path, {"metadata": {"finalizers": None}})
+    admin.merge(job, {"spec": {"suspend": False}})
+    kubernetes.until_phase(request, JobPhase.RUNNING)
+
+
 @pytest.mark.parametrize(("act", "reason"), [(drain, "drained"), (preempt, "preempted"), (taint, "node_tainted")])
 def test_a_program_that_was_sent_away_and_ended_in_order_was_not_done(
     kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str
@@ -250,7 +269,12 @@ def until_another_second() -> None:
 
 @pytest.mark.parametrize(
     ("act", "reason", "code"),
-    [(drain, "disrupted", None), (preempt, "disrupted", None), (taint, "disrupted", None), (delete, "sigterm", 143)],
+    [
+        (drain, "disrupted", None),
+        (preempt, "disrupted", None),
+        (taint, "disrupted", None),
+        (delete, "backoff_limit_exceeded", None),
+    ],
 )
 def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(
     kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str, code: int | None
@@ -268,7 +292,8 @@ def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(
 
     kept = until(evidence, "the event of the Job")
     assert str(job.message) in str(kept.message)
-    assert any(path.rpartition("/")[2] in event for event in kept.events)
+    if act is not delete:  # that ends with a code of a deletion, which is none to remember
+        assert any(path.rpartition("/")[2] in event for event in kept.events)
 
 
 def test_a_job_that_fails_while_it_is_stopped_is_stopped(kubernetes: KubernetesBench) -> None:

@@ -23,11 +23,17 @@ from crawler_lifecycle.errors import Refused
 CONTAINER = "crawl"
 FILES = "/crawl/files"
 HASH_LENGTH = 40  # a label's value ends at 63 characters
-# Any failure ends the Job anyway. One that a rule matches is also told in the Job's own condition, which is all there
-# is once the pod is deleted; `failure` reads it.
+# Any failure ends the Job anyway. A failure that a rule matches is also told in the Job's own condition, which is all
+# there is once the pod is deleted; `failure` reads it. The codes of a deletion are no failure to remember: the Job
+# controller asks the rules about pods that a suspension deleted, too, and a queue that takes the room of a Job back for
+# a while would fail the Job for good.
+ENDED_BY_DELETION = [0, 137, 143]
 FAILURES_TO_REMEMBER = [
     {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-    {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": [0]}},
+    {
+        "action": "FailJob",
+        "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn", "values": ENDED_BY_DELETION},
+    },
 ]
 UID_OF_THE_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"
 
