@@ -105,10 +105,13 @@ def processes_of(folder: Path, which: Callable[[psutil.Process], bool] = lambda 
     return found
 
 
-async def eventually(holds: Callable[[], Any], patience: float = 20.0) -> Any:
+async def eventually(holds: Callable[[], Any], patience: float = 20.0, seen: Callable[[], object] | None = None) -> Any:
+    """`seen`: what there is instead, for the message of a wait that was in vain."""
     deadline = time.monotonic() + patience
     while not (found := holds()):
-        assert time.monotonic() < deadline, f"{holds} did not come true in {patience} s"
+        if time.monotonic() > deadline:
+            instead = f"; there is {seen()}" if seen else ""
+            raise AssertionError(f"{holds} did not come true in {patience} s{instead}")
         await asyncio.sleep(0.05)
     return found
 

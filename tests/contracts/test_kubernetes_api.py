@@ -12,12 +12,13 @@ import pytest
 import urllib3
 
 from crawler_lifecycle.adapters.kubernetes import api as transport
-from crawler_lifecycle.adapters.kubernetes import time_limits
+from crawler_lifecycle.adapters.kubernetes import receiving, time_limits
 from crawler_lifecycle.adapters.kubernetes.access import RIGHTS, missing_rights
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.settings import BUSY_SECONDS
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 
 
@@ -235,15 +236,50 @@ def test_a_list_comes_in_pages(api: Api, server: ApiServer, monkeypatch: pytest.
     assert all("resourceVersion" not in seen.query for seen in server.seen)
 
 
-def test_a_list_that_became_too_old_says_so(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_became_too_old_begins_anew(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "PAGE", 1)
+    for number in range(3):
+        server.put("jobs", a_job(f"job-{number}"))
+    server.faults = [Fault("GET", "continue", Answered(410, "Expired", "the continue token is too old"))]
+
+    pages = [json.loads(page)["items"][0]["metadata"]["name"] for page in api.pages(api.batch("jobs"))]
+
+    assert pages == ["job-0", "job-0", "job-1", "job-2"]
+
+
+def test_a_page_that_is_too_long_comes_in_smaller_ones(
+    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "LARGEST_ANSWER", 20_000)
+    for number in range(20):
+        server.put("jobs", a_job(f"job-{number:02}") | {"spec": {"template": "x" * 5_000}})
+
+    pages = [json.loads(page)["items"] for page in api.pages(api.batch("jobs"), {"limit": 16})]
+
+    assert [item["metadata"]["name"] for page in pages for item in page] == [f"job-{number:02}" for number in range(20)]
+
+
+def test_an_object_that_is_too_long_by_itself_is_told(
+    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "LARGEST_ANSWER", 1_000)
+    server.put("jobs", a_job("one") | {"spec": {"template": "x" * 5_000}})
+
+    with pytest.raises(ApiFailed, match="too long"):
+        list(api.pages(api.batch("jobs")))
+
+
+def test_a_list_that_becomes_too_old_again_says_so(
+    api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transport, "PAGE", 1)
     server.put("jobs", a_job("one"))
     server.put("jobs", a_job("two"))
-    server.faults = [Fault("GET", "continue", Answered(410, "Expired", "the continue token is too old"))]
+    too_old = Answered(410, "Expired", "the continue token is too old")
+    server.faults = [Fault("GET", "continue", too_old), Fault("GET", "continue", too_old)]
     pages = api.pages(api.batch("jobs"))
-    next(pages)
     with pytest.raises(ApiFailed) as caught:
-        next(pages)
+        list(pages)
     assert caught.value.status == 410
 
 
@@ -258,6 +294,23 @@ def test_lines_come_whole(api: Api, server: ApiServer) -> None:
     server.watching = [[b"x" * 200_000, b"two", b"three"]]
     begun, *lines = api.lines(api.batch("jobs"), {"watch": 1})
     assert (begun, lines) == (b"", [b"x" * 200_000, b"two", b"three"])
+
+
+def test_a_line_without_an_end_is_given_up(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "LONGEST_LINE", 100_000)
+    server.watching = [[b"one", b"x" * 400_000]]
+    lines = api.lines(api.batch("jobs"), {"watch": 1})
+    assert [next(lines), next(lines)] == [b"", b"one"]
+    with pytest.raises(ApiFailed, match="does not end"):
+        next(lines)
+
+
+def test_a_busy_server_that_asks_for_no_pause_gets_one(api: Api, server: ApiServer) -> None:
+    busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
+    server.faults = [Fault("GET", "jobs", busy) for _ in range(100)]
+    with pytest.raises(ApiFailed):
+        api.get(api.batch("jobs"))
+    assert len(server.seen) <= BUSY_SECONDS / transport.SHORTEST_PAUSE + 1
 
 
 def test_no_access_is_one_line_that_names_the_setting(tmp_path: Path) -> None:

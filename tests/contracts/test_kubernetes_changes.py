@@ -196,3 +196,8 @@ def test_a_reader_that_died_is_replaced(
     server.watching = [[a_change("ADDED", 90, ONE)], [a_change("ADDED", 90, ONE)]]
     told(watch(), ONE)
     assert died.is_set()
+
+
+def test_a_version_of_thousands_of_digits_is_no_version() -> None:
+    """Python refuses to read so many, and the thread that follows changes would die of it."""
+    assert changes._order("9" * 5_000) == changes._order("nonsense") < changes._order("1")

@@ -28,6 +28,7 @@ from tests.embedded import CRAWLCTL, eventually
 from tests.kubernetes.bed import Bed
 
 ACCOUNTS = {"scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer"}
+SHOWN = 5  # of each, in the message of a wait that was in vain
 PATIENCE = 120.0
 TOKEN = "between-friends"
 PATHS = {"jobs": "/apis/batch/v1", "pods": "/api/v1"}
@@ -137,7 +138,9 @@ class Service:
 
     async def until(self, run: Started, status: TaskStatus, count: int, patience: float = PATIENCE) -> None:
         """That many of its tasks have this status."""
-        await eventually(lambda: self._healthy() and self.counts(run).get(status, 0) >= count, patience)
+        await eventually(
+            lambda: self._healthy() and self.counts(run).get(status, 0) >= count, patience, partial(self.seen, run)
+        )
 
     async def until_in_cluster(self, run: Started, count: int, patience: float) -> None:
         """That many of its tasks have a job, whatever is known of it."""
@@ -146,7 +149,7 @@ class Service:
             self._healthy()
             return sum(self.summary(run).tasks.get(status, 0) for status in IN_CLUSTER) >= count
 
-        await eventually(there, patience)
+        await eventually(there, patience, partial(self.seen, run))
 
     async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
         def over() -> RunDetails | None:
@@ -156,7 +159,7 @@ class Service:
             details = self.details(run)
             return details if is_handed_over(details) else None
 
-        found: RunDetails = await eventually(over, patience)
+        found: RunDetails = await eventually(over, patience, partial(self.seen, run))
         return found
 
     async def until_waiting(self, run: Started, cause: str, patience: float = PATIENCE) -> RunDetails:
@@ -165,8 +168,20 @@ class Service:
             causes = {details.run.waiting_cause, *(task.cause for task in details.tasks)}
             return details if cause in causes else None
 
-        found: RunDetails = await eventually(waits, patience)
+        found: RunDetails = await eventually(waits, patience, partial(self.seen, run))
         return found
+
+    def seen(self, run: Started) -> str:
+        """Say how the run, its tasks, jobs and pods stand, for a wait that was in vain."""
+        details = self.details(run)
+        tasks = [(each.task, each.attempt, str(each.status), each.cause, each.reason) for each in details.tasks[:SHOWN]]
+        there = [
+            (each["metadata"]["name"], each["metadata"].get("deletionTimestamp"), each.get("status"))
+            for kind in ("jobs", "pods")
+            for each in self.objects(kind, run)[:SHOWN]
+        ]
+        looked = f"looked at {details.run.last_look_at}, next {details.run.next_look_at}: {details.run.look_problem}"
+        return f"{details.run.status} {details.run.waiting_cause}; {looked}; tasks {tasks}; in the cluster {there}"
 
     def answers(self) -> bool:
         """The scheduler service does."""
@@ -230,7 +245,7 @@ class Service:
 
     async def until_gone(self, run: Started, patience: float = 300) -> None:
         for kind in ("pods", "jobs"):
-            await eventually(partial(self._are_gone, kind, run), patience)
+            await eventually(partial(self._are_gone, kind, run), patience, partial(self.seen, run))
 
     def _are_gone(self, kind: str, run: Started) -> bool:
         return not self.objects(kind, run)

@@ -17,15 +17,25 @@ import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing, continuation, refusal
 from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
-from crawler_lifecycle.adapters.kubernetes.receiving import GZIP, LONGEST_ANSWER_SECONDS, PLAIN, as_they_come, whole
+from crawler_lifecycle.adapters.kubernetes.receiving import (
+    GZIP,
+    LONGEST_ANSWER_SECONDS,
+    PLAIN,
+    TooLong,
+    as_they_come,
+    whole,
+)
 from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
 from crawler_lifecycle.settings import longest_request
 
 JSON = "application/json"
 PAGE = 1024  # of a list. Not 1000: the last page of 10,000 would be full, and after a full one comes another, if empty
+SMALLER = 8  # by so much, if a page is too long to be received
 LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
-SHORTEST_PAUSE = 0.1
+SHORTEST_PAUSE = 0.5  # also where a busy server asks for none
+LONGEST_LINE = 8 << 20  # of a watch: a Job has at most 1.5 MiB
+TOO_OLD = 410
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
 
@@ -80,10 +90,13 @@ class Api:
         accept: str = JSON,
         until: float = math.inf,
     ) -> Iterator[bytes]:
-        """Every page of a list, as of now. One that became too old between two pages ends in ApiFailed, 410.
+        """Yield every page of a list, as of now.
 
-        So does a 404: there is always a list, even of nothing, so it says that this is not our API server."""
+        A list that became too old between two pages begins anew, once: an object may come twice. A page that is too
+        long is asked for in smaller pieces. A 404 is ApiFailed: there is always a list, even of nothing, so a 404 says
+        that this is not our API server."""
         asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
+        may_begin_anew = True
         while True:
             if not self._lists.acquire(timeout=max(0.0, min(LONGEST_ANSWER_SECONDS, until - time.monotonic()))):
                 raise ApiFailed("the other lists of this process do not end: try again")
@@ -91,6 +104,15 @@ class Api:
                 page = self._whole("GET", path, asked, accept, until=until)
             except Missing as error:
                 raise ApiFailed(error.message, 404) from error
+            except ApiFailed as error:
+                if error.status == TOO_OLD and may_begin_anew and "continue" in asked:
+                    may_begin_anew = False
+                    del asked["continue"]
+                elif isinstance(error.__cause__, TooLong) and int(asked["limit"]) > 1:
+                    asked["limit"] = max(1, int(asked["limit"]) // SMALLER)
+                else:
+                    raise
+                continue
             finally:
                 self._lists.release()
             yield page
@@ -103,15 +125,22 @@ class Api:
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60
     ) -> Iterator[bytes]:
         """The lines of an answer that goes on, as they come; an empty one says that it has begun. It ends with the
-        answer, or ApiFailed after `silence`."""
-        rest = b""
+        answer, or ApiFailed after `silence` or with a line that has no end."""
+        pieces: list[bytes] = []  # of a line whose end has not come: joined once, however many there are
+        size = 0
         for chunk in self.chunks(path, query, accept=accept, silence=silence):
             if not chunk:
                 yield b""
-            *ended, rest = (rest + chunk).split(b"\n")
-            yield from (line for line in ended if line)
-        if rest:
-            yield rest
+            *ended, rest = chunk.split(b"\n")
+            if ended:
+                yield from (line for line in (b"".join([*pieces, ended[0]]), *ended[1:]) if line)
+                pieces, size = [], 0
+            pieces.append(rest)
+            size += len(rest)
+            if size > LONGEST_LINE:
+                raise ApiFailed(f"a line of the Kubernetes API's answer to {path} does not end")
+        if last := b"".join(pieces):
+            yield last
 
     def chunks(
         self,

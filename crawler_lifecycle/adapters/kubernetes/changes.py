@@ -25,6 +25,7 @@ SILENCE_SECONDS = 40.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 15.0
 TOO_OLD = 410
+LONGEST_VERSION = 40  # digits: longer ones are nonsense, and Python refuses to read them
 logger = logging.getLogger(__name__)
 
 
@@ -155,4 +156,4 @@ class _Stream(threading.Thread):
 
 def _order(version: str) -> int:
     """Versions are numbers that grow; one that is none is older than all others."""
-    return int(version) if version.isdecimal() else -1
+    return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else -1

@@ -118,9 +118,7 @@ class Jobs:
             for pod in PODS.page(page).whole:
                 if (key := key_of(pod.metadata.labels)) and key in wanted:
                     found.setdefault(key, []).append(pod)
-        for pods in found.values():
-            pods.sort(key=_age, reverse=True)
-        return found
+        return {key: _newest_first(pods) for key, pods in found.items()}
 
     def delete(self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NOTHING) -> None:
         """Exactly what was read: of this uid, and a Job only if nothing of it has changed since.
@@ -160,6 +158,11 @@ class Jobs:
 
 def _key(job: Job | DatedJob, run_uid: str) -> Key | None:
     return key_named(job.metadata.name, job.metadata.labels, run_uid)
+
+
+def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
+    """Each once: a list that began anew shows some twice."""
+    return sorted({pod.metadata.name: pod for pod in pods}.values(), key=_age, reverse=True)
 
 
 def _age(pod: Pod) -> tuple[float, str]:

@@ -139,7 +139,8 @@ class Looking:
                         raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
                     if key in keys:
                         found.setdefault(key, []).append(pod)
-        return found
+        # each once: a list that began anew shows some twice
+        return {key: list({each.metadata.name: each for each in several}.values()) for key, several in found.items()}
 
     def _pages(
         self, survey: Survey, path: str, query: Mapping[str, str | int], *, accept: str = JSON

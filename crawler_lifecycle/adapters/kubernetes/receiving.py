@@ -20,6 +20,10 @@ LARGEST_ANSWER = 256 << 20  # unpacked; a thousandfold of the last piece may be 
 CHUNK = 1 << 16
 
 
+class TooLong(HTTPError):
+    """An answer that would not fit this process's memory."""
+
+
 def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
     """The time-out of the connection is for each piece; this bounds them all together."""
     deadline, received, size = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
@@ -28,7 +32,7 @@ def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
         received.append(piece)
         size += len(piece)
         if size > LARGEST_ANSWER:
-            raise HTTPError("its answer is too long")
+            raise TooLong("its answer is too long")
         if time.monotonic() > deadline:
             raise HTTPError("its answer does not end")
     return b"".join(received)
