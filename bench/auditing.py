@@ -19,12 +19,9 @@ from bench.databases import Row, on_each
 from bench.measuring import Ledger
 from bench.table import Scale, Table
 from crawler_lifecycle.activities.audit_runs import RunAudit
-from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.findings import SqlFindings
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
@@ -82,7 +79,7 @@ def _make(database: Database, runs: int) -> None:
     """Copies of one run, each with ids of its own."""
     entry = Crawler(name="books", command=["true"])
     new = NewRun(RunRequest(crawler="books"), entry, 1, f"crawl-books-{uuid4()}", str(uuid4()))
-    run = SqlHistories(database).create(new)
+    run = SqlStore(database).runs.create(new)
     with database.read() as connection:
         row = connection.execute(select(histories).where(histories.c.id == run.run_id)).one()
     like = {name: value for name, value in row._mapping.items() if name != "id"}
@@ -120,8 +117,8 @@ def _peak(database: Database, lost: Sequence[str]) -> float:
 
 
 async def _pages(database: Database, temporal: Temporal) -> tuple[int, PartReport]:
-    runs, findings, tasks, not_asked = SqlAuditedRuns(database), SqlFindings(database), SqlTasks(database), Mock()
-    activities = RunAudit(runs, findings, temporal, tasks, not_asked, AT_ONCE)
+    store, not_asked = SqlStore(database), Mock()
+    activities = RunAudit(store.records, store.findings, temporal, store.tasks, not_asked, AT_ONCE)
     audit = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC), repair=True)
     report, pages, after = PartReport(), 0, None
     while pages == 0 or after is not None:

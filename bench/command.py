@@ -8,8 +8,8 @@ from uuid import uuid4
 from bench.measuring import BARE_PYTHON, side_by_side
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.migrate import upgrade
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.ports import NewRun
@@ -38,5 +38,5 @@ def _fill(url: str) -> None:
     entry = Crawler(name="books", command=["true"])
     for _ in range(RUNS):
         new = NewRun(RunRequest(crawler="books"), entry, TASKS, f"crawl-{uuid4()}", str(uuid4()))
-        SqlHistories(database).create(new)
+        SqlStore(database).runs.create(new)
     database.close()

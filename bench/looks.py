@@ -15,8 +15,7 @@ from bench.measuring import Ledger
 from bench.table import Scale, Table
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
@@ -76,21 +75,21 @@ def _run_of(database: Database, tasks: int) -> RunRef:
     """A new run whose tasks are all RUNNING."""
     entry = Crawler(name="books", command=["true"])
     new = NewRun(RunRequest(crawler="books"), entry, tasks, f"crawl-{uuid4()}", str(uuid4()))
-    histories = SqlHistories(database)
-    run = ref_to(histories.create(new))
-    histories.mark_started(run)
+    runs = SqlStore(database).runs
+    run = ref_to(runs.create(new))
+    runs.mark_started(run)
     running = [
         TaskChange(task=task, attempt=1, version=1, status=TaskStatus.RUNNING, job_uid=f"uid-{task}")
         for task in range(tasks)
     ]
-    SqlTasks(database).sync(run, running)
+    SqlStore(database).tasks.sync(run, running)
     return run
 
 
 def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
     """As many looks as it takes until the database agrees with the cluster."""
     cluster = cast("Cluster", shown)  # a look asks for nothing else of it
-    steps = ReconciliationActivities(SqlHistories(database), SqlTasks(database), cluster)
+    steps = ReconciliationActivities(SqlStore(database).runs, SqlStore(database).tasks, cluster)
     ledger, looks, more = Ledger(database), 0, True
     while more:
         more, looks = _look(steps, run, ledger), looks + 1

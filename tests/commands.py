@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli import main
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
@@ -48,6 +48,6 @@ def run(state_url: str, crawlctl: Crawlctl) -> RunRecord:
     new = NewRun(request, entry, 3, "crawl-bookshop-1", str(uuid.uuid4()))
     database = Database(state_url, pool_size=2)
     try:
-        return SqlHistories(database).create(new)
+        return SqlStore(database).runs.create(new)
     finally:
         database.close()

@@ -17,9 +17,9 @@ import pymysql
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.adapters.sql.schema import histories, installation, metadata
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
@@ -110,7 +110,7 @@ def make_run(database: Database) -> MakeRun:
         entry = entry or Crawler(name="books", command=["true"])
         asked = RunRequest(crawler=entry.name, **request)
         new = NewRun(asked, entry, tasks, workflow_id=f"crawl-{uuid4()}", first_execution_run_id=str(uuid4()))
-        return SqlHistories(database).create(new)
+        return SqlStore(database).runs.create(new)
 
     return make
 

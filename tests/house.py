@@ -25,17 +25,8 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.notices import FilePusher
-from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.findings import SqlFindings
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.notices import SqlNotices
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
@@ -127,32 +118,27 @@ class House:
     environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
 
     def __post_init__(self) -> None:
-        self.bench.installation = SqlRecords(self.database).installation()
+        self.store = store = SqlStore(self.database)
+        self.bench.installation = store.records.installation()
         self.bench.cluster = self.bench.client()
-        cluster = self.bench.cluster
+        cluster, runs, tasks, records = self.bench.cluster, store.runs, store.tasks, store.records
         self.deployer = DirectDeployer(self.bench, {"books": SCRIPT, "sleepy": SLEEPS})
-        store, tasks, self.claims = SqlHistories(self.database), SqlTasks(self.database), SqlClaims(self.database)
         exporter = FolderExporter(self.folder / "files", self.folder / "exports")
-        self.tasks = tasks
+        self.tasks, self.claims, self.findings, limits = tasks, store.claims, store.findings, RunLimits(most_tasks=50)
         self.deploying = Deploying(self.claims, cluster, self.deployer)
-        self.histories = HistoryActivities(store, tasks, self.deployer, RunLimits(most_tasks=50))
-        self.deployment = DeploymentActivities(
-            store, tasks, self.claims, cluster, self.deploying, timedelta(seconds=60)
-        )
-        self.reconciliation = ReconciliationActivities(store, tasks, cluster)
-        self.supervisors, kept_exports = NotedSupervisors(), SqlExports(self.database)
-        self.supervision = SupervisionActivities(
-            SqlSupervision(self.database), tasks, cluster, self.supervisors, kept_exports, RunLimits(most_tasks=50)
-        )
-        self.stopping = StoppingActivities(store, SqlStops(self.database), tasks, cluster)
-        kept = SqlNotices(self.database)
-        self.notices = NoticeActivities(store, kept, FilePusher(self.folder / "exports" / "notices.jsonl"))
-        self.exports = ExportActivities(store, kept_exports, exporter)
-        self.findings, runs, patience = SqlFindings(self.database), SqlAuditedRuns(self.database), AT_ONCE
+        self.histories = HistoryActivities(runs, tasks, self.deployer, limits)
+        minute = timedelta(seconds=60)
+        self.deployment = DeploymentActivities(runs, tasks, self.claims, cluster, self.deploying, minute)
+        self.reconciliation = ReconciliationActivities(runs, tasks, cluster)
+        self.supervisors = NotedSupervisors()
+        self.supervision = SupervisionActivities(runs, tasks, cluster, self.supervisors, limits)
+        self.stopping = StoppingActivities(runs, tasks, cluster)
+        self.notices = NoticeActivities(runs, FilePusher(self.folder / "exports" / "notices.jsonl"))
+        self.exports = ExportActivities(runs, exporter)
         self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
-        self.run_audit = RunAudit(runs, self.findings, self.supervisors, tasks, cluster, patience)
-        self.job_audit = JobAudit(runs, self.findings, tasks, cluster, patience)
-        self.handover_audit = HandoverAudit(runs, self.findings, self.supervisors, patience)
+        self.run_audit = RunAudit(records, self.findings, self.supervisors, tasks, cluster, AT_ONCE)
+        self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
+        self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)
 
     @overload
     def do(self, activity: Callable[[A], Coroutine[Any, Any, R]], step: A) -> R: ...
@@ -181,7 +167,7 @@ class House:
             self.claims.deployed(claim, self.deployer.deploy(claim.request))
 
     def details(self, plan: RunPlan) -> RunDetails:
-        return SqlRecords(self.database).details(plan.run.run_id)
+        return self.store.records.details(plan.run.run_id)
 
 
 @pytest.fixture

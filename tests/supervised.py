@@ -99,7 +99,7 @@ class Supervised:
         self.process = a_process(self.line, self._folder, self.installation)
         records: Any = self.records
         self._reconciliation = ReconciliationActivities(records, records, self.process)
-        self._stopping = StoppingActivities(records, records, records, self.process)
+        self._stopping = StoppingActivities(records, records, self.process)
 
     def take(self, step: Step) -> Any:
         what, task, code = step

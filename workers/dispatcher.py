@@ -14,7 +14,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     told = threading.Event()
     with parts.dispatcher_pool() as pool:
         dispatcher = Dispatcher(
-            parts.claims,
+            parts.store.claims,
             parts.deploying,
             settings.most_in_cluster,
             parts.claim_for,
@@ -32,7 +32,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 
 def _needs(parts: Parts) -> dict[str, health.Need]:
     return {
-        "database": lambda: asyncio.to_thread(parts.records.installation),
+        "database": lambda: asyncio.to_thread(parts.store.records.installation),
         "scheduler service": lambda: asyncio.to_thread(parts.deployer.check),
     }
 

@@ -29,7 +29,7 @@ LONGEST_UNTOLD = timedelta(seconds=3)  # a heartbeat held back longer could come
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     settings = parts.settings.worker
-    installation = parts.records.installation()  # refuses a database with an unknown schema before any work
+    installation = parts.store.records.installation()  # refuses a database with an unknown schema before any work
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
     steps = activities(parts, engine, search_attributes=await _knows_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
@@ -51,7 +51,7 @@ async def _audited(parts: Parts, engine: Engine, installation: str, door: health
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
         AuditSchedule(engine, installation, every).keep,
-        lambda: parts.findings.overview(audits=1, findings=0),
+        lambda: parts.store.findings.overview(audits=1, findings=0),
         AuditMetrics(every),
     )
     if door is not None:
@@ -68,7 +68,7 @@ async def _audited(parts: Parts, engine: Engine, installation: str, door: health
 async def _watched(parts: Parts, engine: Engine, door: health.Door | None) -> AsyncIterator[None]:
     """Search for runs whose workflows fail."""
     metrics = door.metrics if door is not None else None
-    watching = asyncio.create_task(FailingWorkflows(parts.audited_runs, parts.findings, engine, metrics).run())
+    watching = asyncio.create_task(FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics).run())
     try:
         yield
     finally:
@@ -77,7 +77,7 @@ async def _watched(parts: Parts, engine: Engine, door: health.Door | None) -> As
 
 
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
-    return {"database": lambda: asyncio.to_thread(parts.records.installation), "temporal": engine.ping}
+    return {"database": lambda: asyncio.to_thread(parts.store.records.installation), "temporal": engine.ping}
 
 
 def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:

@@ -11,7 +11,7 @@ from crawler_lifecycle.services.watcher import Watcher
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     engine = Engine(os.environ, parts.settings.worker.task_queue)
-    watcher = Watcher(parts.nudges, parts.cluster, engine.nudge)  # refuses a database with an unknown schema
+    watcher = Watcher(parts.store.claims, parts.cluster, engine.nudge)  # refuses a database with an unknown schema
     async with health.told(parts.settings.health, _needs(parts, engine), watcher.pulses):
         watching = asyncio.create_task(watcher.run(engine.client))
         stopping = asyncio.create_task(stopped.wait())
@@ -23,7 +23,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
     return {
-        "database": lambda: asyncio.to_thread(parts.records.installation),
+        "database": lambda: asyncio.to_thread(parts.store.records.installation),
         "temporal": engine.ping,
         "cluster": lambda: asyncio.to_thread(parts.cluster.check),
     }

@@ -23,7 +23,7 @@ from crawler_lifecycle.domain.audit import (
     undelivered,
 )
 from crawler_lifecycle.domain.naming import export_workflow_id
-from crawler_lifecycle.ports import Acted, AuditedRuns, Findings, Handover, Supervisors
+from crawler_lifecycle.ports import Acted, Findings, Handover, Records, Supervisors
 
 RUNS_IN_A_PAGE = 500
 IN_VAIN = f"sent again {MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
@@ -32,7 +32,7 @@ TOO_OLD = "it is too old to be done again by itself: `crawlctl {}` does it"
 
 @dataclass(frozen=True)
 class HandoverAudit:
-    runs: AuditedRuns
+    records: Records
     findings: Findings
     supervisors: Supervisors
     patience: Patience
@@ -41,7 +41,7 @@ class HandoverAudit:
     async def audit_handovers(self, step: AuditStep) -> AuditPage:
         """Has the workflows of runs that are over export them, and send their closing notices, under the same ids."""
         since = datetime.now(UTC) - self.patience.replay
-        page, rest = await asyncio.to_thread(self.runs.handovers, int(step.after or 0), RUNS_IN_A_PAGE, since)
+        page, rest = await asyncio.to_thread(self.records.handovers, int(step.after or 0), RUNS_IN_A_PAGE, since)
         found = await self._found(page)
         by_id = {each.run.run_id: each.run for each in page}
         known = await asyncio.to_thread(self.findings.acted, [(each.kind, each.subject) for each in found])
@@ -63,7 +63,7 @@ class HandoverAudit:
         old = {each.run.run_id for each in page if is_too_old(each.run, now, self.patience)}
         idle = await self._idle([each.run for each in page if each.run.run_id not in old])
         left = [each for each in page if each.run.run_id in old | idle.keys()]
-        again = await asyncio.to_thread(self.runs.by_id, [each.run.run_id for each in left]) if left else {}
+        again = await asyncio.to_thread(self.records.audited_by_id, [each.run.run_id for each in left]) if left else {}
         return [
             finding.model_copy(update={"problem": idle.get(each.run.run_id)})
             for each in left

@@ -23,7 +23,7 @@ from crawler_lifecycle.domain.audit import (
     steps,
     unknown_job,
 )
-from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Tasks
+from crawler_lifecycle.ports import Cluster, Findings, Records, Tasks
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
 ROWS_AT_ONCE = 1000
@@ -52,7 +52,7 @@ class Found:
 
 @dataclass(frozen=True)
 class JobAudit:
-    runs: AuditedRuns
+    records: Records
     findings: Findings
     tasks: Tasks
     cluster: Cluster
@@ -68,7 +68,7 @@ class JobAudit:
         found, unknown, seen = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
         ledger, needed = Ledger(step.audit, self.findings), {each.finding.subject: each.needed for each in found}
         await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
-        leftovers = Leftovers(self.runs, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
+        leftovers = Leftovers(self.records, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
 
         async def act(finding: Finding) -> Finding:
             if finding.subject not in needed:  # a job without a name for its run is reported only
@@ -104,7 +104,7 @@ class JobAudit:
         due, now, later = list[str](), datetime.now(UTC), sorted(run_uid for run_uid in jobs if run_uid > after)
         for start in range(0, len(later), ROWS_AT_ONCE):
             page = {run_uid: jobs[run_uid] for run_uid in later[start : start + ROWS_AT_ONCE]}
-            due += disputed(page, self.runs.by_uid(list(page)), now, self.patience)
+            due += disputed(page, self.records.audited_by_uid(list(page)), now, self.patience)
             if len(due) > RUNS_IN_A_PAGE:
                 break
         return due
@@ -132,7 +132,7 @@ class JobAudit:
                 continue
             done = before.get(run_uid)
             needed = steps(look, keys, acted=done is not None, asked=done is not None and ASKED in (done.action or ""))
-            row = self.runs.by_uid([run_uid]).get(run_uid)  # again, after the look
+            row = self.records.audited_by_uid([run_uid]).get(run_uid)  # again, after the look
             if needed and (row is None or row.status.is_over):
                 found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
         return found, unknown, len(run_uids)
@@ -140,5 +140,5 @@ class JobAudit:
     def _judged(self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Needed) -> Finding:
         if row is None:
             return unknown_job(run_uid, jobs, needed)
-        attempts = self.runs.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
+        attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
         return later_job(row, jobs, needed) if is_later(row, jobs, attempts, self.patience) else leftover(row, needed)

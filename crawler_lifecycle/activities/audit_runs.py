@@ -23,14 +23,14 @@ from crawler_lifecycle.domain.audit import (
 )
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import AuditedRuns, Cluster, Findings, Supervisors, Tasks
+from crawler_lifecycle.ports import Cluster, Findings, Records, Supervisors, Tasks
 
 RUNS_IN_A_PAGE = 1000
 
 
 @dataclass(frozen=True)
 class RunAudit:
-    runs: AuditedRuns
+    records: Records
     findings: Findings
     supervisors: Supervisors
     tasks: Tasks
@@ -40,7 +40,7 @@ class RunAudit:
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resumes those that nobody supervises; reports those whose supervisor or dispatcher does not do its part."""
-        page, rest = await asyncio.to_thread(self.runs.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
+        page, rest = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, by_id = Ledger(step.audit, self.findings), {run.run_id: run for run in page}
         lost, unsure = await self._unsupervised(page)
         await ledger.keep([(FindingKind.UNSUPERVISED, run.run_uid) for run in unsure])
@@ -60,7 +60,7 @@ class RunAudit:
         """With those whose workflows are not open, but were a moment ago: what was found of them is not mended."""
         late = {run.run_id for run in page if overdue(run, datetime.now(UTC), self.patience)}
         described = await self._with_their_runs(page, await not_open(self.supervisors, page, late))
-        again = await asyncio.to_thread(self.runs.by_id, described) if described else {}
+        again = await asyncio.to_thread(self.records.audited_by_id, described) if described else {}
         now = datetime.now(UTC)
         found, unsure = list[Finding](), list[AuditedRun]()
         for run in (run for run in page if run.run_id in described):
@@ -105,7 +105,7 @@ class RunAudit:
         now = datetime.now(UTC)
         late = [finding for run in supervised if (finding := overdue(run, now, self.patience))]
         ids = [run.run_id for run in supervised]
-        claims = await asyncio.to_thread(self.runs.expired_claims, ids, now - self.patience.stuck) if ids else {}
+        claims = await asyncio.to_thread(self.records.expired_claims, ids, now - self.patience.stuck) if ids else {}
         expired = [
             claim_expired(run, claim.tasks, claim.since) for run in supervised if (claim := claims.get(run.run_id))
         ]

@@ -13,14 +13,14 @@ from crawler_lifecycle.domain.looks import JobPhase, TaskRow, uids_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
 from crawler_lifecycle.domain.saturation import is_saturated
-from crawler_lifecycle.ports import Claims, Cluster, Histories, Tasks
+from crawler_lifecycle.ports import Claims, Cluster, Runs, Tasks
 
 FULL = "the cluster is full"
 
 
 @dataclass(frozen=True)
 class DeploymentActivities:
-    histories: Histories
+    runs: Runs
     tasks: Tasks
     claims: Claims
     cluster: Cluster
@@ -40,12 +40,12 @@ class DeploymentActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_main_job_status(self, step: ToRun) -> MainJobStatus:
         """Whether the main job runs or has run; if it waits, why and since when."""
-        run = self.histories.current(step.run)
+        run = self.runs.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._waits(run, step.run, cause, status.message)
         problem = None if status.known else status.message
-        self.histories.mark_look(step.run, run.nudge_sent, status.known, problem, None)
+        self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, None)
         return status.model_copy(update={"since": since, "saturated": saturated, "intent": run.intent})
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
@@ -53,7 +53,7 @@ class DeploymentActivities:
         if claim is None:
             return self._as_it_stands(run)
         outcome = self.deploying.deploy(claim)
-        _, saturated = self._waits(self.histories.current(run), run, outcome.cause, outcome.message)
+        _, saturated = self._waits(self.runs.current(run), run, outcome.cause, outcome.message)
         return outcome.model_copy(update={"saturated": saturated})
 
     def _waits(
@@ -64,10 +64,10 @@ class DeploymentActivities:
         saturated = noted(cause if is_saturated(cause, before, datetime.now(UTC)) else None, known.cluster)
         if saturated:
             message = f"{FULL}: {message}" if message else FULL
-        return self.histories.mark_waiting(run, cause, message), saturated
+        return self.runs.mark_waiting(run, cause, message), saturated
 
     def _as_it_stands(self, run: RunRef) -> DeploymentOutcome:
-        row, intent = self._main_row(run), self.histories.current(run).intent
+        row, intent = self._main_row(run), self.runs.current(run).intent
         if row.job_uid:
             return DeploymentOutcome(job_id=row.job_uid, intent=intent)
         if row.status.is_over:

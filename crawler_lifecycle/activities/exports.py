@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef, ToEnd
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Archive, Exporter, Exports, Histories
+from crawler_lifecycle.ports import Archive, Exporter, Runs
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,7 @@ class Try:
 
 @dataclass(frozen=True)
 class ExportActivities:
-    histories: Histories
-    exports: Exports
+    runs: Runs
     exporter: Exporter
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -42,7 +41,7 @@ class ExportActivities:
         event = self._event(step, ExportKind.RUN_ENDED)
         with self._on_record(step.run, event):
             self.exporter.announce(event)
-        self.exports.settle(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
+        self.runs.settle_export(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
     @activity.defn
@@ -52,7 +51,7 @@ class ExportActivities:
         with self._on_record(step.run, planned) as this:
             self._archive(this)
             self.exporter.announce(this.event)
-        self.exports.settle(step.run, planned.event_id, ExportState.DONE, this.location, None, this.event)
+        self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, this.location, None, this.event)
         return ExportedFiles(
             event_id=planned.event_id,
             location=this.location,
@@ -78,7 +77,7 @@ class ExportActivities:
     @contextmanager
     def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[Try]:
         """The export is on record before it is tried, and why a try failed."""
-        this = Try(event, self.exports.open(run, event).location)
+        this = Try(event, self.runs.open_export(run, event).location)
         try:
             yield this
         except LifecycleError as error:
@@ -92,15 +91,15 @@ class ExportActivities:
             raise
 
     def _settle_failed(self, run: RunRef, this: Try, problem: str) -> None:
-        self.exports.settle(run, this.event.event_id, ExportState.FAILED, this.location, problem, this.event)
+        self.runs.settle_export(run, this.event.event_id, ExportState.FAILED, this.location, problem, this.event)
 
     def _event(self, step: ToEnd, kind: ExportKind) -> ExportEvent:
         """As it was kept, if it was: a run that was reopened tells of an earlier end what was true then."""
-        run = self.histories.current(step.run)
+        run = self.runs.current(step.run)
         identity = event_id(run.run_uid, kind, step.end)
         destination = self.exporter.destination(run.run_uid, step.end)
         for known in dict.fromkeys((kind, *ExportKind)):
-            if kept := self.exports.event(event_id(run.run_uid, known, step.end)):
+            if kept := self.runs.export_event(event_id(run.run_uid, known, step.end)):
                 counts = {} if known is kind else dict.fromkeys(("files", "bytes", "size", "sha256"))
                 return kept.model_copy(
                     update={"event_id": identity, "kind": kind, "supporting_files": destination, **counts}

@@ -23,14 +23,14 @@ from crawler_lifecycle.domain.outcome import outcome
 from crawler_lifecycle.domain.plan import RunLimits, plan_of, planned
 from crawler_lifecycle.domain.reasons import DEADLINE_EXCEEDED, MAX_DURATION
 from crawler_lifecycle.errors import BadInput
-from crawler_lifecycle.ports import Deployer, Histories, NewRun, Tasks
+from crawler_lifecycle.ports import Deployer, NewRun, Runs, Tasks
 
 WORKFLOW_PROPERTY = "workflow_id"
 
 
 @dataclass(frozen=True)
 class HistoryActivities:
-    histories: Histories
+    runs: Runs
     tasks: Tasks
     deployer: Deployer
     limits: RunLimits
@@ -39,7 +39,7 @@ class HistoryActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
         """Inserts the history once per request, however often it is tried."""
-        run = self.histories.find(step.workflow_id, step.first_execution_run_id) or self._created(step)
+        run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._created(step)
         if run.status.is_over:
             made = f"this chain of executions has made run {run.run_id} already, which is over"
             raise BadInput("workflow", f"{made}: use a schedule of Temporal, not its cron")
@@ -48,30 +48,30 @@ class HistoryActivities:
     def _created(self, step: CreateHistory) -> RunRecord:
         entry = self.deployer.crawler(step.request.crawler)
         request = planned(step.request, entry, self.limits)
-        return self.histories.create(_new_run(request, entry, step))
+        return self.runs.create(_new_run(request, entry, step))
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
         """Registers the workflow id, so that a stop or a resume finds it."""
-        self.histories.set_property(step.run, WORKFLOW_PROPERTY, step.workflow_id)
+        self.runs.set_property(step.run, WORKFLOW_PROPERTY, step.workflow_id)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_started(self, step: ToRun) -> RunMoment:
         """INITIALIZING to PROCESSING, never backwards."""
-        run = self.histories.mark_started(step.run)
+        run = self.runs.mark_started(step.run)
         return RunMoment(status=run.status, at=run.started_at or run.begun_at)
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_status(self, step: EndRun) -> RunOutcome:
         """The last status of the run, with its one reason. The first end stands."""
-        run = self.histories.current(step.run)
+        run = self.runs.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
         gave_up = step.reason or run.reason
         out_of_time = gave_up == MAX_DURATION and self._ended_by_the_clock(run)
         allowed = run.request.allowed_failures
         status, reason = outcome(run.tasks, run.intent, allowed, main, gave_up, out_of_time=out_of_time)
-        closed = self.histories.close(step.run, status, reason)
+        closed = self.runs.close(step.run, status, reason)
         return RunOutcome(
             run_id=closed.run_id,
             run_uid=closed.run_uid,

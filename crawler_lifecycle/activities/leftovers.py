@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.steps import RunRef
 from crawler_lifecycle.domain.audit import Key, Step
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
-from crawler_lifecycle.ports import AuditedRuns, Cluster, Tasks
+from crawler_lifecycle.ports import Cluster, Records, Tasks
 
 LONGEST_ASKING = 200.0  # seconds: what is not known of jobs to be removed by then, the next audit asks for
 JOBS_WITH_EVIDENCE = 20
@@ -23,7 +23,7 @@ Needed = Mapping[Key, Step]
 class Leftovers:
     """Of one page of an audit, whose time to ask begins now."""
 
-    runs: AuditedRuns
+    records: Records
     tasks: Tasks
     cluster: Cluster
     remove_unknown: bool
@@ -75,7 +75,7 @@ class Leftovers:
 
     def _unexplained(self, run_uid: str, keys: Sequence[Key]) -> tuple[Sequence[Key], str]:
         """Those of which it cannot be had, and why. Their supervisor may have ended before a busy cluster told it."""
-        row = self.runs.by_uid([run_uid]).get(run_uid)
+        row = self.records.audited_by_uid([run_uid]).get(run_uid)
         owed = sorted(set(self.tasks.unexplained(row.run_id)).intersection(keys)) if row else []
         while row and owed:
             if monotonic() > self._asks_until:

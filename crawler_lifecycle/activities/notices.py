@@ -9,13 +9,12 @@ from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
-from crawler_lifecycle.ports import Histories, Notices, Pusher
+from crawler_lifecycle.ports import Pusher, Runs
 
 
 @dataclass(frozen=True)
 class NoticeActivities:
-    histories: Histories
-    notices: Notices
+    runs: Runs
     pusher: Pusher
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -45,7 +44,7 @@ class NoticeActivities:
 
         It is tried again only if that can help: not one that nobody will ever take, and not one of progress, which the
         next one tells better."""
-        run = self.histories.current(step.run)
+        run = self.runs.current(step.run)
         notice = Notice(
             notice_id=event_id(run.run_uid, kind, _number(kind, step)),
             kind=kind,
@@ -57,7 +56,7 @@ class NoticeActivities:
             tasks=run.tasks,
             at=datetime.now(UTC),
         )
-        notice = self.notices.keep(step.run, notice)
+        notice = self.runs.keep_notice(step.run, notice)
         try:
             self.pusher.send(notice)
         except LifecycleError as error:
@@ -73,11 +72,11 @@ class NoticeActivities:
         tries = activity.info().attempt
         if tries > 1:
             self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
-        elif kind is not NoticeKind.PROGRESS and self.histories.noted(step.run, _key("undelivered", kind, step)):
+        elif kind is not NoticeKind.PROGRESS and self.runs.has_note(step.run, _key("undelivered", kind, step)):
             self._log(kind, step, "delivered", f"notice {kind}, sent again")
 
     def _log(self, kind: NoticeKind, step: Notify, event: str, message: str) -> None:
-        self.histories.note(step.run, _key(event, kind, step), event, message)
+        self.runs.note(step.run, _key(event, kind, step), event, message)
 
 
 def _key(event: str, kind: NoticeKind, step: Notify) -> str:

@@ -33,7 +33,7 @@ from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
-from crawler_lifecycle.ports import Cluster, Histories, Tasks, Uids
+from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
 # what fits a payload with room to spare (2 MB are its end): a change is at most 350 bytes, evidence about 5 kB
 CHANGES_IN_A_LOOK = 3_000
@@ -50,14 +50,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReconciliationActivities:
-    histories: Histories
+    runs: Runs
     tasks: Tasks
     cluster: Cluster
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: ToRun) -> ActiveTasks:
         """The tasks that the database believes alive, and those it lost sight of."""
-        run = self.histories.current(step.run)
+        run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
         watched = {
             status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)
@@ -67,7 +67,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
         """Asks the cluster for all of them at once; returns only those that differ."""
-        clock, run = time.monotonic(), self.histories.current(step.run)
+        clock, run = time.monotonic(), self.runs.current(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
         # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
         # meanwhile, must not count as absent because this look is too old to show it
@@ -116,7 +116,7 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
         """Jobs whose end and evidence are on record leave the cluster, a page at a time."""
-        run = self.histories.current(step.run)
+        run = self.runs.current(step.run)
         numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
         left = self._removed(run.run_uid, [(row.task, _last_over(row)) for row in rows], uids_of(rows))
@@ -125,10 +125,10 @@ class ReconciliationActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         """How many tasks are queued, pending or active. This closes a look: its nudge is acknowledged."""
-        self.histories.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
-        run = self.histories.current(step.run)
+        self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
+        run = self.runs.current(step.run)
         if run.waiting_cause != step.saturated:
-            self.histories.mark_waiting(step.run, step.saturated, step.saturated and FULL_FOR_THE_RUN)
+            self.runs.mark_waiting(step.run, step.saturated, step.saturated and FULL_FOR_THE_RUN)
         counts = run.tasks
         return AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),

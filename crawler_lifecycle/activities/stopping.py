@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
-from crawler_lifecycle.ports import Cluster, Histories, Stops, Tasks, Uids
+from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
 Key = tuple[int, int]  # task and attempt
 JOBS_IN_A_PAGE = 500
@@ -25,21 +25,20 @@ TRIES_OF_A_PAGE = 3
 
 @dataclass(frozen=True)
 class StoppingActivities:
-    histories: Histories
-    stops: Stops
+    runs: Runs
     tasks: Tasks
     cluster: Cluster
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_cancellation_log_to_db(self, step: LogCancellation) -> Counted:
         """In one transaction: the intent, the status STOPPING, and who stopped it, when, why, by which door."""
-        self.stops.log(step.run, step.stop, step.asked_at, step.ends_as)
+        self.runs.log_stop(step.run, step.stop, step.asked_at, step.ends_as)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
     def note_stop_phase(self, step: NotePhase) -> Counted:
         """How far the stop has come, for the run's timeline."""
-        self.stops.note(step.run, step.phase, step.message)
+        self.runs.note_stop_phase(step.run, step.phase, step.message)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -71,11 +70,11 @@ class StoppingActivities:
         attempt's was not asked by anybody yet: that comes first, until the stop is forced."""
         numbers = from_ranges(step.tasks)
         some, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
-        self.histories.current(step.run)
+        self.runs.current(step.run)
         rows = self.tasks.rows(step.run.run_id, some)
         watched, uids = [(row.task, row.attempt) for row in rows if row.job_uid], uids_of(rows)
         look = self.cluster.look(step.run.run_uid, watched, some, uids=uids)
-        run = self.histories.current(step.run)  # again: what was shown may have been made for a later supervisor
+        run = self.runs.current(step.run)  # again: what was shown may have been made for a later supervisor
         living, present = lingering(look, rows, run.intent), {(row.task, row.attempt) for row in rows}
         insisted = {
             key for key in living if run.intent is Intent.FORCE or (run.intent is Intent.STOP and key in present)
@@ -97,7 +96,7 @@ class StoppingActivities:
         try:
             yield
         except TemporaryError as error:
-            self.histories.mark_look(run, 0, known=False, problem=error.message, next_look_at=None)
+            self.runs.mark_look(run, 0, known=False, problem=error.message, next_look_at=None)
             if activity.info().attempt <= TRIES_OF_A_PAGE:
                 raise
             self.cluster.check()
@@ -121,11 +120,11 @@ class StoppingActivities:
                 ", ".join(sorted(set(unreached.values()))[:NODES]),
             )
             message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
-            self.histories.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
+            self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
     def _to_end(self, step: StopTasks) -> tuple[RunRecord, list[Key], Uids, str]:
         """A page of them, of which is kept what is known; and the rest."""
-        run = self.histories.current(step.run)  # a late step of an earlier supervisor ends no jobs of a later one
+        run = self.runs.current(step.run)  # a late step of an earlier supervisor ends no jobs of a later one
         numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)

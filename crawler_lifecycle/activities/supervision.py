@@ -14,23 +14,22 @@ from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.errors import BadInput, Conflict
-from crawler_lifecycle.ports import Cluster, Execution, Exports, Supervision, Supervisors, Tasks
+from crawler_lifecycle.ports import Cluster, Execution, Runs, Supervisors, Tasks
 
 
 @dataclass(frozen=True)
 class SupervisionActivities:
-    supervision: Supervision
+    runs: Runs
     tasks: Tasks
     cluster: Cluster
     supervisors: Supervisors
-    exports: Exports
     limits: RunLimits
     search_attributes: bool = False
 
     @activity.defn
     async def take_over_run(self, step: TakeOver) -> TakenOver:
         """Makes this workflow the run's supervisor, if the run is its own."""
-        run = await asyncio.to_thread(self.supervision.get, step.run_id)
+        run = await asyncio.to_thread(self.runs.get, step.run_id)
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id == step.workflow_id:
@@ -46,36 +45,36 @@ class SupervisionActivities:
             if run.status.is_over:  # else it is reopened already, and its new jobs may live
                 _refuse_before_hand_over(run)
                 self._refuse_while_jobs_live(run)
-            run = self.supervision.reopen(run.run_id, execution)
+            run = self.runs.reopen(run.run_id, execution)
         else:
-            run = self.supervision.take_over(run.run_id, execution)
+            run = self.runs.take_over(run.run_id, execution)
         return TakenOver(
             plan=plan_of(
                 run,
                 self.limits,
                 search_attributes=self.search_attributes,
-                clock=self.supervision.clock(run.run_id),
+                clock=self.runs.limit_clock(run.run_id),
             ),
             status=run.status,
             intent=run.intent,
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
-            owed=self.exports.owed(run.run_id) if run.status.is_over else None,
+            owed=self.runs.owed_exports(run.run_id) if run.status.is_over else None,
             gave_up=None if run.status.is_over else run.reason,
-            stopped_at=None if run.intent is Intent.RUN else self.supervision.stop_asked_at(run.run_id),
+            stopped_at=None if run.intent is Intent.RUN else self.runs.stop_asked_at(run.run_id),
             owes_evidence=to_ranges(task for task, _ in self.tasks.unexplained(run.run_id)),
-            jobs_asked_at=None if run.intent is Intent.RUN else self.supervision.jobs_asked_at(run.run_id),
+            jobs_asked_at=None if run.intent is Intent.RUN else self.runs.jobs_asked_at(run.run_id),
         )
 
     @activity.defn(no_thread_cancel_exception=True)
     def hold_limits(self, step: HoldLimits) -> Clock:
         """From now on the run's limits of time stand still, or go on; the timeline tells so, and is what counts."""
-        return self.supervision.hold(step.run, step.number, held=step.held)
+        return self.runs.hold_limits(step.run, step.number, held=step.held)
 
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:
         """Has the workflow that the run belongs to go on with it."""
-        run = await asyncio.to_thread(self.supervision.get, step.run_id)
+        run = await asyncio.to_thread(self.runs.get, step.run_id)
         request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
         await self.supervisors.go_on(run.workflow_id, request)
         return Counted(count=1)

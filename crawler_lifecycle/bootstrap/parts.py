@@ -17,27 +17,10 @@ if TYPE_CHECKING:
     from crawler_lifecycle.activities.deploying import Deploying
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
+    from crawler_lifecycle.adapters.sql.store import SqlStore
     from crawler_lifecycle.domain.audit import Patience
     from crawler_lifecycle.domain.plan import RunLimits
-    from crawler_lifecycle.ports import (
-        Additions,
-        AuditedRuns,
-        Changes,
-        Claims,
-        Cluster,
-        Exporter,
-        Exports,
-        Findings,
-        Histories,
-        Notices,
-        Nudges,
-        Places,
-        Pusher,
-        Records,
-        Stops,
-        Supervision,
-        Tasks,
-    )
+    from crawler_lifecycle.ports import Cluster, Exporter, Pusher
 
 NO_SERVICE = (
     "no scheduler service is known and no stack runs on this state folder: start one with `crawlctl up`, "
@@ -62,82 +45,10 @@ class Parts:
         return database
 
     @cached_property
-    def records(self) -> "Records":
-        from crawler_lifecycle.adapters.sql.records import SqlRecords
+    def store(self) -> "SqlStore":
+        from crawler_lifecycle.adapters.sql.store import SqlStore
 
-        return SqlRecords(self.database)
-
-    @cached_property
-    def histories(self) -> "Histories":
-        from crawler_lifecycle.adapters.sql.histories import SqlHistories
-
-        return SqlHistories(self.database)
-
-    @cached_property
-    def tasks(self) -> "Tasks":
-        from crawler_lifecycle.adapters.sql.tasks import SqlTasks
-
-        return SqlTasks(self.database)
-
-    @cached_property
-    def claims(self) -> "Claims":
-        from crawler_lifecycle.adapters.sql.claims import SqlClaims
-
-        return SqlClaims(self.database)
-
-    @cached_property
-    def stops(self) -> "Stops":
-        from crawler_lifecycle.adapters.sql.stops import SqlStops
-
-        return SqlStops(self.database)
-
-    @cached_property
-    def supervision(self) -> "Supervision":
-        from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-
-        return SqlSupervision(self.database)
-
-    @cached_property
-    def nudges(self) -> "Nudges":
-        from crawler_lifecycle.adapters.sql.nudges import SqlNudges
-
-        return SqlNudges(self.database)
-
-    @cached_property
-    def additions(self) -> "Additions":
-        from crawler_lifecycle.adapters.sql.additions import SqlAdditions
-
-        return SqlAdditions(self.database)
-
-    @cached_property
-    def changes(self) -> "Changes":
-        from crawler_lifecycle.adapters.sql.changes import SqlChanges
-
-        return SqlChanges(self.database)
-
-    @cached_property
-    def notices(self) -> "Notices":
-        from crawler_lifecycle.adapters.sql.notices import SqlNotices
-
-        return SqlNotices(self.database)
-
-    @cached_property
-    def exports(self) -> "Exports":
-        from crawler_lifecycle.adapters.sql.exports import SqlExports
-
-        return SqlExports(self.database)
-
-    @cached_property
-    def audited_runs(self) -> "AuditedRuns":
-        from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
-
-        return SqlAuditedRuns(self.database)
-
-    @cached_property
-    def findings(self) -> "Findings":
-        from crawler_lifecycle.adapters.sql.findings import SqlFindings
-
-        return SqlFindings(self.database)
+        return SqlStore(self.database)
 
     # the cluster
 
@@ -145,13 +56,7 @@ class Parts:
     def cluster(self) -> "Cluster":
         from crawler_lifecycle.bootstrap.clusters import cluster_of
 
-        return cluster_of(self.settings, self.records.installation(), self.places)
-
-    @cached_property
-    def places(self) -> "Places":
-        from crawler_lifecycle.adapters.sql.places import SqlPlaces
-
-        return SqlPlaces(self.database)
+        return cluster_of(self.settings, self.store.records.installation(), self.store.places)
 
     @cached_property
     def deployer(self) -> "SchedulerClient":
@@ -192,7 +97,7 @@ class Parts:
     def deploying(self) -> "Deploying":
         from crawler_lifecycle.activities.deploying import Deploying
 
-        return Deploying(self.claims, self.cluster, self.deployer)
+        return Deploying(self.store.claims, self.cluster, self.deployer)
 
     @cached_property
     def patience(self) -> "Patience":

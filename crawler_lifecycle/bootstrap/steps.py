@@ -20,15 +20,15 @@ def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: b
     from crawler_lifecycle.activities.supervision import SupervisionActivities
     from crawler_lifecycle.bootstrap.outside import shared
 
-    histories, tasks, cluster, limits = parts.histories, parts.tasks, parts.cluster, parts.limits
+    runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     return steps_of(
-        HistoryActivities(histories, tasks, parts.deployer, limits, search_attributes),
-        SupervisionActivities(parts.supervision, tasks, cluster, supervisors, parts.exports, limits, search_attributes),
-        DeploymentActivities(histories, tasks, parts.claims, cluster, parts.deploying, parts.claim_for),
-        ReconciliationActivities(histories, tasks, cluster),
-        StoppingActivities(histories, parts.stops, tasks, cluster),
-        NoticeActivities(histories, parts.notices, shared(parts.pusher, parts.settings.worker.activity_slots)),
-        ExportActivities(histories, parts.exports, parts.exporter),
+        HistoryActivities(runs, tasks, parts.deployer, limits, search_attributes),
+        SupervisionActivities(runs, tasks, cluster, supervisors, limits, search_attributes),
+        DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.deploying, parts.claim_for),
+        ReconciliationActivities(runs, tasks, cluster),
+        StoppingActivities(runs, tasks, cluster),
+        NoticeActivities(runs, shared(parts.pusher, parts.settings.worker.activity_slots)),
+        ExportActivities(runs, parts.exporter),
         *_audits(parts, supervisors),
     )
 
@@ -39,12 +39,13 @@ def _audits(parts: Parts, supervisors: "Supervisors") -> Sequence[object]:
     from crawler_lifecycle.activities.audit_runs import RunAudit
     from crawler_lifecycle.activities.audits import AuditActivities
 
-    chosen, runs, findings, patience = parts.settings.audit, parts.audited_runs, parts.findings, parts.patience
+    chosen, patience, store = parts.settings.audit, parts.patience, parts.store
+    records, findings, tasks = store.records, store.findings, store.tasks
     return (
         AuditActivities(findings, timedelta(days=chosen.keep_days), chosen.remove_unknown_jobs),
-        RunAudit(runs, findings, supervisors, parts.tasks, parts.cluster, patience),
-        JobAudit(runs, findings, parts.tasks, parts.cluster, patience),
-        HandoverAudit(runs, findings, supervisors, patience),
+        RunAudit(records, findings, supervisors, tasks, parts.cluster, patience),
+        JobAudit(records, findings, tasks, parts.cluster, patience),
+        HandoverAudit(records, findings, supervisors, patience),
     )
 
 

@@ -31,17 +31,17 @@ class Audits:
     def overview(self, *, audits: int = 10, findings: int = 100) -> AuditOverview:
         """What the audits that repair have found, as far as the database tells."""
         self._control.records.installation()
-        return self._control.parts.findings.overview(audits=audits, findings=findings)
+        return self._control.parts.store.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
-        installation = await self._control.asked(lambda parts: parts.records.installation())
+        installation = await self._control.asked(lambda parts: parts.store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
         await self._engine.start(WORKFLOW, request, workflow_id, "audit, asked for")
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:
         """None while it is under way; NotFound if it is not one of this installation's."""
-        installation = await self._control.asked(lambda parts: parts.records.installation())
+        installation = await self._control.asked(lambda parts: parts.store.records.installation())
         missing = NotFound(f"there is no audit {audit[:100]!r}")
         if not audit.startswith(schedule_id(installation)):
             raise missing
@@ -83,7 +83,7 @@ class Audits:
 
     async def _schedule(self, every: int) -> datetime:
         """When it was made."""
-        installation = await self._control.asked(lambda parts: parts.records.installation())
+        installation = await self._control.asked(lambda parts: parts.store.records.installation())
         try:
             seen = await AuditSchedule(self._engine, installation, every).describe()
         except NotFound as error:

@@ -62,9 +62,9 @@ class Resumed(Message):
 class Control(Reading):
     async def start(self, request: RunRequest, key: str | None = None) -> Started:
         """A run that exists in the database, or an error and nothing half-made. The same key is the same run."""
-        installation = await self.asked(lambda parts: parts.records.installation())
+        installation = await self.asked(lambda parts: parts.store.records.installation())
         workflow_id = _workflow_id(request.crawler, installation, key)
-        known = await self.asked(lambda parts: parts.records.latest_of(workflow_id)) if key else None
+        known = await self.asked(lambda parts: parts.store.records.latest_of(workflow_id)) if key else None
         if known is None:
             entry = await self.asked_scheduler(lambda scheduler: scheduler.crawler(request.crawler))
             summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
@@ -84,7 +84,7 @@ class Control(Reading):
         handle = client.get_workflow_handle(workflow_id, first_execution_run_id=first_execution_run_id)
 
         async def written() -> RunRecord | None:
-            return await self.asked(lambda parts: parts.records.find(workflow_id, first_execution_run_id))
+            return await self.asked(lambda parts: parts.store.runs.find(workflow_id, first_execution_run_id))
 
         row = await self._unless_it_fails(handle, written, "made a run of it")
         return Started(
@@ -122,7 +122,7 @@ class Control(Reading):
         run_id = await asyncio.to_thread(self.run_id, run)
         now = datetime.now(UTC)
         stop = stop.model_copy(update={"asked_at": now})
-        record = await self.asked(lambda parts: parts.stops.ask(run_id, stop, now))
+        record = await self.asked(lambda parts: parts.store.runs.request_stop(run_id, stop, now))
         try:
             told = await self._tell(record, stop)
         except TemporaryError as error:
@@ -141,12 +141,12 @@ class Control(Reading):
         from crawler_lifecycle.ports import Addition
 
         limits = self.installation.settings.limits
-        return self.parts.additions.add(Addition(self.run_id(run), count, key, limits.most_tasks, actor, door))
+        return self.parts.store.tasks.add(Addition(self.run_id(run), count, key, limits.most_tasks, actor, door))
 
     async def resume(self, run: int | str, *, reopen: bool = False) -> Resumed:
         """Has the run's own workflow go on with it; nothing is started if that is open already."""
         run_id = await asyncio.to_thread(self.run_id, run)
-        record = await self.asked(lambda parts: parts.supervision.get(run_id))
+        record = await self.asked(lambda parts: parts.store.runs.get(run_id))
         _refuse_what_is_over(record, reopen=reopen, left=await asyncio.to_thread(self._is_left, record))
         workflow = await self.engine.describe(record.workflow_id)
         if problem := taken(record.workflow_id, workflow):
@@ -164,7 +164,7 @@ class Control(Reading):
         """Whether its end is on record, and not yet exported or told."""
         if not record.status.is_over or record.export_state is ExportState.PENDING:
             return record.status.is_over
-        left = self.parts.audited_runs.handover(record.run_id)
+        left = self.parts.store.records.handover(record.run_id)
         return left is not None and FindingKind.UNDELIVERED in owed(left.run, left.logged, silent=left.silent)
 
     async def _go_on(self, record: RunRecord, *, reopen: bool = False) -> None:
@@ -176,7 +176,7 @@ class Control(Reading):
         handle = (await self.engine.client()).get_workflow_handle(before.workflow_id)
 
         async def taken_over() -> RunRecord | None:
-            run = await self.asked(lambda parts: parts.supervision.get(before.run_id))
+            run = await self.asked(lambda parts: parts.store.runs.get(before.run_id))
             return run if run.epoch > before.epoch else None
 
         return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
@@ -189,7 +189,7 @@ class Control(Reading):
         if not record.status.is_over:
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")
         ref = RunRef(run_id=record.run_id, run_uid=record.run_uid, epoch=record.epoch)
-        owed = await self.asked(lambda parts: parts.exports.owed(record.run_id))
+        owed = await self.asked(lambda parts: parts.store.runs.owed_exports(record.run_id))
         step = ExportAgain(run=ref, end=record.end_number, owed=owed)
         summary = f"export of run {record.run_id}, {record.crawler}"
         handle = await self.engine.start(EXPORT_WORKFLOW, step, export_workflow_id(record.run_uid), summary, join=True)

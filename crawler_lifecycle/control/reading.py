@@ -80,7 +80,7 @@ class Reading:
         """The run whenever something of it changed, until it is over and handed over."""
         run_id, last, patience = await asyncio.to_thread(self.run_id, run), None, EXPORT_PATIENCE
         while True:
-            details = await self.asked(lambda parts: parts.records.details(run_id))
+            details = await self.asked(lambda parts: parts.store.records.details(run_id))
             if details != last:
                 yield details
                 last = details
@@ -138,7 +138,7 @@ class Reading:
 
     @property
     def records(self) -> "Records":
-        return self.parts.records
+        return self.parts.store.records
 
     @property
     def cluster(self) -> "Cluster":

@@ -1,14 +1,13 @@
-"""What does the inside need of the outside? Small protocols; `adapters/` fulfils them, `tests/contracts/` holds
-every adapter to them.
+"""Protocols of what the inside needs of the outside. `adapters/` fulfils them, `tests/contracts/` tests every adapter.
 
-Whatever fails raises TemporaryError (try again, nothing is known to have changed) or PermanentError. Every
-method may be called twice. Every write to a run compares the epoch in its RunRef and raises Fenced when
-another supervisor has taken over.
+A failure raises TemporaryError (try again; nothing is known to have changed) or PermanentError. Every method may be
+called twice. Every write to a run compares the epoch in its RunRef and raises Fenced when another supervisor has taken
+over.
 """
 
-from crawler_lifecycle.ports.auditing import Acted, AuditedRuns, ExpiredClaims, Findings, Handover
+from crawler_lifecycle.ports.claims import Backlog, Claim, Claims, Nudge
 from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, LogChunk, Uids
-from crawler_lifecycle.ports.deploying import Addition, Additions, Backlog, Claim, Claims
+from crawler_lifecycle.ports.findings import Acted, Findings
 from crawler_lifecycle.ports.outside import (
     Announcer,
     Archive,
@@ -21,21 +20,19 @@ from crawler_lifecycle.ports.outside import (
     Supervisors,
 )
 from crawler_lifecycle.ports.places import KnowsItsPlace, Place, Places, PlacesInMemory
-from crawler_lifecycle.ports.records import Changes, Exports, Made, Notices, Nudge, Nudges, Records
-from crawler_lifecycle.ports.runs import Execution, Histories, NewRun, Stops, Supervision, Tasks
+from crawler_lifecycle.ports.records import ExpiredClaims, Handover, Records, ScheduledRun
+from crawler_lifecycle.ports.runs import Execution, NewRun, Runs
+from crawler_lifecycle.ports.tasks import Addition, Tasks
 
 __all__ = [
     "NO_UIDS",
     "Acted",
     "Addition",
-    "Additions",
     "Announcer",
     "Archive",
     "Archiver",
     "Archives",
-    "AuditedRuns",
     "Backlog",
-    "Changes",
     "Claim",
     "Claims",
     "Cluster",
@@ -43,26 +40,21 @@ __all__ = [
     "Execution",
     "ExpiredClaims",
     "Exporter",
-    "Exports",
     "Findings",
     "Handover",
-    "Histories",
     "KnowsItsPlace",
     "LogChunk",
-    "Made",
     "NewRun",
-    "Notices",
     "Nudge",
-    "Nudges",
     "Place",
     "Places",
     "PlacesInMemory",
     "Progress",
     "Pusher",
     "Records",
-    "Stops",
+    "Runs",
+    "ScheduledRun",
     "StoredArchive",
-    "Supervision",
     "Supervisors",
     "Tasks",
     "Uids",

@@ -1,27 +1,26 @@
-"""What is read of runs, told to their workflows and kept of their exports?"""
+"""Port to runs as people, doors and audits read them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.notices import ExportEvent, Notice
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import (
     Changed,
-    ExportRecord,
     RunDetails,
     RunOverview,
     RunRecord,
     RunSummary,
     TaskRecord,
 )
-from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.domain.audit import AuditedRun
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A run, by the workflow that made it."""
+class ScheduledRun:
+    """A run, with the workflow that made it."""
 
     workflow_id: str
     first_execution: str
@@ -29,99 +28,83 @@ class Made:
     finished_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class ExpiredClaims:
+    """Tasks of a run whose claims ran out, and when the first of them did."""
+
+    tasks: Sequence[int]
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A run that is over, with the state of its notices and its failed exports."""
+
+    run: AuditedRun
+    failed_at: datetime | None = None
+    logged: frozenset[str] = frozenset()
+    silent: bool = False  # its closing notice was never tried
+
+
 class Records(Protocol):
-    """Reading for people and doors."""
+    """Runs as they are read."""
+
+    # for people and doors
 
     def installation(self) -> str:
-        """The installation's UUID; NotReady if the schema is missing or of another version."""
+        """Return the installation's UUID. NotReady if the schema is missing or of another version."""
 
     def page(
         self, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
     ) -> list[RunSummary]:
-        """Newest first; `before` is the RunID a page ended with."""
+        """Return runs, newest first; `before` is the RunID with which the last page ended."""
 
     def details(self, run_id: int) -> RunDetails: ...
 
     def overview(self, run_id: int) -> RunOverview: ...
 
     def tasks(self, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None) -> list[TaskRecord]:
-        """By number, from `first` on."""
+        """Return tasks by number, from `first` on."""
 
     def latest_of(self, workflow_id: str) -> RunRecord | None:
-        """The last run that was made under this workflow id."""
+        """Return the last run that was made under this workflow id."""
 
     def run_id(self, run_uid: str) -> int:
-        """NotFound if there is none."""
+        """Return the RunID. NotFound if there is no such run."""
 
-    def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None: ...
+    def scheduled_runs(self, first: str, last: str) -> list[ScheduledRun]:
+        """Return the runs whose workflow ids sort from `first` to `last`, oldest first."""
 
-    def made_by(self, first: str, last: str) -> list[Made]:
-        """Of all workflows whose ids sort between these, themselves included; oldest first."""
+    # for live views
 
+    def latest_change(self) -> datetime | None: ...
 
-class Changes(Protocol):
-    """What was written of runs, for live views."""
+    def changed_since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
+        """Return the runs that were written to then or later, the last ones first. `only`: this run alone."""
 
-    def latest(self) -> datetime | None: ...
+    def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...
 
-    def since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
-        """The runs of which something was written then or later, the last ones first; or only this one of them."""
+    def notices_of(self, run_ids: Sequence[int]) -> list[Notice]:
+        """Return all notices that are kept of these runs, in the order of their times."""
 
-    def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]:
-        """As they are now."""
+    # for audits: runs of this installation, in pages by RunID
 
+    def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
+        """Return runs that are not over, or were not a moment ago, and where the next page begins."""
 
-class Notices(Protocol):
-    """The notices themselves, kept with their runs: whoever can read the database can tell them on, later as well."""
+    def audited_by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]: ...
 
-    def keep(self, run: RunRef, notice: Notice) -> Notice:
-        """The one to send: under one id the same is told on every try, so the first one. Of progress only the last is
-        kept."""
+    def audited_by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]: ...
 
-    def of(self, run_ids: Sequence[int]) -> list[Notice]:
-        """All that are kept of these runs, in the order of their times."""
+    def attempts(self, run_id: int, tasks: Collection[int]) -> dict[int, int]:
+        """Return the last attempt of each of these tasks; an unknown task is left out."""
 
+    def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
+        """Return the tasks, by run, that are DEPLOYING by a claim that ran out before that moment."""
 
-@dataclass(frozen=True, slots=True)
-class Nudge:
-    run_id: int
-    run_uid: str
-    workflow_id: str
-    number: int
+    def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
+        """Return runs that are over and have an export that is not done, or since then a notice that was not delivered
+        or an end without a notice; and where the next page begins."""
 
-
-class Nudges(Protocol):
-    def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
-        """Of these runs, those that are not over and acknowledged their last nudge, each with its next number.
-
-        Some of them if something went wrong on the way: the others can be claimed as before."""
-
-    def open_among(self, run_uids: Iterable[str]) -> set[str]:
-        """Which of these runs are not over."""
-
-    def unanswered(self) -> list[Nudge]:
-        """The last nudge of each run of ours that is not over and has not acknowledged it: nobody may have sent it."""
-
-
-class Exports(Protocol):
-    """The `exports` table, read also by pipelines."""
-
-    def open(self, run: RunRef, event: ExportEvent) -> ExportRecord:
-        """The row of this event id, made (pending) unless it is there already."""
-
-    def event(self, event_id: str) -> ExportEvent | None:
-        """As it was kept last."""
-
-    def settle(
-        self,
-        run: RunRef,
-        event_id: str,
-        state: ExportState,
-        location: str | None,
-        problem: str | None,
-        event: ExportEvent | None = None,
-    ) -> None:
-        """`event`: as it was announced, or is to be; none leaves it as it was kept."""
-
-    def owed(self, run_id: int) -> ExportsOwed:
-        """Of all ends that the run has had, what is not done."""
+    def handover(self, run_id: int) -> Handover | None:
+        """Return the handover of this run, however long it is over; None if the run is not over."""

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from crawler_lifecycle.activities.failing import failing_workflows
 from crawler_lifecycle.contract.audits import AuditRef, Finding, FindingKind
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import AuditedRuns, Findings, Supervisors
+from crawler_lifecycle.ports import Findings, Records, Supervisors
 
 log = logging.getLogger(__name__)
 RUNS_IN_A_PAGE = 500
@@ -26,7 +26,7 @@ SHARE = 20  # a pause is that many times as long as the round before
 
 @dataclass
 class FailingWorkflows:
-    runs: AuditedRuns
+    records: Records
     findings: Findings
     supervisors: Supervisors
     metrics: CollectorRegistry | None = None
@@ -51,7 +51,7 @@ class FailingWorkflows:
         found: list[Finding] = []
         after: int | None = 0
         while after is not None:
-            page, after = await asyncio.to_thread(self.runs.open_runs, after, RUNS_IN_A_PAGE)
+            page, after = await asyncio.to_thread(self.records.open_runs, after, RUNS_IN_A_PAGE)
             found += await failing_workflows(self.supervisors, page)
         if found:
             await asyncio.to_thread(self.findings.report, round_, found)

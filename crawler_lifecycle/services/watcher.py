@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.errors import LifecycleError, NotFound, NotReady, TemporaryError
-from crawler_lifecycle.ports import Cluster, Nudge, Nudges
+from crawler_lifecycle.ports import Claims, Cluster, Nudge
 from crawler_lifecycle.services.health import Pulses
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ PAUSE = 1.0  # between two tries to reach Temporal
 
 @dataclass
 class Watcher:
-    nudges: Nudges
+    claims: Claims
     cluster: Cluster
     send: Callable[[Nudge], Awaitable[None]]
     pulses: Pulses = field(default_factory=Pulses)
@@ -108,7 +108,7 @@ class Watcher:
 
     def _repeat(self) -> None:
         """Repeat nudges that were claimed but perhaps never sent, by a dead watcher or after a lost answer."""
-        unanswered = self.nudges.unanswered()
+        unanswered = self.claims.unanswered_nudges()
         is_first, self._repeated_at = self._repeated_at is None, time.monotonic()
         again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
         self._unsent |= {each.run_id: each for each in again if self._repeated.get(each.run_id) != each.number}
@@ -116,7 +116,7 @@ class Watcher:
 
     def _claim(self) -> None:
         changed = frozenset(self._changed)
-        claimed = self.nudges.claim(changed)
+        claimed = self.claims.claim_nudges(changed)
         self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # whatever happens to the following nudges
         self._changed -= {nudge.run_uid for nudge in claimed}
-        self._changed &= self.nudges.open_among(changed)
+        self._changed &= self.claims.open_among(changed)

@@ -11,9 +11,8 @@ import pytest
 
 from crawler_lifecycle.activities.audit_handovers import IN_VAIN, HandoverAudit
 from crawler_lifecycle.activities.leftovers import NOT_TOLD
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.schema import metadata
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import (
     AuditPage,
     AuditPart,
@@ -278,7 +277,7 @@ def test_claims_and_looks_that_nobody_keeps_are_reported(house: House) -> None:
     house.claims.claim_main(plan.run, "gone", timedelta(minutes=-5))
     late = house.started("sleepy")
     house.supervisors.listed.add(house.details(late).run.workflow_id)
-    SqlHistories(house.database).mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
+    SqlStore(house.database).runs.mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
     page = audit(house, AuditPart.RUNS)
     assert (page.found, page.acted) == ({FindingKind.LOOK_OVERDUE: 1, FindingKind.CLAIM_EXPIRED: 1}, 0)
     assert house.supervisors.started == []
@@ -289,7 +288,7 @@ def test_one_that_is_listed_as_open_and_does_not_look_is_described(house: House)
     workflow_id = house.details(late).run.workflow_id
     house.supervisors.listed, house.supervisors.described = {workflow_id}, {workflow_id: TERMINATED}
     assert audit(house, AuditPart.RUNS).found == {}
-    SqlHistories(house.database).mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
+    SqlStore(house.database).runs.mark_look(late.run, 0, True, None, datetime.now(UTC) - AN_HOUR)
     page = audit(house, AuditPart.RUNS)
     assert (page.found, page.acted) == ({FindingKind.UNSUPERVISED: 1}, 1)
 
@@ -524,7 +523,7 @@ def test_an_export_that_nobody_makes_is_replayed_by_the_runs_own_workflow(house:
     exports = metadata.tables["exports"]
     with house.database.transaction() as connection:
         connection.execute(exports.update().where(exports.c.event_id == event.event_id).values(state="failed"))
-    SqlExports(house.database).settle(failed.run, event.event_id, ExportState.FAILED, None, "no space")
+    SqlStore(house.database).runs.settle_export(failed.run, event.event_id, ExportState.FAILED, None, "no space")
     house.supervisors.listed = {house.details(busy).run.workflow_id}
     page = audit(house, AuditPart.HANDOVERS)
     assert page.found == {FindingKind.EXPORT_PENDING: 1, FindingKind.EXPORT_FAILED: 1}
@@ -652,7 +651,7 @@ def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None
 def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     audits = house.handover_audit
     ancient = replace(audits.patience, replay=timedelta(seconds=-1))
-    house.handover_audit = HandoverAudit(audits.runs, audits.findings, audits.supervisors, ancient)
+    house.handover_audit = HandoverAudit(audits.records, audits.findings, audits.supervisors, ancient)
     ended(house, house.begin())
 
     async def asked(_: str) -> Described:

@@ -47,7 +47,7 @@ def test_a_notice_says_the_same_on_every_try(house: House, receiver: Receiver) -
         house.do(activities.signal_pusher_started, Notify(run=plan.run))
     house.do(activities.signal_pusher_started, Notify(run=plan.run))
     first, second = (WebhookNotice.model_validate_json(each.body).data for each in receiver.received)
-    assert [first] == [second] == house.notices.notices.of([plan.run.run_id])
+    assert [first] == [second] == house.store.records.notices_of([plan.run.run_id])
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_notice_that_is_not_delivered_stands_in_the_log_and_is_tried_again(hou
             house.do(activities.signal_pusher_started, Notify(run=plan.run))
     problem = ("undelivered", "notice started: webhook 1 (127.0.0.1): it answers 500")
     assert deliveries(house, plan) == [problem]
-    assert [kept.kind for kept in house.notices.notices.of([plan.run.run_id])] == ["started"], "the API tells it"
+    assert [kept.kind for kept in house.store.records.notices_of([plan.run.run_id])] == ["started"], "the API tells it"
     house.environment.info = replace(house.environment.info, attempt=3)
     assert house.do(activities.signal_pusher_started, Notify(run=plan.run)).count == 1
     assert deliveries(house, plan) == [problem, ("delivered", "notice started, at try 3")]

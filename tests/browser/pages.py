@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
@@ -75,13 +74,13 @@ def unattended(stack: Site, tasks: int = 1) -> Iterator[tuple[Database, RunRecor
     """A run that nobody supervises but the test; over afterwards."""
     database = Database(f"sqlite:///{stack.state / 'crawler.db'}")
     new = NewRun(RunRequest(crawler="gated"), Crawler(name="gated"), tasks, f"crawl-{uuid4()}", str(uuid4()))
-    run = SqlHistories(database).create(new)
+    run = SqlStore(database).runs.create(new)
     try:
         yield database, run
     finally:
-        SqlTasks(database).cancel_queued(ref_to(run), "stopped")
-        if SqlHistories(database).get(run.run_id).finished_at is None:
-            SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+        SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+        if SqlStore(database).runs.get(run.run_id).finished_at is None:
+            SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
         database.close()
 
 

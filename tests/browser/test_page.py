@@ -11,9 +11,8 @@ import pytest_asyncio
 from sqlalchemy import insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.requests import RunRequest
@@ -104,10 +103,10 @@ async def test_the_dialog_closes_by_the_notice_and_by_nothing_else(page: Page, s
         await page.reload()
         await page.until(f"{DIALOG} && {IS_LIVE}")
         await page.until_text("Waits for the main job to be deployed")
-        SqlHistories(database).mark_started(ref_to(run))
+        SqlStore(database).runs.mark_started(ref_to(run))
         await page.until_text("It runs. Waits for the notice of its start")
         told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": NoticeKind.STARTED}
-        SqlNotices(database).keep(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
+        SqlStore(database).runs.keep_notice(ref_to(run), a_notice(str(uuid4())).model_copy(update=told))
         assert await until_started(page) == run.run_id
 
 
@@ -232,7 +231,7 @@ def _make_runs(path: Path, number: int) -> int:
     database = Database(f"sqlite:///{path}")
     for _ in range(number):
         new = NewRun(RunRequest(crawler="mass"), Crawler(name="mass"), 1, f"crawl-{uuid4()}", str(uuid4()))
-        run_id = SqlHistories(database).create(new).run_id
+        run_id = SqlStore(database).runs.create(new).run_id
     database.close()
     return run_id
 
@@ -241,7 +240,7 @@ def _make_many(path: Path) -> int:
     """Ten thousand runs that ended a while ago, and before them one of ten thousand tasks."""
     database = Database(f"sqlite:///{path}")
     new = NewRun(RunRequest(crawler="mass"), Crawler(name="mass"), 10_000, f"crawl-{uuid4()}", str(uuid4()))
-    run_id = SqlHistories(database).create(new).run_id
+    run_id = SqlStore(database).runs.create(new).run_id
     with database.transaction() as connection:
         like = dict(connection.execute(select(histories).where(histories.c.id == run_id)).mappings().one())
         del like["id"]

@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from tests.browser.chromium import OTHER_NAME, Page
 from tests.browser.pages import (
@@ -224,7 +223,7 @@ async def test_what_changes_while_a_tab_is_hidden_is_there_when_it_is_shown(page
         await page.until_text("Waits for the main job to be deployed")
         async with page.tab_in_front("about:blank", "true"):
             await page.until("document.hidden")
-            SqlHistories(database).mark_started(ref_to(run))
+            SqlStore(database).runs.mark_started(ref_to(run))
         await page.ask("Page.bringToFront")
         await page.until("document.querySelector('.stages [aria-current=step]').textContent === 'Reconciliation'")
 
@@ -246,10 +245,10 @@ async def test_a_stop_that_is_not_answered_is_given_up_and_can_be_sent_again(pag
 async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, stack: Site) -> None:
     with unattended(stack) as (database, run):
         await page.evaluate(f"location.hash = '#/runs/{run.run_id}'")
-        SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+        SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
         await page.until_text("all 1", "stopped 1")
         await page.evaluate(FETCH % (BUSY_AT_THE_END % run.run_id))
-        SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+        SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
         await page.until("window.busy")
         await page.until_text("Failed: stopped.")
 

@@ -5,12 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.additions import SqlAdditions
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
@@ -26,14 +22,14 @@ def adding(run_id: int, count: int, key: str = "k", most: int = 5000) -> Additio
 
 def end_task(database: Database, run: RunRecord) -> None:
     change = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.SUCCEEDED, reason="completed")
-    assert SqlTasks(database).sync(ref_to(run), [change]) == 1
+    assert SqlStore(database).tasks.sync(ref_to(run), [change]) == 1
 
 
 def test_new_tasks_follow_the_old_and_a_key_is_used_once(database: Database, make_run: MakeRun) -> None:
-    run, additions, records = make_run(2), SqlAdditions(database), SqlRecords(database)
+    run, additions, records = make_run(2), SqlStore(database).tasks, SqlStore(database).records
     assert additions.add(adding(run.run_id, 2500)) == range(2, 2502)
     assert additions.add(adding(run.run_id, 2500)) == range(2, 2502)
-    SqlHistories(database).mark_started(ref_to(run))
+    SqlStore(database).runs.mark_started(ref_to(run))
     assert additions.add(adding(run.run_id, 1, "other")) == range(2502, 2503)
     assert records.overview(run.run_id).run.tasks == {TaskStatus.QUEUED: 2503}
     (last,) = records.tasks(run.run_id, first=2502, limit=9)
@@ -46,9 +42,9 @@ def test_new_tasks_follow_the_old_and_a_key_is_used_once(database: Database, mak
 
 
 def test_refused_where_a_run_ends(database: Database, make_run: MakeRun) -> None:
-    additions, histories = SqlAdditions(database), SqlHistories(database)
+    additions, histories = SqlStore(database).tasks, SqlStore(database).runs
     stopping, ending = make_run(), make_run()
-    SqlStops(database).ask(stopping.run_id, StopRequest(), datetime.now(UTC))
+    SqlStore(database).runs.request_stop(stopping.run_id, StopRequest(), datetime.now(UTC))
     with pytest.raises(Conflict, match="being stopped"):
         additions.add(adding(stopping.run_id, 1))
     end_task(database, ending)
@@ -64,12 +60,12 @@ def test_refused_where_a_run_ends(database: Database, make_run: MakeRun) -> None
 def test_no_more_than_the_installation_allows(database: Database, make_run: MakeRun) -> None:
     run = make_run(3)
     with pytest.raises(BadInput, match="count"):
-        SqlAdditions(database).add(adding(run.run_id, 3, most=5))
-    assert SqlAdditions(database).add(adding(run.run_id, 2, most=5)) == range(3, 5)
+        SqlStore(database).tasks.add(adding(run.run_id, 3, most=5))
+    assert SqlStore(database).tasks.add(adding(run.run_id, 2, most=5)) == range(3, 5)
 
 
 def test_at_once_with_the_end_only_one_of_them_happens(database: Database, make_run: MakeRun) -> None:
-    additions, histories = SqlAdditions(database), SqlHistories(database)
+    additions, histories = SqlStore(database).tasks, SqlStore(database).runs
 
     def end(run: RunRecord) -> bool:
         try:

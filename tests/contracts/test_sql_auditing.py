@@ -4,14 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.auditing import SqlAuditedRuns
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus
@@ -23,12 +18,12 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def ended(database: Database, run: RunRecord) -> RunRecord:
-    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
-    return SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    return SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
 
 
 def test_open_runs_in_pages(database: Database, make_run: MakeRun) -> None:
-    runs, port = [make_run() for _ in range(5)], SqlAuditedRuns(database)
+    runs, port = [make_run() for _ in range(5)], SqlStore(database).records
     ended(database, runs[1])
     ids = [run.run_id for run in runs if run is not runs[1]]
     first, rest = port.open_runs(0, 3)
@@ -41,33 +36,33 @@ def test_open_runs_in_pages(database: Database, make_run: MakeRun) -> None:
 
 
 def test_runs_as_they_are_now(database: Database, make_run: MakeRun) -> None:
-    run, port = ended(database, make_run()), SqlAuditedRuns(database)
-    seen = port.by_id([run.run_id, run.run_id + 1])
-    assert seen == port.by_id([run.run_id])
+    run, port = ended(database, make_run()), SqlStore(database).records
+    seen = port.audited_by_id([run.run_id, run.run_id + 1])
+    assert seen == port.audited_by_id([run.run_id])
     assert seen[run.run_id].finished_at == run.finished_at
-    assert port.by_uid([run.run_uid, "another"]) == {run.run_uid: seen[run.run_id]}
-    assert port.by_id([]) == {}
+    assert port.audited_by_uid([run.run_uid, "another"]) == {run.run_uid: seen[run.run_id]}
+    assert port.audited_by_id([]) == {}
 
 
 def test_of_another_installation_nothing_is_read(database: Database, database_url: str, make_run: MakeRun) -> None:
     open_one, over = make_run(), ended(database, make_run())
     give_away(database_url)
-    port = SqlAuditedRuns(database)
+    port = SqlStore(database).records
     assert port.open_runs(0, 10) == ([], None)
-    assert port.by_uid([open_one.run_uid]) == {}
+    assert port.audited_by_uid([open_one.run_uid]) == {}
     assert port.handovers(0, 10, LONG_AGO) == ([], None)
     assert over.export_state is ExportState.PENDING
 
 
 def test_the_last_attempts_that_are_known(database: Database, make_run: MakeRun) -> None:
-    run, other, port = make_run(3), make_run(), SqlAuditedRuns(database)
+    run, other, port = make_run(3), make_run(), SqlStore(database).records
     assert port.attempts(run.run_id, [0, 7]) == {0: 1}
     assert port.attempts(run.run_id, []) == {}
     assert port.attempts(other.run_id + 1, [0]) == {}
 
 
 def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
-    late, fresh, port, claims = make_run(3), make_run(), SqlAuditedRuns(database), SqlClaims(database)
+    late, fresh, port, claims = make_run(3), make_run(), SqlStore(database).records, SqlStore(database).claims
     claims.claim_main(ref_to(late), "gone", timedelta(seconds=-300))
     claims.claim_main(ref_to(fresh), "busy", timedelta(seconds=300))
     before = datetime.now(UTC) - timedelta(seconds=60)
@@ -78,10 +73,10 @@ def test_claims_that_ran_out(database: Database, make_run: MakeRun) -> None:
 
 
 def exported(database: Database, run: RunRecord) -> RunRecord:
-    exports = SqlExports(database)
+    exports = SqlStore(database).runs
     for event in (event_of(run), event_of(run)):
-        exports.open(ref_to(run), event)
-        exports.settle(ref_to(run), event.event_id, ExportState.DONE, None, None)
+        exports.open_export(ref_to(run), event)
+        exports.settle_export(ref_to(run), event.event_id, ExportState.DONE, None, None)
     return run
 
 
@@ -90,7 +85,7 @@ def told(database: Database, run: RunRecord, *notices: tuple[str, int]) -> None:
     of = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
     for kind, end in notices:
         identity = {"notice_id": event_id(run.run_uid, kind, end), "kind": kind, "at": LONG_AGO}
-        SqlNotices(database).keep(ref_to(run), Notice.model_validate(of | identity))
+        SqlStore(database).runs.keep_notice(ref_to(run), Notice.model_validate(of | identity))
 
 
 def again(database: Database, run: RunRecord) -> None:
@@ -100,7 +95,7 @@ def again(database: Database, run: RunRecord) -> None:
 
 
 def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -> None:
-    port = SqlAuditedRuns(database)
+    port = SqlStore(database).records
     delivered, silent, of_before, told_since = (exported(database, ended(database, make_run())) for _ in range(4))
     again(database, told_since)  # its first end is one of before
     told(database, of_before)
@@ -118,11 +113,11 @@ def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -
 def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(
     database: Database, database_url: str, make_run: MakeRun
 ) -> None:
-    port, over = SqlAuditedRuns(database), ended(database, make_run())
+    port, over = SqlStore(database).records, ended(database, make_run())
     assert port.handover(make_run().run_id) is None
     found = port.handover(over.run_id)
     assert found
-    assert found.run == port.by_id([over.run_id])[over.run_id]
+    assert found.run == port.audited_by_id([over.run_id])[over.run_id]
     give_away(database_url)
     assert port.handover(over.run_id) is None
 
@@ -130,7 +125,7 @@ def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(
 def test_each_end_of_a_run_is_told_by_its_own_notice(database: Database, make_run: MakeRun) -> None:
     """They were counted: an end that was told more than once, or never started, stood in for the one after it; and one
     that nobody told was held against one that was delivered."""
-    port, runs = SqlAuditedRuns(database), [exported(database, ended(database, make_run())) for _ in range(4)]
+    port, runs = SqlStore(database).records, [exported(database, ended(database, make_run())) for _ in range(4)]
     for run in runs:
         again(database, run)
     never_started, told_twice, not_told_before, other_kind = runs
@@ -144,21 +139,21 @@ def test_each_end_of_a_run_is_told_by_its_own_notice(database: Database, make_ru
 
 
 def test_what_is_left_to_hand_over(database: Database, make_run: MakeRun) -> None:
-    histories, exports, port = SqlHistories(database), SqlExports(database), SqlAuditedRuns(database)
+    histories, exports, port = SqlStore(database).runs, SqlStore(database).runs, SqlStore(database).records
     make_run()
     pending, failed, done, silent = (ended(database, make_run()) for _ in range(4))
     for run, state in ((failed, ExportState.FAILED), (done, ExportState.DONE), (silent, ExportState.DONE)):
         for event in (event_of(run), event_of(run)):
-            exports.open(ref_to(run), event)
-            exports.settle(ref_to(run), event.event_id, state, None, "no space")
+            exports.open_export(ref_to(run), event)
+            exports.settle_export(ref_to(run), event.event_id, state, None, "no space")
     histories.note(ref_to(silent), "undelivered:stopped:1", "undelivered", "nobody there")
     page, rest = port.handovers(0, 10, LONG_AGO)
     assert rest is None
     assert [each.run.run_id for each in page] == [pending.run_id, failed.run_id, silent.run_id]
     assert [each.failed_at is None for each in page] == [True, False, True]
     assert page[2].logged == {event_id(silent.run_uid, "log:undelivered:stopped:1")}
-    assert histories.noted(ref_to(silent), "undelivered:stopped:1")
-    assert not histories.noted(ref_to(silent), "delivered:stopped:1")
+    assert histories.has_note(ref_to(silent), "undelivered:stopped:1")
+    assert not histories.has_note(ref_to(silent), "delivered:stopped:1")
     first, rest = port.handovers(0, 2, LONG_AGO)
     assert ([each.run.run_id for each in first], rest) == ([pending.run_id, failed.run_id], failed.run_id)
     assert [each.run.run_id for each in port.handovers(failed.run_id, 2, LONG_AGO)[0]] == [silent.run_id]

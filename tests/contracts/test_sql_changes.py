@@ -6,16 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.changes import SqlChanges
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
@@ -30,7 +23,7 @@ Write = Callable[[Database, RunRecord], object]
 
 
 def _claim(database: Database, run: RunRecord) -> Claim:
-    claims = SqlClaims(database)
+    claims = SqlStore(database).claims
     claim = claims.claim_main(ref_to(run), "t", MINUTE) or claims.claim_children(run.run_id, "t", MINUTE, 1)[0]
     assert isinstance(claim, Claim)
     return claim
@@ -39,12 +32,12 @@ def _claim(database: Database, run: RunRecord) -> Claim:
 def _deployed(database: Database, run: RunRecord) -> None:
     claim = _claim(database, run)
     job = Deployment(key=claim.request.key, job_name="job", job_uid="uid", created=True)
-    SqlClaims(database).deployed(claim, job)
+    SqlStore(database).claims.deployed(claim, job)
 
 
 def _ended(database: Database, run: RunRecord) -> None:
     change = TaskChange(task=0, attempt=1, version=1, status=TaskStatus.SUCCEEDED, reason="completed")
-    assert SqlTasks(database).sync(ref_to(run), [change]) == 1
+    assert SqlStore(database).tasks.sync(ref_to(run), [change]) == 1
 
 
 def _event(run: RunRecord) -> ExportEvent:
@@ -55,20 +48,22 @@ def _event(run: RunRecord) -> ExportEvent:
 
 
 WRITES: dict[str, Write] = {
-    "started": lambda db, run: SqlHistories(db).mark_started(ref_to(run)),
-    "waiting": lambda db, run: SqlHistories(db).mark_waiting(ref_to(run), "capacity", "full"),
-    "look": lambda db, run: SqlHistories(db).mark_look(ref_to(run), 0, True, None, None),
-    "stop": lambda db, run: SqlStops(db).ask(run.run_id, StopRequest(), datetime.now(UTC)),
-    "stop phase": lambda db, run: SqlStops(db).note(ref_to(run), StopPhase.PROVED, "proved"),
-    "queue cleared": lambda db, run: SqlTasks(db).cancel_queued(ref_to(run), "stopped"),
-    "taken over": lambda db, run: SqlSupervision(db).take_over(run.run_id, Execution(run.workflow_id, "next")),
+    "started": lambda db, run: SqlStore(db).runs.mark_started(ref_to(run)),
+    "waiting": lambda db, run: SqlStore(db).runs.mark_waiting(ref_to(run), "capacity", "full"),
+    "look": lambda db, run: SqlStore(db).runs.mark_look(ref_to(run), 0, True, None, None),
+    "stop": lambda db, run: SqlStore(db).runs.request_stop(run.run_id, StopRequest(), datetime.now(UTC)),
+    "stop phase": lambda db, run: SqlStore(db).runs.note_stop_phase(ref_to(run), StopPhase.PROVED, "proved"),
+    "queue cleared": lambda db, run: SqlStore(db).tasks.cancel_queued(ref_to(run), "stopped"),
+    "taken over": lambda db, run: SqlStore(db).runs.take_over(run.run_id, Execution(run.workflow_id, "next")),
     "claimed": _claim,
     "deployed": _deployed,
-    "not deployed": lambda db, run: SqlClaims(db).failed(_claim(db, run), "down", "no answer", refused=False),
-    "explained": lambda db, run: SqlClaims(db).explain(run.run_id, "max_parallel"),
+    "not deployed": lambda db, run: SqlStore(db).claims.failed(_claim(db, run), "down", "no answer", refused=False),
+    "explained": lambda db, run: SqlStore(db).claims.explain(run.run_id, "max_parallel"),
     "task ended": _ended,
-    "evidence": lambda db, run: SqlTasks(db).reconcile(ref_to(run), [TaskEvidence(task=0, attempt=1, message="m")]),
-    "exported": lambda db, run: SqlExports(db).open(ref_to(run), _event(run)),
+    "evidence": lambda db, run: SqlStore(db).tasks.reconcile(
+        ref_to(run), [TaskEvidence(task=0, attempt=1, message="m")]
+    ),
+    "exported": lambda db, run: SqlStore(db).runs.open_export(ref_to(run), _event(run)),
 }
 
 
@@ -83,46 +78,46 @@ def test_what_is_written_later_has_changed_later_whatever_the_clock_says(
     with database.transaction() as connection:
         connection.execute(update(histories).where(histories.c.id == run.run_id).values(changed_at=ahead))
     for _ in range(3):
-        SqlHistories(database).mark_look(ref_to(run), 0, True, None, None)
-        moments.append(SqlChanges(database).since(None, 1)[0].changed_at)
+        SqlStore(database).runs.mark_look(ref_to(run), 0, True, None, None)
+        moments.append(SqlStore(database).records.changed_since(None, 1)[0].changed_at)
     assert moments == [ahead + number * MICROSECOND for number in range(4)]
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_every_write_is_a_change(database: Database, make_run: MakeRun, write: Write) -> None:
     run, other = make_run(2), make_run(2)
-    changes = SqlChanges(database)
+    changes = SqlStore(database).records
     write(database, run)
-    last = changes.since(None, 10)
+    last = changes.changed_since(None, 10)
     assert [each.run_id for each in last] == [run.run_id, other.run_id]
     assert last[0].changed_at > last[1].changed_at
-    assert changes.latest() == last[0].changed_at
-    assert changes.since(last[0].changed_at, 10) == last[:1]
-    assert SqlRecords(database).overview(run.run_id).run.changed_at == last[0].changed_at
+    assert changes.latest_change() == last[0].changed_at
+    assert changes.changed_since(last[0].changed_at, 10) == last[:1]
+    assert SqlStore(database).records.overview(run.run_id).run.changed_at == last[0].changed_at
 
 
 def test_what_is_said_again_is_no_change(database: Database, make_run: MakeRun) -> None:
-    run, claims, changes = make_run(3), SqlClaims(database), SqlChanges(database)
+    run, claims, changes = make_run(3), SqlStore(database).claims, SqlStore(database).records
     claims.explain(run.run_id, "max_parallel")
-    before = changes.latest()
+    before = changes.latest_change()
     claims.explain(run.run_id, "max_parallel")
-    assert changes.latest() == before
+    assert changes.latest_change() == before
 
 
 def test_the_last_ones_come_first_and_no_more_than_asked_for(database: Database, make_run: MakeRun) -> None:
-    changes = SqlChanges(database)
-    assert changes.latest() is None
-    assert changes.since(None, 5) == []
+    changes = SqlStore(database).records
+    assert changes.latest_change() is None
+    assert changes.changed_since(None, 5) == []
     made = [make_run().run_id for _ in range(3)]
-    assert [each.run_id for each in changes.since(None, 2)] == made[:0:-1]
+    assert [each.run_id for each in changes.changed_since(None, 2)] == made[:0:-1]
     assert [run.run_id for run in changes.summaries(made[1:])] == made[1:]
 
 
 def test_tasks_come_by_number_and_by_status(database: Database, make_run: MakeRun) -> None:
-    run, records = make_run(5), SqlRecords(database)
+    run, records = make_run(5), SqlStore(database).records
     _claim(database, run)
     assert [row.task for row in records.tasks(run.run_id, first=1, limit=2)] == [1, 2]
     waiting = records.tasks(run.run_id, first=0, limit=9, status=TaskStatus.QUEUED)
     assert [row.task for row in waiting] == [1, 2, 3, 4]
-    assert records.latest_of(run.workflow_id) == SqlRecords(database).overview(run.run_id).run
+    assert records.latest_of(run.workflow_id) == SqlStore(database).records.overview(run.run_id).run
     assert records.latest_of("another") is None

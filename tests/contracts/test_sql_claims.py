@@ -9,14 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import update
 
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
@@ -24,7 +19,7 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import TaskChange
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Backlog, Claim, Execution
+from crawler_lifecycle.ports import Backlog, Claim, Claims, Execution
 from tests.databases import MakeRun, give_away, ref_to
 
 MINUTE = timedelta(minutes=1)
@@ -33,8 +28,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def claims(database: Database) -> SqlClaims:
-    return SqlClaims(database)
+def claims(database: Database) -> Claims:
+    return SqlStore(database).claims
 
 
 @pytest.fixture
@@ -43,10 +38,10 @@ def processing(database: Database, make_run: MakeRun) -> MakeRun:
 
     def make(tasks: int = 1, *, entry: Crawler | None = None, **request: object) -> RunRecord:
         run = make_run(tasks, entry=entry, **request)
-        main = SqlTasks(database).rows(run.run_id, [0])[0]
+        main = SqlStore(database).tasks.rows(run.run_id, [0])[0]
         change = TaskChange(task=0, attempt=1, version=main.version, status=TaskStatus.RUNNING, job_uid="main")
-        SqlTasks(database).sync(ref_to(run), [change])
-        return SqlHistories(database).mark_started(ref_to(run))
+        SqlStore(database).tasks.sync(ref_to(run), [change])
+        return SqlStore(database).runs.mark_started(ref_to(run))
 
     return make
 
@@ -66,21 +61,21 @@ def numbers(claimed: list[Claim]) -> list[int]:
 
 
 def task(database: Database, run: RunRecord, number: int) -> TaskRecord:
-    return SqlRecords(database).details(run.run_id).tasks[number]
+    return SqlStore(database).records.details(run.run_id).tasks[number]
 
 
 def over(database: Database, run: RunRecord, claim: Claim, status: TaskStatus, job_uid: str | None = None) -> None:
     """As a look writes it."""
-    [row] = SqlTasks(database).rows(run.run_id, [claim.task])
+    [row] = SqlStore(database).tasks.rows(run.run_id, [claim.task])
     change = TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=status, job_uid=job_uid)
-    SqlTasks(database).sync(ref_to(run), [change])
+    SqlStore(database).tasks.sync(ref_to(run), [change])
 
 
 def stop(database: Database, run: RunRecord) -> None:
-    SqlStops(database).log(ref_to(run), StopRequest(), NOW)
+    SqlStore(database).runs.log_stop(ref_to(run), StopRequest(), NOW)
 
 
-def test_a_claim_says_all_that_a_deployment_needs(claims: SqlClaims, make_run: MakeRun) -> None:
+def test_a_claim_says_all_that_a_deployment_needs(claims: Claims, make_run: MakeRun) -> None:
     entry = Crawler(name="books", command=["crawl"], max_duration_seconds=60)
     run = make_run(4, entry=entry, arguments={"a": "b"}, cluster="far")
     claim = claims.claim_main(ref_to(run), "token", MINUTE)
@@ -92,7 +87,7 @@ def test_a_claim_says_all_that_a_deployment_needs(claims: SqlClaims, make_run: M
     assert (request.installation, request.deadline_seconds) == (run.installation, 60)
 
 
-def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: SqlClaims, make_run: MakeRun) -> None:
+def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: Claims, make_run: MakeRun) -> None:
     run = ref_to(make_run())
     first = claims.claim_main(run, "a", MINUTE)
     assert first is not None
@@ -106,7 +101,7 @@ def test_the_main_job_is_claimed_again_only_by_its_token_or_late(claims: SqlClai
     assert claims.claim_main(run, "a", MINUTE) is None
 
 
-def test_a_main_job_that_is_there_is_not_claimed(claims: SqlClaims, make_run: MakeRun, database: Database) -> None:
+def test_a_main_job_that_is_there_is_not_claimed(claims: Claims, make_run: MakeRun, database: Database) -> None:
     run = make_run()
     claim = claims.claim_main(ref_to(run), "a", MINUTE)
     assert claim is not None
@@ -117,13 +112,13 @@ def test_a_main_job_that_is_there_is_not_claimed(claims: SqlClaims, make_run: Ma
     assert there.deployed_at
 
 
-def test_no_main_job_for_a_run_that_is_to_stop(claims: SqlClaims, make_run: MakeRun, database: Database) -> None:
+def test_no_main_job_for_a_run_that_is_to_stop(claims: Claims, make_run: MakeRun, database: Database) -> None:
     run = make_run()
     stop(database, run)
     assert claims.claim_main(ref_to(run), "a", MINUTE) is None
 
 
-def test_children_in_order_each_once(claims: SqlClaims, processing: MakeRun) -> None:
+def test_children_in_order_each_once(claims: Claims, processing: MakeRun) -> None:
     run = processing(6)
     assert numbers(claims.claim_children(run.run_id, "a", MINUTE, 2)) == [1, 2]
     assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 9)) == [3, 4, 5]
@@ -131,7 +126,7 @@ def test_children_in_order_each_once(claims: SqlClaims, processing: MakeRun) -> 
     assert claims.claim_children(run.run_id, "c", MINUTE, 0) == []
 
 
-def test_claims_that_ran_out_come_first_with_the_same_key(claims: SqlClaims, processing: MakeRun) -> None:
+def test_claims_that_ran_out_come_first_with_the_same_key(claims: Claims, processing: MakeRun) -> None:
     run = processing(9)
     claims.claim_children(run.run_id, "a", MINUTE, 3)
     late = claims.claim_children(run.run_id, "b", EXPIRED, 2)
@@ -140,7 +135,7 @@ def test_claims_that_ran_out_come_first_with_the_same_key(claims: SqlClaims, pro
     assert [same(claim) for claim in again[:2]] == [same(claim) for claim in late]
 
 
-def test_whoever_asks_again_gets_its_own_claims_back(claims: SqlClaims, processing: MakeRun) -> None:
+def test_whoever_asks_again_gets_its_own_claims_back(claims: Claims, processing: MakeRun) -> None:
     run = processing(9)
     mine = claims.claim_children(run.run_id, "a", MINUTE, 3)
     claims.claim_children(run.run_id, "b", MINUTE, 3)
@@ -149,7 +144,7 @@ def test_whoever_asks_again_gets_its_own_claims_back(claims: SqlClaims, processi
     assert numbers(claims.claim_children(run.run_id, "a", MINUTE, 9)) == [1, 2, 3, 7, 8]
 
 
-def test_children_wait_for_their_run(claims: SqlClaims, make_run: MakeRun) -> None:
+def test_children_wait_for_their_run(claims: Claims, make_run: MakeRun) -> None:
     run = make_run(3)
     assert claims.claim_children(run.run_id, "a", MINUTE, 9) == []
     assert claims.backlogs("a") == []
@@ -157,26 +152,22 @@ def test_children_wait_for_their_run(claims: SqlClaims, make_run: MakeRun) -> No
         claims.claim_children(run.run_id + 999, "a", MINUTE, 9)
 
 
-def test_a_run_that_nobody_looks_at_gets_no_more_jobs(
-    claims: SqlClaims, processing: MakeRun, database: Database
-) -> None:
+def test_a_run_that_nobody_looks_at_gets_no_more_jobs(claims: Claims, processing: MakeRun, database: Database) -> None:
     """Its row may be that of a backup. Whoever takes it over looks at it."""
     run, now = processing(3), datetime.now(UTC)
     begun_long_ago = update(histories).values(started_at=now - timedelta(hours=9))
     with database.transaction() as connection:
         connection.execute(begun_long_ago)
     assert (claims.backlogs("dispatcher"), claims.claim_children(run.run_id, "dispatcher", MINUTE, 9)) == ([], [])
-    SqlSupervision(database).take_over(run.run_id, Execution(run.workflow_id, "the next", now))
+    SqlStore(database).runs.take_over(run.run_id, Execution(run.workflow_id, "the next", now))
     assert [each.run_id for each in claims.backlogs("dispatcher")] == [run.run_id]
     for due, most in ((now - timedelta(hours=1), 0), (now + MINUTE, 2)):
         look = ref_to(run).model_copy(update={"epoch": run.epoch + 1})
-        SqlHistories(database).mark_look(look, 0, known=True, problem=None, next_look_at=due)
+        SqlStore(database).runs.mark_look(look, 0, known=True, problem=None, next_look_at=due)
         assert len(claims.claim_children(run.run_id, "dispatcher", MINUTE, 9)) == most
 
 
-def test_a_run_has_no_more_in_the_cluster_than_it_may(
-    claims: SqlClaims, processing: MakeRun, database: Database
-) -> None:
+def test_a_run_has_no_more_in_the_cluster_than_it_may(claims: Claims, processing: MakeRun, database: Database) -> None:
     run = processing(9, max_parallel=3)
     first = claims.claim_children(run.run_id, "a", MINUTE, 9)
     assert numbers(first) == [1, 2]  # the main job counts
@@ -185,7 +176,7 @@ def test_a_run_has_no_more_in_the_cluster_than_it_may(
     assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 9)) == [3]
 
 
-def test_a_claim_that_ran_out_does_not_block_its_own_place(claims: SqlClaims, processing: MakeRun) -> None:
+def test_a_claim_that_ran_out_does_not_block_its_own_place(claims: Claims, processing: MakeRun) -> None:
     run = processing(3, max_parallel=2)
     assert numbers(claims.claim_children(run.run_id, "a", EXPIRED, 9)) == [1]
     assert claims.backlogs("b") == [Backlog(run.run_id, waiting=2, in_cluster=1, max_parallel=2)]
@@ -193,7 +184,7 @@ def test_a_claim_that_ran_out_does_not_block_its_own_place(claims: SqlClaims, pr
     assert numbers(claims.claim_children(run.run_id, "b", MINUTE, 9)) == [1]
 
 
-def test_backlogs_are_what_there_is_to_deploy(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
+def test_backlogs_are_what_there_is_to_deploy(claims: Claims, processing: MakeRun, database: Database) -> None:
     older, newer, stopped = processing(4), processing(3, max_parallel=2), processing(4)
     processing(1)
     stop(database, stopped)
@@ -206,18 +197,14 @@ def test_backlogs_are_what_there_is_to_deploy(claims: SqlClaims, processing: Mak
     assert (claims.in_cluster("b"), claims.in_cluster("a")) == (5, 4)
 
 
-def test_runs_of_another_installation_are_not_deployed(
-    claims: SqlClaims, processing: MakeRun, database_url: str
-) -> None:
+def test_runs_of_another_installation_are_not_deployed(claims: Claims, processing: MakeRun, database_url: str) -> None:
     processing(3)
     give_away(database_url)
     ours = processing(3)
     assert [each.run_id for each in claims.backlogs("a")] == [ours.run_id]
 
 
-def test_a_deployment_is_recorded_once_by_its_holder(
-    claims: SqlClaims, processing: MakeRun, database: Database
-) -> None:
+def test_a_deployment_is_recorded_once_by_its_holder(claims: Claims, processing: MakeRun, database: Database) -> None:
     run = processing(2)
     (late,) = claims.claim_children(run.run_id, "a", EXPIRED, 1)
     (held,) = claims.claim_children(run.run_id, "b", MINUTE, 1)
@@ -232,7 +219,7 @@ def test_a_deployment_is_recorded_once_by_its_holder(
 
 
 def test_whoever_lost_its_claim_learns_whether_anybody_wants_its_job(
-    claims: SqlClaims, processing: MakeRun, database: Database
+    claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run = processing(4)
     taken, adopted, ended = claims.claim_children(run.run_id, "a", EXPIRED, 3)
@@ -247,7 +234,7 @@ def test_whoever_lost_its_claim_learns_whether_anybody_wants_its_job(
 
 
 def test_whoever_deployed_learns_that_the_run_is_to_stop(
-    claims: SqlClaims, processing: MakeRun, database: Database
+    claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run = processing(2)
     (claim,) = claims.claim_children(run.run_id, "a", MINUTE, 1)
@@ -256,14 +243,14 @@ def test_whoever_deployed_learns_that_the_run_is_to_stop(
     assert task(database, run, 1).job_uid == "uid-1"
 
 
-def test_a_deployment_of_a_run_that_is_gone(claims: SqlClaims, processing: MakeRun) -> None:
+def test_a_deployment_of_a_run_that_is_gone(claims: Claims, processing: MakeRun) -> None:
     (claim,) = claims.claim_children(processing(2).run_id, "a", MINUTE, 1)
     gone = Claim(run_id=claim.run_id + 999, task=1, token="a", request=claim.request)
     with pytest.raises(NotFound):
         claims.deployed(gone, job(gone))
 
 
-def test_a_refusal_ends_the_task_and_doubt_does_not(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
+def test_a_refusal_ends_the_task_and_doubt_does_not(claims: Claims, processing: MakeRun, database: Database) -> None:
     run = processing(3)
     refused, unknown = claims.claim_children(run.run_id, "a", MINUTE, 2)
     claims.failed(refused, "bad_image", "no such image", refused=True)
@@ -279,7 +266,7 @@ def test_a_refusal_ends_the_task_and_doubt_does_not(claims: SqlClaims, processin
 
 
 def test_what_was_in_the_way_of_a_job_is_not_said_of_it_once_it_is_there(
-    claims: SqlClaims, processing: MakeRun, database: Database
+    claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run = processing(2)
     (waiting,) = claims.claim_children(run.run_id, "a", EXPIRED, 1)
@@ -291,7 +278,7 @@ def test_what_was_in_the_way_of_a_job_is_not_said_of_it_once_it_is_there(
     assert (deployed.status, deployed.cause, deployed.message) == (TaskStatus.PENDING, None, None)
 
 
-def test_why_tasks_are_still_queued(claims: SqlClaims, processing: MakeRun, database: Database) -> None:
+def test_why_tasks_are_still_queued(claims: Claims, processing: MakeRun, database: Database) -> None:
     run = processing(3)
     claims.explain(run.run_id, "run_limit")
     since = task(database, run, 1).cause_since
@@ -308,7 +295,7 @@ def test_why_tasks_are_still_queued(claims: SqlClaims, processing: MakeRun, data
 
 
 def test_many_deployers_claim_each_task_once_and_no_more_than_the_run_may(
-    claims: SqlClaims, processing: MakeRun, database: Database
+    claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     run, together = processing(40, max_parallel=30), threading.Barrier(8)
 
@@ -326,12 +313,12 @@ def test_many_deployers_claim_each_task_once_and_no_more_than_the_run_may(
         claimed = [number for each in pool.map(deploy, [f"token-{n}" for n in range(8)]) for number in each]
     assert max(Counter(claimed).values()) == 1
     assert len(claimed) == 29
-    assert len(SqlTasks(database).by_status(run.run_id)[TaskStatus.PENDING]) == 29
+    assert len(SqlStore(database).tasks.by_status(run.run_id)[TaskStatus.PENDING]) == 29
 
 
 @pytest.mark.parametrize("after", range(3))
 def test_nothing_is_claimed_once_a_stop_has_returned(
-    claims: SqlClaims, processing: MakeRun, database: Database, after: int
+    claims: Claims, processing: MakeRun, database: Database, after: int
 ) -> None:
     run, stopped, underway = processing(400), threading.Event(), threading.Semaphore(0)
 
@@ -352,17 +339,17 @@ def test_nothing_is_claimed_once_a_stop_has_returned(
             for _ in range(1 + 5 * after):
                 assert underway.acquire(timeout=30)
             stop(database, run)
-            at_stop = SqlTasks(database).by_status(run.run_id).get(TaskStatus.DEPLOYING, [])
+            at_stop = SqlStore(database).tasks.by_status(run.run_id).get(TaskStatus.DEPLOYING, [])
         finally:
             stopped.set()
         claimed = [deployer.result(timeout=60) for deployer in deployers]
     assert [late for _, late in claimed] == [0] * 4
-    assert SqlTasks(database).by_status(run.run_id).get(TaskStatus.DEPLOYING, []) == at_stop
+    assert SqlStore(database).tasks.by_status(run.run_id).get(TaskStatus.DEPLOYING, []) == at_stop
     assert sum(before for before, _ in claimed) == len(at_stop)
 
 
 def test_a_stop_and_a_deployment_that_cross_miss_each_other_never(
-    claims: SqlClaims, processing: MakeRun, database: Database
+    claims: Claims, processing: MakeRun, database: Database
 ) -> None:
     """Either the deployer learns of the stop, or the stop's first look at the tasks finds the job."""
     for _ in range(10):

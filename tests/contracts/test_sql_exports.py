@@ -5,8 +5,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus
@@ -38,50 +37,50 @@ def state_of(database: Database, run: RunRecord) -> str:
 
 
 def test_an_event_is_kept_once(database: Database, make_run: MakeRun) -> None:
-    run, port = make_run(), SqlExports(database)
+    run, port = make_run(), SqlStore(database).runs
     event = event_of(run)
-    first = port.open(ref_to(run), event)
+    first = port.open_export(ref_to(run), event)
     assert (first.event_id, first.kind, first.state) == (event.event_id, "run_ended", ExportState.PENDING)
-    assert port.open(ref_to(run), event) == first
-    assert SqlRecords(database).details(run.run_id).exports == [first]
+    assert port.open_export(ref_to(run), event) == first
+    assert SqlStore(database).records.details(run.run_id).exports == [first]
     with database.read() as connection:
         kept = connection.exec_driver_sql("SELECT event FROM exports").scalar_one()
     assert ExportEvent.model_validate_json(kept) == event
 
 
 def test_what_is_done_is_not_undone(database: Database, make_run: MakeRun) -> None:
-    run, port = make_run(), SqlExports(database)
+    run, port = make_run(), SqlStore(database).runs
     event = event_of(run)
-    port.open(ref_to(run), event)
-    port.settle(ref_to(run), event.event_id, ExportState.FAILED, None, "no space left")
-    (failed,) = SqlRecords(database).details(run.run_id).exports
+    port.open_export(ref_to(run), event)
+    port.settle_export(ref_to(run), event.event_id, ExportState.FAILED, None, "no space left")
+    (failed,) = SqlStore(database).records.details(run.run_id).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "no space left")
-    port.settle(ref_to(run), event.event_id, ExportState.DONE, "s3://bucket/x.zip", None)
-    (done,) = SqlRecords(database).details(run.run_id).exports
+    port.settle_export(ref_to(run), event.event_id, ExportState.DONE, "s3://bucket/x.zip", None)
+    (done,) = SqlStore(database).records.details(run.run_id).exports
     assert (done.state, done.location, done.problem) == (ExportState.DONE, "s3://bucket/x.zip", None)
     assert done.finished_at
-    port.settle(ref_to(run), event.event_id, ExportState.FAILED, None, "too late")
-    assert SqlRecords(database).details(run.run_id).exports == [done]
-    assert port.open(ref_to(run), event) == done
+    port.settle_export(ref_to(run), event.event_id, ExportState.FAILED, None, "too late")
+    assert SqlStore(database).records.details(run.run_id).exports == [done]
+    assert port.open_export(ref_to(run), event) == done
 
 
 def test_a_run_is_exported_when_everything_of_it_is(database: Database, make_run: MakeRun) -> None:
-    run, port = make_run(), SqlExports(database)
+    run, port = make_run(), SqlStore(database).runs
     ended, files = event_of(run), event_of(run, ExportKind.FILES_READY)
-    port.open(ref_to(run), ended)
-    port.settle(ref_to(run), ended.event_id, ExportState.DONE, None, None)
+    port.open_export(ref_to(run), ended)
+    port.settle_export(ref_to(run), ended.event_id, ExportState.DONE, None, None)
     assert state_of(database, run) == "done"
-    port.open(ref_to(run), files)
+    port.open_export(ref_to(run), files)
     assert state_of(database, run) == "pending"
-    port.settle(ref_to(run), files.event_id, ExportState.FAILED, None, "no space left")
+    port.settle_export(ref_to(run), files.event_id, ExportState.FAILED, None, "no space left")
     assert state_of(database, run) == "failed"
-    port.settle(ref_to(run), files.event_id, ExportState.DONE, "s3://bucket/x.zip", None)
+    port.settle_export(ref_to(run), files.event_id, ExportState.DONE, "s3://bucket/x.zip", None)
     assert state_of(database, run) == "done"
 
 
 def test_an_export_of_another_run_is_not_found(database: Database, make_run: MakeRun) -> None:
-    mine, other, port = make_run(), make_run(), SqlExports(database)
+    mine, other, port = make_run(), make_run(), SqlStore(database).runs
     event = event_of(mine)
-    port.open(ref_to(mine), event)
+    port.open_export(ref_to(mine), event)
     with pytest.raises(NotFound):
-        port.settle(ref_to(other), event.event_id, ExportState.DONE, None, None)
+        port.settle_export(ref_to(other), event.event_id, ExportState.DONE, None, None)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.findings import SqlFindings
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import (
     AuditPart,
     AuditRef,
@@ -19,6 +19,7 @@ from crawler_lifecycle.contract.audits import (
     FindingRecord,
     PartReport,
 )
+from crawler_lifecycle.ports import Findings
 
 KINDS = AuditPart.RUNS.kinds
 LOST = Finding(kind=FindingKind.UNSUPERVISED, subject="run-1", run_uid="run-1", run_id=7, message="lost")
@@ -39,12 +40,12 @@ def an_audit(database: Database) -> AuditRef:
     return AuditRef(audit_uid=str(uuid4()), began_at=database.clock(), repair=True)
 
 
-def of(port: SqlFindings) -> list[FindingRecord]:
+def of(port: Findings) -> list[FindingRecord]:
     return port.overview(audits=10, findings=100).findings
 
 
 def test_a_finding_is_opened_once_and_closed_when_it_vanishes(clocked: Database) -> None:
-    port = SqlFindings(clocked)
+    port = SqlStore(clocked).findings
     first, second, third = (an_audit(clocked) for _ in range(3))
     port.report(first, [LOST, LATE])
     port.report(first, [LOST.model_copy(update={"action": "resumed"})])
@@ -66,7 +67,7 @@ def test_a_finding_is_opened_once_and_closed_when_it_vanishes(clocked: Database)
 
 
 def test_what_could_not_be_judged_stays_as_it_is(clocked: Database) -> None:
-    port = SqlFindings(clocked)
+    port = SqlStore(clocked).findings
     port.report(an_audit(clocked), [LOST])
     second = an_audit(clocked)
     port.keep(second, [(LOST.kind, LOST.subject), (LATE.kind, LATE.subject)])
@@ -75,13 +76,13 @@ def test_what_could_not_be_judged_stays_as_it_is(clocked: Database) -> None:
 
 
 def test_an_older_audit_does_not_close_what_a_later_one_has_seen(clocked: Database) -> None:
-    port, slow, quick = SqlFindings(clocked), an_audit(clocked), an_audit(clocked)
+    port, slow, quick = SqlStore(clocked).findings, an_audit(clocked), an_audit(clocked)
     port.report(quick, [LOST])
     assert port.close(slow, KINDS) == 0
 
 
 def test_how_often_something_was_done(clocked: Database) -> None:
-    port, audit = SqlFindings(clocked), an_audit(clocked)
+    port, audit = SqlStore(clocked).findings, an_audit(clocked)
     for _ in range(3):
         port.report(audit, [LOST.model_copy(update={"action": "resumed", "problem": None})])
     port.report(audit, [LATE])
@@ -93,7 +94,7 @@ def test_how_often_something_was_done(clocked: Database) -> None:
 
 
 def test_audits_at_the_same_time_open_one_finding(database: Database) -> None:
-    port = SqlFindings(database)
+    port = SqlStore(database).findings
     many = [LOST.model_copy(update={"subject": f"run-{number}"}) for number in range(50)]
 
     def report(_: int) -> None:
@@ -106,7 +107,7 @@ def test_audits_at_the_same_time_open_one_finding(database: Database) -> None:
 
 
 def test_audits_are_kept_for_a_while(clocked: Database) -> None:
-    port, audit = SqlFindings(clocked), an_audit(clocked)
+    port, audit = SqlStore(clocked).findings, an_audit(clocked)
     whole = {part: PartReport(examined=3) for part in AuditPart}
     port.begin(audit)
     port.begin(audit)
@@ -127,7 +128,7 @@ def test_audits_are_kept_for_a_while(clocked: Database) -> None:
 
 
 def test_what_is_closed_for_long_is_forgotten(clocked: Database) -> None:
-    port, first = SqlFindings(clocked), an_audit(clocked)
+    port, first = SqlStore(clocked).findings, an_audit(clocked)
     port.begin(first)
     port.report(first, [LOST, LATE])
     second = an_audit(clocked)

@@ -8,13 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
@@ -35,7 +30,7 @@ def new_run(tasks: int = 3, **fields: str) -> NewRun:
 
 def finish(database: Database, run: RunRef) -> None:
     """Every task of the run succeeds."""
-    tasks = SqlTasks(database)
+    tasks = SqlStore(database).tasks
     rows = tasks.rows(run.run_id, range(1000))
     changes = [
         TaskChange(task=row.task, attempt=row.attempt, version=row.version, status=TaskStatus.SUCCEEDED) for row in rows
@@ -44,22 +39,22 @@ def finish(database: Database, run: RunRef) -> None:
 
 
 def events(database: Database, run: RunRef) -> list[str]:
-    return [line.event for line in SqlRecords(database).details(run.run_id).log]
+    return [line.event for line in SqlStore(database).records.details(run.run_id).log]
 
 
 def test_a_run_is_as_it_was_asked_for(database: Database) -> None:
-    histories, new = SqlHistories(database), new_run()
+    histories, new = SqlStore(database).runs, new_run()
     run = histories.create(new)
     assert histories.get(run.run_id) == run
     assert run.request.model_dump(exclude={"left_open"}) == new.request.model_dump()
     assert (run.entry, run.epoch) == (new.entry, 1)
     assert (run.status, run.intent, run.tasks) == (RunStatus.INITIALIZING, Intent.RUN, {TaskStatus.QUEUED: 3})
-    assert run.installation == SqlRecords(database).installation()
-    assert SqlTasks(database).by_status(run.run_id) == {TaskStatus.QUEUED: [0, 1, 2]}
+    assert run.installation == SqlStore(database).records.installation()
+    assert SqlStore(database).tasks.by_status(run.run_id) == {TaskStatus.QUEUED: [0, 1, 2]}
 
 
 def test_the_same_execution_has_one_run(database: Database) -> None:
-    histories = SqlHistories(database)
+    histories = SqlStore(database).runs
     first = histories.create(new_run())
     assert histories.create(new_run(tasks=9)) == first
     assert histories.create(new_run(workflow_id="CRAWL-books")).run_id != first.run_id
@@ -67,28 +62,28 @@ def test_the_same_execution_has_one_run(database: Database) -> None:
 
 def test_a_workflow_id_stands_for_one_run_at_a_time(database: Database) -> None:
     """Or else the stop of a run whose workflow was terminated would reach the next one of that name."""
-    histories = SqlHistories(database)
+    histories = SqlStore(database).runs
     first, next_day = histories.create(new_run()), new_run(first_execution_run_id="second")
     with pytest.raises(BadInput, match=f"belongs to run {first.run_id}, which is not over"):
         histories.create(next_day)
-    SqlTasks(database).cancel_queued(ref_to(first), "stopped")
+    SqlStore(database).tasks.cancel_queued(ref_to(first), "stopped")
     histories.close(ref_to(first), RunStatus.FAILED, "stopped")
     assert histories.create(next_day).run_id != first.run_id
 
 
 def test_created_at_the_same_time_it_is_still_one(database: Database) -> None:
-    histories = SqlHistories(database)
+    histories = SqlStore(database).runs
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(histories.create, [new_run(tasks=50)] * 16))
     assert len({run.run_id for run in runs}) == 1
-    assert len(SqlRecords(database).details(runs[0].run_id).tasks) == 50
+    assert len(SqlStore(database).records.details(runs[0].run_id).tasks) == 50
     assert events(database, ref_to(runs[0])) == ["created"]
 
 
 def test_an_id_too_long_leaves_nothing(database: Database) -> None:
     with pytest.raises(BadInput, match="workflow_id"):
-        SqlHistories(database).create(new_run(workflow_id="x" * 701))
-    assert SqlRecords(database).page(limit=9, before=None, status=None, crawler=None) == []
+        SqlStore(database).runs.create(new_run(workflow_id="x" * 701))
+    assert SqlStore(database).records.page(limit=9, before=None, status=None, crawler=None) == []
 
 
 def test_a_run_id_never_comes_back(database: Database, make_run: MakeRun) -> None:
@@ -98,26 +93,26 @@ def test_a_run_id_never_comes_back(database: Database, make_run: MakeRun) -> Non
 def test_no_such_run(database: Database) -> None:
     nobody = RunRef(run_id=12345678, run_uid="0" * 36, epoch=1)
     with pytest.raises(NotFound):
-        SqlHistories(database).get(nobody.run_id)
+        SqlStore(database).runs.get(nobody.run_id)
     with pytest.raises(NotFound):
-        SqlHistories(database).mark_started(nobody)
+        SqlStore(database).runs.mark_started(nobody)
     with pytest.raises(NotFound):
-        SqlTasks(database).by_status(nobody.run_id)
+        SqlStore(database).tasks.by_status(nobody.run_id)
 
 
 WRITES: dict[str, Callable[[Database, RunRef], object]] = {
-    "set_property": lambda db, run: SqlHistories(db).set_property(run, "name", "value"),
-    "note": lambda db, run: SqlHistories(db).note(run, "key", "undelivered", "why"),
-    "mark_started": lambda db, run: SqlHistories(db).mark_started(run),
-    "mark_waiting": lambda db, run: SqlHistories(db).mark_waiting(run, "quota", None),
-    "mark_look": lambda db, run: SqlHistories(db).mark_look(run, 1, True, None, None),
-    "stop": lambda db, run: SqlStops(db).log(run, StopRequest(), ASKED),
-    "close": lambda db, run: SqlHistories(db).close(run, RunStatus.FAILED, "stopped"),
-    "sync": lambda db, run: SqlTasks(db).sync(run, []),
-    "reconcile": lambda db, run: SqlTasks(db).reconcile(run, []),
-    "cancel_queued": lambda db, run: SqlTasks(db).cancel_queued(run, "stopped"),
-    "claim_main": lambda db, run: SqlClaims(db).claim_main(run, "token", timedelta(minutes=1)),
-    "settle": lambda db, run: SqlExports(db).settle(run, "x", ExportState.DONE, None, None),
+    "set_property": lambda db, run: SqlStore(db).runs.set_property(run, "name", "value"),
+    "note": lambda db, run: SqlStore(db).runs.note(run, "key", "undelivered", "why"),
+    "mark_started": lambda db, run: SqlStore(db).runs.mark_started(run),
+    "mark_waiting": lambda db, run: SqlStore(db).runs.mark_waiting(run, "quota", None),
+    "mark_look": lambda db, run: SqlStore(db).runs.mark_look(run, 1, True, None, None),
+    "stop": lambda db, run: SqlStore(db).runs.log_stop(run, StopRequest(), ASKED),
+    "close": lambda db, run: SqlStore(db).runs.close(run, RunStatus.FAILED, "stopped"),
+    "sync": lambda db, run: SqlStore(db).tasks.sync(run, []),
+    "reconcile": lambda db, run: SqlStore(db).tasks.reconcile(run, []),
+    "cancel_queued": lambda db, run: SqlStore(db).tasks.cancel_queued(run, "stopped"),
+    "claim_main": lambda db, run: SqlStore(db).claims.claim_main(run, "token", timedelta(minutes=1)),
+    "settle": lambda db, run: SqlStore(db).runs.settle_export(run, "x", ExportState.DONE, None, None),
 }
 
 
@@ -126,17 +121,17 @@ def test_a_supervisor_that_was_replaced_writes_nothing(
     database: Database, make_run: MakeRun, write: Callable[[Database, RunRef], object]
 ) -> None:
     run = make_run(2)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     for epoch in (0, 2):
         with pytest.raises(Fenced):
             write(database, ref_to(run).model_copy(update={"epoch": epoch}))
     with pytest.raises(NotFound):  # the number was given again after a restore
         write(database, ref_to(run).model_copy(update={"run_uid": "0" * 36}))
-    assert SqlRecords(database).details(run.run_id) == before
+    assert SqlStore(database).records.details(run.run_id) == before
 
 
 def test_a_property_is_replaced(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run()), SqlHistories(database)
+    run, histories = ref_to(make_run()), SqlStore(database).runs
     for value in ("one", "one", "two"):
         histories.set_property(run, "workflow_id", value)
     with database.read() as connection:
@@ -145,29 +140,31 @@ def test_a_property_is_replaced(database: Database, make_run: MakeRun) -> None:
 
 
 def test_a_line_with_the_same_key_is_logged_once(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run()), SqlHistories(database)
+    run, histories = ref_to(make_run()), SqlStore(database).runs
     for key, message in (("a", "first 🕷"), ("a", "again"), ("b", "x" * 9000)):
         histories.note(run, key, "undelivered", message)
-    logged = [line.message for line in SqlRecords(database).details(run.run_id).log if line.event == "undelivered"]
+    logged = [
+        line.message for line in SqlStore(database).records.details(run.run_id).log if line.event == "undelivered"
+    ]
     assert logged[0] == "first 🕷"
     assert logged[1].startswith("x" * 3000)
     assert len(logged) == 2
 
 
 def test_started_once_and_never_backwards(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run()), SqlHistories(database)
+    run, histories = ref_to(make_run()), SqlStore(database).runs
     histories.mark_waiting(run, "quota", "full")
     started = histories.mark_started(run)
     assert (started.status, started.waiting_cause) == (RunStatus.PROCESSING, None)
     assert started.started_at
     assert in_substance(histories.mark_started(run)) == in_substance(started)
-    SqlStops(database).log(run, StopRequest(), ASKED)
+    SqlStore(database).runs.log_stop(run, StopRequest(), ASKED)
     assert histories.mark_started(run).status is RunStatus.STOPPING
     assert events(database, run) == ["created", "started", "stop"]
 
 
 def test_a_run_waits_since_its_cause_began(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run()), SqlHistories(database)
+    run, histories = ref_to(make_run()), SqlStore(database).runs
     since = histories.mark_waiting(run, "quota", "full")
     assert since is not None
     assert histories.mark_waiting(run, "quota", "still full") == since
@@ -181,7 +178,7 @@ def test_a_run_waits_since_its_cause_began(database: Database, make_run: MakeRun
 
 
 def test_looks_are_noted(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run()), SqlHistories(database)
+    run, histories = ref_to(make_run()), SqlStore(database).runs
     histories.mark_look(run, 3, True, None, ASKED)
     good = histories.get(run.run_id)
     assert (good.nudge_acknowledged, good.look_problem, good.next_look_at) == (3, None, ASKED)
@@ -194,10 +191,10 @@ def test_looks_are_noted(database: Database, make_run: MakeRun) -> None:
 def test_a_stop_is_logged_once_and_only_escalates(database: Database, make_run: MakeRun) -> None:
     run = ref_to(make_run())
     by_ann = StopRequest(actor="ann", reason="wrong arguments", door="cli")
-    assert [SqlStops(database).log(run, by_ann, ASKED) for _ in range(3)] == [Intent.STOP] * 3
-    assert SqlStops(database).log(run, StopRequest(force=True, actor="bob"), ASKED) is Intent.FORCE
-    assert SqlStops(database).log(run, by_ann, ASKED + timedelta(seconds=1)) is Intent.FORCE
-    details = SqlRecords(database).details(run.run_id)
+    assert [SqlStore(database).runs.log_stop(run, by_ann, ASKED) for _ in range(3)] == [Intent.STOP] * 3
+    assert SqlStore(database).runs.log_stop(run, StopRequest(force=True, actor="bob"), ASKED) is Intent.FORCE
+    assert SqlStore(database).runs.log_stop(run, by_ann, ASKED + timedelta(seconds=1)) is Intent.FORCE
+    details = SqlStore(database).records.details(run.run_id)
     assert (details.run.status, details.run.intent) == (RunStatus.STOPPING, Intent.FORCE)
     stops = [(line.event, line.actor, line.at) for line in details.log[1:]]
     assert stops == [
@@ -209,7 +206,7 @@ def test_a_stop_is_logged_once_and_only_escalates(database: Database, make_run: 
 
 
 def test_a_run_ends_when_its_tasks_have_and_keeps_its_end(database: Database, make_run: MakeRun) -> None:
-    run, histories = ref_to(make_run(2)), SqlHistories(database)
+    run, histories = ref_to(make_run(2)), SqlStore(database).runs
     with pytest.raises(Conflict, match="2 of its tasks are not over"):
         histories.close(run, RunStatus.COMPLETED, "all_succeeded")
     finish(database, run)
@@ -218,7 +215,7 @@ def test_a_run_ends_when_its_tasks_have_and_keeps_its_end(database: Database, ma
     assert (closed.status, closed.reason, closed.waiting_cause) == (RunStatus.COMPLETED, "all_succeeded", None)
     assert closed.finished_at
     assert in_substance(histories.close(run, RunStatus.FAILED, "tasks_lost")) == in_substance(closed)
-    assert SqlStops(database).log(run, StopRequest(force=True), ASKED) is Intent.RUN
+    assert SqlStore(database).runs.log_stop(run, StopRequest(force=True), ASKED) is Intent.RUN
     assert histories.mark_waiting(run, "quota", None) is None
     assert in_substance(histories.get(run.run_id)) == in_substance(closed)
     assert events(database, run) == ["created", "ended", "force stop"], "that it came too late is told"
@@ -232,8 +229,8 @@ def test_any_words_at_any_time_can_be_a_stop(
     run, said = ref_to(make_run()), text * repeat
     stop = StopRequest(actor=said[:256], reason=said[:1024], door=said[:64])
     for _ in range(2):
-        SqlStops(database).log(run, stop, at)
-    line = SqlRecords(database).details(run.run_id).log[-1]
+        SqlStore(database).runs.log_stop(run, stop, at)
+    line = SqlStore(database).records.details(run.run_id).log[-1]
     words = said.replace("\0", "\N{REPLACEMENT CHARACTER}")
     assert (line.actor, line.door, line.at) == (words[:256], words[:64], at)
     assert line.message == (words[:1024] or "no reason given")

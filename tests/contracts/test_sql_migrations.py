@@ -19,8 +19,8 @@ from sqlalchemy import Connection, Engine, MetaData, event, inspect, text, updat
 from crawler_lifecycle.adapters.sql import migrate
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import VERSIONS, check, revision, upgrade
-from crawler_lifecycle.adapters.sql.records import SqlRecords
 from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from tests.databases import kill
 
@@ -152,7 +152,7 @@ def test_the_installation_is_made_once(bare_url: str) -> None:
     assert str(UUID(first)) == first
     assert upgrade(bare_url) == first
     database = Database(bare_url)
-    assert SqlRecords(database).installation() == first
+    assert SqlStore(database).records.installation() == first
     database.close()
 
 
@@ -188,7 +188,7 @@ def test_an_upgrade_that_died_after_any_of_its_steps_is_made_again(bare_url: str
     assert "INTO alembic_version" in died_after[-2]
     database = Database(bare_url)
     check(database)
-    assert SqlRecords(database).installation() == uid
+    assert SqlStore(database).records.installation() == uid
     with database.transaction() as connection:
         migrated = _definitions(connection)
         metadata.drop_all(connection)
@@ -219,7 +219,7 @@ def test_another_schema(bare_url: str, found: str, message: str) -> None:
         check(database)
     assert "\n" not in refused.value.message
     with pytest.raises(NotReady, match=message):
-        SqlRecords(database).installation()
+        SqlStore(database).records.installation()
     database.close()
 
 
@@ -229,7 +229,7 @@ def test_a_later_schema_of_the_same_generation_serves_an_earlier_program(bare_ur
     with database.transaction() as connection:
         connection.execute(update(VERSIONS).values(version_num=f"{REVISION[:2]}99"))
     check(database)
-    assert upgrade(bare_url) == SqlRecords(database).installation() == installation
+    assert upgrade(bare_url) == SqlStore(database).records.installation() == installation
     with database.read() as connection:
         assert revision(connection) == f"{REVISION[:2]}99", "and nothing is taken back"
     database.close()

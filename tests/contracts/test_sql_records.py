@@ -3,8 +3,7 @@
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
@@ -14,7 +13,7 @@ from tests.databases import MakeRun, ref_to
 
 def test_pages_go_from_the_newest_to_the_oldest(database: Database, make_run: MakeRun) -> None:
     made = [make_run(2).run_id for _ in range(5)]
-    records, seen, before = SqlRecords(database), list[int](), None
+    records, seen, before = SqlStore(database).records, list[int](), None
     while page := records.page(limit=2, before=before, status=None, crawler=None):
         seen.extend(run.run_id for run in page)
         before = seen[-1]
@@ -23,15 +22,15 @@ def test_pages_go_from_the_newest_to_the_oldest(database: Database, make_run: Ma
 
 def test_a_line_of_the_list_is_a_short_form_of_the_run(database: Database, make_run: MakeRun) -> None:
     run = make_run(3, trigger=Trigger.MANUAL)
-    (line,) = SqlRecords(database).page(limit=10, before=None, status=None, crawler=None)
+    (line,) = SqlStore(database).records.page(limit=10, before=None, status=None, crawler=None)
     assert line == RunSummary(**{name: getattr(run, name) for name in RunSummary.model_fields})
     assert line.tasks == {TaskStatus.QUEUED: 3}
 
 
 def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> None:
     books, upper = make_run(entry=Crawler(name="books")), make_run(entry=Crawler(name="BOOKS"))
-    SqlHistories(database).mark_started(ref_to(upper))
-    records = SqlRecords(database)
+    SqlStore(database).runs.mark_started(ref_to(upper))
+    records = SqlStore(database).records
 
     def ids(status: RunStatus | None, crawler: str | None) -> list[int]:
         return [run.run_id for run in records.page(limit=9, before=None, status=status, crawler=crawler)]
@@ -44,7 +43,7 @@ def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> N
 
 def test_details_are_all_there_is(database: Database, make_run: MakeRun) -> None:
     run = make_run(12, requested_by="ann")
-    details = SqlRecords(database).details(run.run_id)
+    details = SqlStore(database).records.details(run.run_id)
     assert details.run == run
     assert [task.task for task in details.tasks] == list(range(12))
     (line,) = details.log
@@ -55,13 +54,14 @@ def test_details_are_all_there_is(database: Database, make_run: MakeRun) -> None
         "api run of books, 12 tasks",
     )
     with pytest.raises(NotFound):
-        SqlRecords(database).details(run.run_id + 999)
+        SqlStore(database).records.details(run.run_id + 999)
 
 
 def test_runs_are_found_by_their_execution_and_by_their_uid(database: Database, make_run: MakeRun) -> None:
-    run, records = make_run(), SqlRecords(database)
-    assert records.find(run.workflow_id, run.first_execution_run_id) == run
-    assert records.find(run.workflow_id, "another") is None
+    run, records = make_run(), SqlStore(database).records
+    runs = SqlStore(database).runs
+    assert runs.find(run.workflow_id, run.first_execution_run_id) == run
+    assert runs.find(run.workflow_id, "another") is None
     assert records.run_id(run.run_uid) == run.run_id
     with pytest.raises(NotFound):
         records.run_id("0" * 36)
@@ -69,10 +69,10 @@ def test_runs_are_found_by_their_execution_and_by_their_uid(database: Database, 
 
 def test_who_made_which_run(database: Database, make_run: MakeRun) -> None:
     first, second = sorted((make_run() for _ in range(2)), key=lambda run: run.workflow_id)
-    made = SqlRecords(database).made_by(first.workflow_id, second.workflow_id)
+    made = SqlStore(database).records.scheduled_runs(first.workflow_id, second.workflow_id)
     mine = [each for each in made if each.workflow_id in (first.workflow_id, second.workflow_id)]
     assert {(each.workflow_id, each.first_execution, each.created_at, each.finished_at) for each in mine} == {
         (run.workflow_id, run.first_execution_run_id, run.created_at, None) for run in (first, second)
     }
-    only = SqlRecords(database).made_by(first.workflow_id, first.workflow_id)
+    only = SqlStore(database).records.scheduled_runs(first.workflow_id, first.workflow_id)
     assert [each.workflow_id for each in only] == [first.workflow_id]

@@ -9,16 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import LogRecord, RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import Execution
+from crawler_lifecycle.ports import Execution, Runs
 from tests.databases import MakeRun, give_away, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
@@ -27,40 +23,40 @@ BY_BOB = StopRequest(actor="bob", door="page", force=True)
 
 
 @pytest.fixture
-def stops(database: Database) -> SqlStops:
-    return SqlStops(database)
+def stops(database: Database) -> Runs:
+    return SqlStore(database).runs
 
 
 def end(database: Database, run: RunRecord) -> RunRecord:
     """The run ends FAILED: its tasks never ran."""
-    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
-    return SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    return SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
 
 
 def told(database: Database, run: RunRecord) -> list[LogRecord]:
-    return SqlRecords(database).details(run.run_id).log[1:]
+    return SqlStore(database).records.details(run.run_id).log[1:]
 
 
-def test_a_stop_from_a_door_is_on_record_at_once(stops: SqlStops, make_run: MakeRun, database: Database) -> None:
+def test_a_stop_from_a_door_is_on_record_at_once(stops: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run(2)
-    asked = stops.ask(run.run_id, BY_ANN, ASKED)
+    asked = stops.request_stop(run.run_id, BY_ANN, ASKED)
     assert (asked.status, asked.intent, asked.epoch) == (RunStatus.STOPPING, Intent.STOP, run.epoch)
-    assert SqlHistories(database).get(run.run_id) == asked
+    assert SqlStore(database).runs.get(run.run_id) == asked
     assert told(database, run) == [
         LogRecord(at=ASKED, event="stop", message="wrong site", actor="ann", door="crawlctl")
     ]
 
 
 def test_what_its_supervisor_logs_of_the_same_stop_is_the_same_line(
-    stops: SqlStops, make_run: MakeRun, database: Database
+    stops: Runs, make_run: MakeRun, database: Database
 ) -> None:
     run = make_run()
     for _ in range(2):
-        stops.ask(run.run_id, BY_ANN, ASKED)
-        assert stops.log(ref_to(run), BY_ANN, ASKED) is Intent.STOP
+        stops.request_stop(run.run_id, BY_ANN, ASKED)
+        assert stops.log_stop(ref_to(run), BY_ANN, ASKED) is Intent.STOP
     assert len(told(database, run)) == 1
-    stops.log(ref_to(run), BY_ANN.model_copy(update={"actor": "bob"}), ASKED)
-    stops.ask(run.run_id, BY_ANN, ASKED + timedelta(microseconds=1))
+    stops.log_stop(ref_to(run), BY_ANN.model_copy(update={"actor": "bob"}), ASKED)
+    stops.request_stop(run.run_id, BY_ANN, ASKED + timedelta(microseconds=1))
     assert [(line.actor, line.at - ASKED) for line in told(database, run)] == [
         ("ann", timedelta()),
         ("bob", timedelta()),
@@ -68,22 +64,26 @@ def test_what_its_supervisor_logs_of_the_same_stop_is_the_same_line(
     ]
 
 
-def test_a_force_escalates_and_is_not_taken_back(stops: SqlStops, make_run: MakeRun, database: Database) -> None:
+def test_a_force_escalates_and_is_not_taken_back(stops: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run()
     wishes = [(BY_ANN, ASKED), (BY_BOB, ASKED), (BY_ANN, ASKED + timedelta(seconds=1))]
-    assert [stops.ask(run.run_id, *wish).intent for wish in wishes] == [Intent.STOP, Intent.FORCE, Intent.FORCE]
+    assert [stops.request_stop(run.run_id, *wish).intent for wish in wishes] == [
+        Intent.STOP,
+        Intent.FORCE,
+        Intent.FORCE,
+    ]
     assert [line.event for line in told(database, run)] == ["stop", "force stop", "stop"]
 
 
 def test_stops_of_nobody_in_one_moment_are_told_apart_by_what_they_want(
-    stops: SqlStops, make_run: MakeRun, database: Database
+    stops: Runs, make_run: MakeRun, database: Database
 ) -> None:
     """All that came while there was no worker has the time at which one took it up."""
     run = make_run()
     wishes = [StopRequest(reason="one"), StopRequest(reason="two", force=True), StopRequest(door="page")]
     for _ in range(2):
         for wish in wishes:
-            stops.log(ref_to(run), wish, ASKED)
+            stops.log_stop(ref_to(run), wish, ASKED)
     assert [(line.event, line.message, line.door) for line in told(database, run)] == [
         ("stop", "one", "temporal"),
         ("force stop", "two", "temporal"),
@@ -91,66 +91,64 @@ def test_stops_of_nobody_in_one_moment_are_told_apart_by_what_they_want(
     ]
 
 
-def test_a_run_that_is_over_has_nothing_to_stop(stops: SqlStops, make_run: MakeRun, database: Database) -> None:
+def test_a_run_that_is_over_has_nothing_to_stop(stops: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run()
     end(database, run)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     with pytest.raises(Conflict, match=r"run \d+ is over \(FAILED, stopped\): there is nothing to stop"):
-        stops.ask(run.run_id, BY_BOB, ASKED)
-    assert SqlRecords(database).details(run.run_id) == before
+        stops.request_stop(run.run_id, BY_BOB, ASKED)
+    assert SqlStore(database).records.details(run.run_id) == before
 
 
-def test_a_run_that_does_not_exist_cannot_be_stopped(stops: SqlStops, make_run: MakeRun) -> None:
+def test_a_run_that_does_not_exist_cannot_be_stopped(stops: Runs, make_run: MakeRun) -> None:
     with pytest.raises(NotFound, match="there is no run"):
-        stops.ask(make_run().run_id + 999, BY_ANN, ASKED)
+        stops.request_stop(make_run().run_id + 999, BY_ANN, ASKED)
 
 
 def test_a_run_of_another_installation_is_not_stopped(
-    stops: SqlStops, make_run: MakeRun, database: Database, database_url: str
+    stops: Runs, make_run: MakeRun, database: Database, database_url: str
 ) -> None:
     run = make_run(2)
     other = give_away(database_url)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     with pytest.raises(Conflict, match=f"run {run.run_id} belongs to installation {other}"):
-        stops.ask(run.run_id, BY_BOB, ASKED)
-    assert SqlRecords(database).details(run.run_id) == before
+        stops.request_stop(run.run_id, BY_BOB, ASKED)
+    assert SqlStore(database).records.details(run.run_id) == before
 
 
 def test_many_doors_at_once_are_one_stop_with_a_line_for_each(
-    stops: SqlStops, make_run: MakeRun, database: Database
+    stops: Runs, make_run: MakeRun, database: Database
 ) -> None:
     run, together = make_run(), threading.Barrier(8)
 
     def ask(number: int) -> Intent:
         together.wait(timeout=30)
         actor = StopRequest(actor=f"actor-{number % 4}", force=number == 5)
-        return stops.ask(run.run_id, actor, ASKED).intent
+        return stops.request_stop(run.run_id, actor, ASKED).intent
 
     with ThreadPoolExecutor(8) as pool:
         intents = list(pool.map(ask, range(8)))
     assert intents[5] is Intent.FORCE
-    assert SqlHistories(database).get(run.run_id).intent is Intent.FORCE
+    assert SqlStore(database).runs.get(run.run_id).intent is Intent.FORCE
     lines = [(line.event, line.actor) for line in told(database, run)]
     assert sorted(lines) == [("force stop", "actor-1"), *(("stop", f"actor-{number}") for number in range(4))]
 
 
-def test_a_stop_and_the_end_of_its_run_exclude_each_other(
-    stops: SqlStops, make_run: MakeRun, database: Database
-) -> None:
+def test_a_stop_and_the_end_of_its_run_exclude_each_other(stops: Runs, make_run: MakeRun, database: Database) -> None:
     """Either the stop is refused, or the run was not over yet when it came."""
     for _ in range(10):
         run, together = make_run(), threading.Barrier(2)
-        SqlTasks(database).cancel_queued(ref_to(run), "stopped")
+        SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
 
         def close(run: RunRecord = run, together: threading.Barrier = together) -> RunRecord:
             together.wait(timeout=30)
-            return SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "tasks_lost")
+            return SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "tasks_lost")
 
         with ThreadPoolExecutor(1) as pool:
             closed = pool.submit(close)
             together.wait(timeout=30)
             try:
-                stopped = stops.ask(run.run_id, BY_ANN, ASKED).status is RunStatus.STOPPING
+                stopped = stops.request_stop(run.run_id, BY_ANN, ASKED).status is RunStatus.STOPPING
             except Conflict:
                 stopped = False
             assert closed.result(timeout=30).status is RunStatus.FAILED
@@ -158,16 +156,16 @@ def test_a_stop_and_the_end_of_its_run_exclude_each_other(
         assert events == (["stop", "ended"] if stopped else ["ended"])
 
 
-def test_a_phase_is_noted_once_for_each_end(stops: SqlStops, make_run: MakeRun, database: Database) -> None:
+def test_a_phase_is_noted_once_for_each_end(stops: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run()
-    stops.ask(run.run_id, BY_ANN, ASKED)
+    stops.request_stop(run.run_id, BY_ANN, ASKED)
     for message in ("2 jobs", "3 jobs"):
-        stops.note(ref_to(run), StopPhase.JOBS_ASKED, message)
-    stops.note(ref_to(run), StopPhase.PROVED, "nothing is left")
+        stops.note_stop_phase(ref_to(run), StopPhase.JOBS_ASKED, message)
+    stops.note_stop_phase(ref_to(run), StopPhase.PROVED, "nothing is left")
     end(database, run)
-    again = SqlSupervision(database).reopen(run.run_id, Execution(run.workflow_id, "second"))
+    again = SqlStore(database).runs.reopen(run.run_id, Execution(run.workflow_id, "second"))
     for message in ("4 jobs", "5 jobs"):
-        stops.note(ref_to(again), StopPhase.JOBS_ASKED, message)
+        stops.note_stop_phase(ref_to(again), StopPhase.JOBS_ASKED, message)
     noted = [(line.event, line.message) for line in told(database, run) if line.event in list(StopPhase)]
     assert noted == [
         (StopPhase.JOBS_ASKED, "2 jobs"),
@@ -177,13 +175,13 @@ def test_a_phase_is_noted_once_for_each_end(stops: SqlStops, make_run: MakeRun, 
 
 
 def test_a_phase_of_a_supervisor_that_was_replaced_is_refused(
-    stops: SqlStops, make_run: MakeRun, database: Database
+    stops: Runs, make_run: MakeRun, database: Database
 ) -> None:
     run = make_run()
-    SqlSupervision(database).take_over(run.run_id, Execution(run.workflow_id, "second"))
+    SqlStore(database).runs.take_over(run.run_id, Execution(run.workflow_id, "second"))
     before = told(database, run)
     with pytest.raises(Fenced):
-        stops.note(ref_to(run), StopPhase.PROVED, "nothing is left")
+        stops.note_stop_phase(ref_to(run), StopPhase.PROVED, "nothing is left")
     assert told(database, run) == before
 
 
@@ -194,18 +192,18 @@ def test_a_phase_of_a_supervisor_that_was_replaced_is_refused(
     )
 )
 def test_whatever_is_asked_in_whatever_order(
-    stops: SqlStops, make_run: MakeRun, database: Database, wishes: list[tuple[str | None, bool, int, bool]]
+    stops: Runs, make_run: MakeRun, database: Database, wishes: list[tuple[str | None, bool, int, bool]]
 ) -> None:
     """The intent is the strongest of all; there is one line for each actor, moment and force, by door or supervisor."""
     run = make_run()
     for actor, force, second, by_door in wishes:
         stop, at = StopRequest(actor=actor, force=force), ASKED + timedelta(seconds=second)
         if by_door:
-            stops.ask(run.run_id, stop, at)
+            stops.request_stop(run.run_id, stop, at)
         else:
-            stops.log(ref_to(run), stop, at)
+            stops.log_stop(ref_to(run), stop, at)
     forced = any(force for _, force, _, _ in wishes)
-    assert SqlHistories(database).get(run.run_id).intent is (Intent.FORCE if forced else Intent.STOP)
+    assert SqlStore(database).runs.get(run.run_id).intent is (Intent.FORCE if forced else Intent.STOP)
     lines = [(line.actor, line.event, (line.at - ASKED).seconds) for line in told(database, run)]
     asked = {(actor, "force stop" if force else "stop", second) for actor, force, second, _ in wishes}
     assert sorted(lines, key=str) == sorted(asked, key=str)

@@ -9,14 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.nudges import SqlNudges
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.supervision import SqlSupervision
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
@@ -25,7 +19,7 @@ from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStat
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
-from crawler_lifecycle.ports import Claim, Execution
+from crawler_lifecycle.ports import Claim, Execution, Runs
 from tests.databases import MakeRun, give_away, in_substance, ref_to
 
 ASKED = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
@@ -33,13 +27,13 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def supervision(database: Database) -> SqlSupervision:
-    return SqlSupervision(database)
+def supervision(database: Database) -> Runs:
+    return SqlStore(database).runs
 
 
 def sync(database: Database, run: RunRef, statuses: dict[int, TaskStatus]) -> None:
     """These tasks come to stand there, with all that a look would tell of them."""
-    tasks = SqlTasks(database)
+    tasks = SqlStore(database).tasks
     rows = tasks.rows(run.run_id, list(statuses))
     changes = [
         TaskChange(
@@ -65,23 +59,23 @@ def sync(database: Database, run: RunRef, statuses: dict[int, TaskStatus]) -> No
 
 def ended(database: Database, run: RunRecord, *statuses: TaskStatus) -> RunRecord:
     """The run is over; its tasks ended like this."""
-    SqlHistories(database).mark_started(ref_to(run))
+    SqlStore(database).runs.mark_started(ref_to(run))
     sync(database, ref_to(run), dict(enumerate(statuses)))
     completed = set(statuses) == {TaskStatus.SUCCEEDED}
     status = RunStatus.COMPLETED if completed else RunStatus.FAILED
-    return SqlHistories(database).close(ref_to(run), status, "all_succeeded" if completed else "tasks_failed")
+    return SqlStore(database).runs.close(ref_to(run), status, "all_succeeded" if completed else "tasks_failed")
 
 
 def tasks_of(database: Database, run: RunRecord) -> list[TaskRecord]:
-    return SqlRecords(database).details(run.run_id).tasks
+    return SqlStore(database).records.details(run.run_id).tasks
 
 
 def events(database: Database, run: RunRecord) -> list[str]:
-    return [line.event for line in SqlRecords(database).details(run.run_id).log]
+    return [line.event for line in SqlStore(database).records.details(run.run_id).log]
 
 
 def claimed(database: Database, run: RunRecord, token: str = "token") -> Claim:
-    claim = SqlClaims(database).claim_main(ref_to(run), token, MINUTE)
+    claim = SqlStore(database).claims.claim_main(ref_to(run), token, MINUTE)
     assert claim
     return claim
 
@@ -98,24 +92,22 @@ def second(run: RunRecord) -> Execution:
 # Taking over
 
 
-def test_each_execution_has_an_epoch_of_its_own(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
-) -> None:
+def test_each_execution_has_an_epoch_of_its_own(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run(2)
     first = Execution(run.workflow_id, run.first_execution_run_id, ASKED)
     executions = (first, second(run), second(run), execution(run, 3), execution(run, 3))
     assert [supervision.take_over(run.run_id, each).epoch for each in executions] == [1, 2, 2, 3, 3]
     assert events(database, run) == ["created", "resumed", "resumed"]
-    there = SqlHistories(database).get(run.run_id)
+    there = SqlStore(database).runs.get(run.run_id)
     assert in_substance(there) == in_substance(run.model_copy(update={"epoch": 3})), "nothing else of the run changes"
 
 
 def test_a_run_of_another_installation_is_not_taken_over(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, database_url: str
+    supervision: Runs, make_run: MakeRun, database: Database, database_url: str
 ) -> None:
     alive, failed = make_run(2), ended(database, make_run(), TaskStatus.FAILED)
     other = give_away(database_url)
-    before = [SqlRecords(database).details(run.run_id) for run in (alive, failed)]
+    before = [SqlStore(database).records.details(run.run_id) for run in (alive, failed)]
     asks: list[Callable[[], RunRecord]] = [
         lambda: supervision.get(alive.run_id),
         lambda: supervision.take_over(alive.run_id, second(alive)),
@@ -125,30 +117,30 @@ def test_a_run_of_another_installation_is_not_taken_over(
     for ask in asks:
         with pytest.raises(Conflict, match=rf"run \d+ belongs to installation {other}, and this database to "):
             ask()
-    assert [SqlRecords(database).details(run.run_id) for run in (alive, failed)] == before
+    assert [SqlStore(database).records.details(run.run_id) for run in (alive, failed)] == before
 
 
-def test_an_older_supervisor_writes_no_more(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+def test_an_older_supervisor_writes_no_more(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run(2)
     new = supervision.take_over(run.run_id, second(run))
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     for write in (
-        lambda: SqlHistories(database).mark_started(ref_to(run)),
-        lambda: SqlStops(database).log(ref_to(run), StopRequest(), ASKED),
-        lambda: SqlTasks(database).cancel_queued(ref_to(run), "stopped"),
-        lambda: SqlClaims(database).claim_main(ref_to(run), "late", MINUTE),
+        lambda: SqlStore(database).runs.mark_started(ref_to(run)),
+        lambda: SqlStore(database).runs.log_stop(ref_to(run), StopRequest(), ASKED),
+        lambda: SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped"),
+        lambda: SqlStore(database).claims.claim_main(ref_to(run), "late", MINUTE),
     ):
         with pytest.raises(Fenced, match=r"has another supervisor now \(epoch 2, ours is 1\)"):
             write()
-    assert SqlRecords(database).details(run.run_id) == before
-    assert SqlHistories(database).mark_started(ref_to(new)).status is RunStatus.PROCESSING
+    assert SqlStore(database).records.details(run.run_id) == before
+    assert SqlStore(database).runs.mark_started(ref_to(new)).status is RunStatus.PROCESSING
 
 
 def test_a_deployment_that_outlived_its_supervisor_is_found_not_repeated(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
+    supervision: Runs, make_run: MakeRun, database: Database
 ) -> None:
     """Its claim stands until it runs out, and so does what it brought."""
-    run, claims = make_run(), SqlClaims(database)
+    run, claims = make_run(), SqlStore(database).claims
     claim = claimed(database, run)
     new = supervision.take_over(run.run_id, second(run))
     assert claims.claim_main(ref_to(new), "other", MINUTE) is None
@@ -158,49 +150,45 @@ def test_a_deployment_that_outlived_its_supervisor_is_found_not_repeated(
 
 
 def test_nudges_that_nobody_will_answer_count_as_answered(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
+    supervision: Runs, make_run: MakeRun, database: Database
 ) -> None:
-    run, nudges = make_run(), SqlNudges(database)
-    assert [nudge.number for nudge in nudges.claim([run.run_uid])] == [1]
-    assert nudges.claim([run.run_uid]) == []
+    run, nudges = make_run(), SqlStore(database).claims
+    assert [nudge.number for nudge in nudges.claim_nudges([run.run_uid])] == [1]
+    assert nudges.claim_nudges([run.run_uid]) == []
     supervision.take_over(run.run_id, second(run))
-    assert [nudge.number for nudge in nudges.claim([run.run_uid])] == [2]
+    assert [nudge.number for nudge in nudges.claim_nudges([run.run_uid])] == [2]
     supervision.take_over(run.run_id, second(run))
-    assert nudges.claim([run.run_uid]) == [], "the same execution is still to answer"
+    assert nudges.claim_nudges([run.run_uid]) == [], "the same execution is still to answer"
 
 
 @pytest.mark.parametrize("verb", ["take_over", "reopen"])
-def test_another_workflow_gets_nothing(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, verb: str
-) -> None:
+def test_another_workflow_gets_nothing(supervision: Runs, make_run: MakeRun, database: Database, verb: str) -> None:
     run = ended(database, make_run(2), TaskStatus.SUCCEEDED, TaskStatus.FAILED)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     with pytest.raises(Conflict, match=f"belongs to workflow {run.workflow_id}, not to elsewhere"):
         getattr(supervision, verb)(run.run_id, Execution("elsewhere", "second"))
     with pytest.raises(NotFound):
         getattr(supervision, verb)(run.run_id + 999, second(run))
-    assert SqlRecords(database).details(run.run_id) == before
+    assert SqlStore(database).records.details(run.run_id) == before
 
 
-def test_a_run_that_is_over_is_left_as_it_is(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
-) -> None:
+def test_a_run_that_is_over_is_left_as_it_is(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = ended(database, make_run(), TaskStatus.SUCCEEDED)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     assert in_substance(supervision.take_over(run.run_id, second(run))) == in_substance(run)
-    assert in_substance(SqlRecords(database).details(run.run_id)) == in_substance(before)
+    assert in_substance(SqlStore(database).records.details(run.run_id)) == in_substance(before)
 
 
-def test_a_stop_that_was_under_way_stays(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+def test_a_stop_that_was_under_way_stays(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run()
-    SqlStops(database).ask(run.run_id, StopRequest(force=True), ASKED)
+    SqlStore(database).runs.request_stop(run.run_id, StopRequest(force=True), ASKED)
     taken = supervision.take_over(run.run_id, second(run))
     assert (taken.status, taken.intent) == (RunStatus.STOPPING, Intent.FORCE)
 
 
 @pytest.mark.parametrize("over", [False, True])
 def test_two_at_once_have_an_epoch_each_and_the_older_is_fenced(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, over: bool
+    supervision: Runs, make_run: MakeRun, database: Database, over: bool
 ) -> None:
     """In the order in which they began, whichever comes first. Of a run that is reopened, only one is let in."""
     for _ in range(5):
@@ -218,19 +206,19 @@ def test_two_at_once_have_an_epoch_each_and_the_older_is_fenced(
 
         with ThreadPoolExecutor(4) as pool:
             epochs = list(pool.map(come, range(4)))
-        last = SqlHistories(database).get(run.run_id)
+        last = SqlStore(database).runs.get(run.run_id)
         earlier, later = ({epoch for epoch in epochs[first::2] if epoch} for first in range(2))
         assert (earlier, later) in ([({2}, set()), (set(), {2})] if over else [({2}, {3}), (set(), {2})])
         assert last.epoch == max(earlier | later)
         for epoch in range(1, last.epoch):
             with pytest.raises(Fenced):
-                SqlHistories(database).mark_started(ref_to(run).model_copy(update={"epoch": epoch}))
-        SqlHistories(database).mark_started(ref_to(last))
+                SqlStore(database).runs.mark_started(ref_to(run).model_copy(update={"epoch": epoch}))
+        SqlStore(database).runs.mark_started(ref_to(last))
 
 
 @pytest.mark.parametrize("verb", ["take_over", "reopen"])
 def test_what_was_terminated_does_not_put_out_who_came_after(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, verb: str
+    supervision: Runs, make_run: MakeRun, database: Database, verb: str
 ) -> None:
     """Its activity was still under way: tried again, or never done before."""
     run = make_run()
@@ -238,18 +226,18 @@ def test_what_was_terminated_does_not_put_out_who_came_after(
     new = supervision.take_over(run.run_id, execution(run, 4))
     if verb == "reopen":
         new = ended(database, new, TaskStatus.FAILED)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     for number in (2, 3):
         with pytest.raises(Fenced, match="has a later supervisor already, execution execution-4"):
             getattr(supervision, verb)(run.run_id, execution(run, number))
-    assert SqlRecords(database).details(run.run_id) == before
-    SqlHistories(database).mark_started(ref_to(new))
+    assert SqlStore(database).records.details(run.run_id) == before
+    SqlStore(database).runs.mark_started(ref_to(new))
 
 
 # Reopening
 
 
-def test_what_did_not_succeed_begins_afresh(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+def test_what_did_not_succeed_begins_afresh(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     statuses = (TaskStatus.FAILED, TaskStatus.SUCCEEDED, TaskStatus.LOST, TaskStatus.STOPPED)
     run = ended(database, make_run(4), *statuses)
     before, fresh = tasks_of(database, run), tasks_of(database, make_run(4))
@@ -266,18 +254,16 @@ def test_what_did_not_succeed_begins_afresh(supervision: SqlSupervision, make_ru
     assert claim.request.key == deployment_key(run.run_uid, 0, 2)
 
 
-def test_what_was_read_before_is_not_written_after(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
-) -> None:
+def test_what_was_read_before_is_not_written_after(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     """A look that the earlier supervisor began must neither end a task's next attempt nor give it evidence."""
     run = ended(database, make_run(2), TaskStatus.SUCCEEDED, TaskStatus.LOST)
-    row = SqlTasks(database).rows(run.run_id, [1])[0]
+    row = SqlStore(database).tasks.rows(run.run_id, [1])[0]
     found = TaskChange(task=1, attempt=row.attempt, version=row.version, status=TaskStatus.SUCCEEDED)
     reopened = ref_to(supervision.reopen(run.run_id, second(run)))
-    assert SqlTasks(database).sync(reopened, [found]) == 0
-    assert SqlTasks(database).reconcile(reopened, [TaskEvidence(task=1, attempt=1, log_tail="old")]) == 0
+    assert SqlStore(database).tasks.sync(reopened, [found]) == 0
+    assert SqlStore(database).tasks.reconcile(reopened, [TaskEvidence(task=1, attempt=1, log_tail="old")]) == 0
     with pytest.raises(Fenced):
-        SqlTasks(database).sync(ref_to(run), [found])
+        SqlStore(database).tasks.sync(ref_to(run), [found])
 
 
 @pytest.mark.parametrize(
@@ -288,10 +274,10 @@ def test_what_was_read_before_is_not_written_after(
     ],
 )
 def test_it_goes_on_where_its_main_job_stands(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, main: TaskStatus, status: RunStatus
+    supervision: Runs, make_run: MakeRun, database: Database, main: TaskStatus, status: RunStatus
 ) -> None:
     run = make_run(2)
-    SqlStops(database).log(ref_to(run), StopRequest(force=True), ASKED)
+    SqlStore(database).runs.log_stop(ref_to(run), StopRequest(force=True), ASKED)
     run = ended(database, run, main, TaskStatus.FAILED)
     reopened = supervision.reopen(run.run_id, second(run))
     assert (reopened.status, reopened.intent, reopened.epoch) == (status, Intent.RUN, 2)
@@ -299,13 +285,13 @@ def test_it_goes_on_where_its_main_job_stands(
     assert reopened.begun_at > run.begun_at, "its limits count anew"
     assert (reopened.created_at, reopened.request, reopened.run_uid) == (run.created_at, run.request, run.run_uid)
     assert (reopened.started_at is not None) == (status is RunStatus.PROCESSING)
-    started = SqlHistories(database).mark_started(ref_to(reopened))
-    children = SqlClaims(database).claim_children(run.run_id, "dispatcher", MINUTE, 9)
+    started = SqlStore(database).runs.mark_started(ref_to(reopened))
+    children = SqlStore(database).claims.claim_children(run.run_id, "dispatcher", MINUTE, 9)
     assert (started.status, [claim.request.attempt for claim in children]) == (RunStatus.PROCESSING, [2])
 
 
 def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
+    supervision: Runs, make_run: MakeRun, database: Database
 ) -> None:
     run = ended(database, make_run(), TaskStatus.FAILED)
     assert (run.end_number, run.export_state) == (1, ExportState.PENDING)
@@ -313,7 +299,7 @@ def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
     assert reopened.end_number == 1
     again = ended(database, reopened, TaskStatus.SUCCEEDED)
     assert (again.status, again.end_number, again.export_state) == (RunStatus.COMPLETED, 2, ExportState.PENDING)
-    log = [(line.event, line.message) for line in SqlRecords(database).details(run.run_id).log]
+    log = [(line.event, line.message) for line in SqlStore(database).records.details(run.run_id).log]
     assert log == [
         ("created", "api run of books, 1 task"),
         ("started", "the main job no longer waits to start"),
@@ -324,42 +310,42 @@ def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
     ]
 
 
-def test_twice_by_one_execution_is_once(supervision: SqlSupervision, make_run: MakeRun, database: Database) -> None:
+def test_twice_by_one_execution_is_once(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = ended(database, make_run(2), TaskStatus.FAILED, TaskStatus.FAILED)
     first = supervision.reopen(run.run_id, second(run))
     claimed(database, first)
-    before = SqlRecords(database).details(run.run_id)
+    before = SqlStore(database).records.details(run.run_id)
     assert in_substance(supervision.reopen(run.run_id, second(run))) == in_substance(before.run)
-    assert in_substance(SqlRecords(database).details(run.run_id)) == in_substance(before)
+    assert in_substance(SqlStore(database).records.details(run.run_id)) == in_substance(before)
 
 
 @pytest.mark.parametrize("state", ["open", "completed", "stopping"])
 def test_only_a_run_that_failed_is_reopened(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, state: str
+    supervision: Runs, make_run: MakeRun, database: Database, state: str
 ) -> None:
     run = make_run()
     if state == "completed":
         ended(database, run, TaskStatus.SUCCEEDED)
     if state == "stopping":
-        SqlStops(database).ask(run.run_id, StopRequest(), ASKED)
-    before = SqlRecords(database).details(run.run_id)
+        SqlStore(database).runs.request_stop(run.run_id, StopRequest(), ASKED)
+    before = SqlStore(database).records.details(run.run_id)
     with pytest.raises(Conflict, match="only a run that ended FAILED is reopened"):
         supervision.reopen(run.run_id, second(run))
-    assert SqlRecords(database).details(run.run_id) == before
+    assert SqlStore(database).records.details(run.run_id) == before
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ends=st.lists(st.lists(st.sampled_from(OVER), min_size=3, max_size=3), min_size=1, max_size=3))
 def test_however_often_it_fails_each_task_runs_until_it_succeeds(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, ends: list[list[TaskStatus]]
+    supervision: Runs, make_run: MakeRun, database: Database, ends: list[list[TaskStatus]]
 ) -> None:
     run, attempts, done = make_run(3), [1, 1, 1], set[int]()
     for number, statuses in enumerate(ends):
-        SqlHistories(database).mark_started(ref_to(run))
+        SqlStore(database).runs.mark_started(ref_to(run))
         sync(database, ref_to(run), {task: status for task, status in enumerate(statuses) if task not in done})
         done |= {task for task, status in enumerate(statuses) if status is TaskStatus.SUCCEEDED}
         closed = RunStatus.COMPLETED if len(done) == 3 else RunStatus.FAILED
-        run = SqlHistories(database).close(ref_to(run), closed, "whatever")
+        run = SqlStore(database).runs.close(ref_to(run), closed, "whatever")
         assert run.end_number == number + 1
         if closed is RunStatus.COMPLETED:
             break
@@ -374,36 +360,34 @@ def test_however_often_it_fails_each_task_runs_until_it_succeeds(
 
 
 def test_limits_stand_still_and_go_on_and_the_timeline_tells(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database, monkeypatch: pytest.MonkeyPatch
+    supervision: Runs, make_run: MakeRun, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run()
-    assert supervision.clock(run.run_id) == Clock()
+    assert supervision.limit_clock(run.run_id) == Clock()
     times = iter([ASKED, ASKED, ASKED + MINUTE, ASKED + 3 * MINUTE])
     monkeypatch.setattr(database, "clock", lambda: next(times))
-    held = supervision.hold(ref_to(run), 1, held=True)
-    assert held == supervision.hold(ref_to(run), 1, held=True) == Clock(held_since=ASKED, changes=1)
-    assert supervision.hold(ref_to(run), 2, held=False) == Clock(held_seconds=60, changes=2)
-    again = supervision.hold(ref_to(run), 3, held=True)
-    assert again == supervision.clock(run.run_id)
+    held = supervision.hold_limits(ref_to(run), 1, held=True)
+    assert held == supervision.hold_limits(ref_to(run), 1, held=True) == Clock(held_since=ASKED, changes=1)
+    assert supervision.hold_limits(ref_to(run), 2, held=False) == Clock(held_seconds=60, changes=2)
+    again = supervision.hold_limits(ref_to(run), 3, held=True)
+    assert again == supervision.limit_clock(run.run_id)
     assert again == Clock(held_seconds=60, held_since=ASKED + 3 * MINUTE, changes=3)
     assert events(database, run) == ["created", "limits_held", "limits_released", "limits_held"]
 
 
-def test_only_its_supervisor_holds_the_limits_of_a_run(supervision: SqlSupervision, make_run: MakeRun) -> None:
+def test_only_its_supervisor_holds_the_limits_of_a_run(supervision: Runs, make_run: MakeRun) -> None:
     run = make_run()
     supervision.take_over(run.run_id, second(run))
     with pytest.raises(Fenced):
-        supervision.hold(ref_to(run), 1, held=True)
-    assert supervision.clock(run.run_id) == Clock()
+        supervision.hold_limits(ref_to(run), 1, held=True)
+    assert supervision.limit_clock(run.run_id) == Clock()
 
 
-def test_a_reopened_run_has_all_its_time_again(
-    supervision: SqlSupervision, make_run: MakeRun, database: Database
-) -> None:
+def test_a_reopened_run_has_all_its_time_again(supervision: Runs, make_run: MakeRun, database: Database) -> None:
     run = make_run()
-    supervision.hold(ref_to(run), 1, held=True)
+    supervision.hold_limits(ref_to(run), 1, held=True)
     ended(database, run, TaskStatus.FAILED)
     again = supervision.reopen(run.run_id, second(run))
-    assert supervision.clock(run.run_id) == Clock()
-    assert supervision.hold(ref_to(again), 1, held=True).changes == 1
+    assert supervision.limit_clock(run.run_id) == Clock()
+    assert supervision.hold_limits(ref_to(again), 1, held=True).changes == 1
     assert events(database, run)[-1] == "limits_held"

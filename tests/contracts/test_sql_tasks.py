@@ -14,8 +14,7 @@ from sqlalchemy import event
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.pages import PAGE
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import TaskRecord
 from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
@@ -34,7 +33,7 @@ def change(row: TaskRow, status: TaskStatus, **fields: Any) -> TaskChange:
 
 
 def record(database: Database, run: RunRef, task: int = 0) -> TaskRecord:
-    return SqlRecords(database).details(run.run_id).tasks[task]
+    return SqlStore(database).records.details(run.run_id).tasks[task]
 
 
 @contextmanager
@@ -54,7 +53,7 @@ def counted(database: Database) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("tasks", [10, 1000, 3500])
 def test_statements_grow_by_pages_only(database: Database, make_run: MakeRun, tasks: int) -> None:
-    pages, port = -(-tasks // PAGE), SqlTasks(database)
+    pages, port = -(-tasks // PAGE), SqlStore(database).tasks
     with counted(database) as creating:
         run = ref_to(make_run(tasks))
     assert sum("INSERT INTO task_histories" in statement for statement in creating) == pages
@@ -79,7 +78,7 @@ def test_statements_grow_by_pages_only(database: Database, make_run: MakeRun, ta
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_page_is_not_read_once_for_every_task(database: Database, make_run: MakeRun) -> None:
     """Which is what SQLite plans as soon as it is told the run's id as a constant: minutes for a big run."""
-    run, port = ref_to(make_run(3)), SqlTasks(database)
+    run, port = ref_to(make_run(3)), SqlStore(database).tasks
     with counted(database) as sent:
         rows = port.rows(run.run_id, range(3))
         port.sync(run, [change(row, TaskStatus.RUNNING) for row in rows])
@@ -106,14 +105,14 @@ def test_the_server_sees_a_page_as_one_statement(database: Database, make_run: M
 
 def test_rows_come_in_the_order_of_their_numbers(database: Database, make_run: MakeRun) -> None:
     run, other = make_run(5), make_run(5)
-    rows = SqlTasks(database).rows(run.run_id, [4, 0, 2, 2, 99])
+    rows = SqlStore(database).tasks.rows(run.run_id, [4, 0, 2, 2, 99])
     assert [row.task for row in rows] == [0, 2, 4]
     assert rows[0] == TaskRow(task=0, status=TaskStatus.QUEUED, attempt=1, version=1)
-    assert SqlTasks(database).rows(other.run_id, []) == []
+    assert SqlStore(database).tasks.rows(other.run_id, []) == []
 
 
 def test_only_what_is_as_it_was_read_is_written(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run(3)), SqlTasks(database)
+    run, port = ref_to(make_run(3)), SqlStore(database).tasks
     fresh, stale, retried = port.rows(run.run_id, range(3))
     changes = [
         change(fresh, TaskStatus.RUNNING),
@@ -127,14 +126,14 @@ def test_only_what_is_as_it_was_read_is_written(database: Database, make_run: Ma
 
 @pytest.mark.parametrize("end", OVER)
 def test_an_end_is_final_unless_it_was_a_guess(database: Database, make_run: MakeRun, end: TaskStatus) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     port.sync(run, [change(row, end) for row in port.rows(run.run_id, [0])])
     correction = [change(row, TaskStatus.FAILED, reason="oom_killed") for row in port.rows(run.run_id, [0])]
     assert port.sync(run, correction) == (1 if end is TaskStatus.LOST else 0)
 
 
 def test_times_of_a_task(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run(2)), SqlTasks(database)
+    run, port = ref_to(make_run(2)), SqlStore(database).tasks
 
     def sync(status: TaskStatus, **fields: Any) -> TaskRecord:
         assert port.sync(run, [change(row, status, **fields) for row in port.rows(run.run_id, [0])]) == 1
@@ -158,7 +157,7 @@ def test_times_of_a_task(database: Database, make_run: MakeRun) -> None:
 
 
 def test_a_look_that_sees_the_job_ends_its_claim(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     port.sync(run, [change(row, TaskStatus.RUNNING, job_uid="u") for row in port.rows(run.run_id, [0])])
     (row,) = port.rows(run.run_id, [0])
     assert (row.status, row.version, row.claim_expires_at) == (TaskStatus.RUNNING, 2, None)
@@ -184,7 +183,7 @@ def test_a_look_that_sees_the_job_ends_its_claim(database: Database, make_run: M
 def test_a_change_arrives_as_it_was_sent(
     database: Database, make_run: MakeRun, fields: dict[str, Any], status: TaskStatus
 ) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     sent = change(port.rows(run.run_id, [0])[0], status, **fields)
     assert port.sync(run, [sent]) == 1
     (row,), kept = port.rows(run.run_id, [0]), record(database, run)
@@ -202,7 +201,7 @@ def test_a_change_arrives_as_it_was_sent(
 def test_evidence_arrives_as_it_was_sent(
     database: Database, make_run: MakeRun, message: str, node: str | None, tail: str, events: list[str]
 ) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     item = TaskEvidence(task=0, attempt=1, message=message, node=node, restarts=3, log_tail=tail, events=events)
     assert port.reconcile(run, [item]) == 1
     kept = record(database, run)
@@ -215,7 +214,7 @@ def as_kept(text: str | None) -> str | None:
 
 
 def test_evidence_is_bounded_and_not_erased_by_less(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     told = {"message": "m" * 9000, "log_tail": "😀" * 20_000 + "the end", "restarts": 2, "events": ["pulled"]}
     long = TaskEvidence.model_validate({"task": 0, "attempt": 1} | told)
     assert port.reconcile(run, [long]) == 1
@@ -228,7 +227,7 @@ def test_evidence_is_bounded_and_not_erased_by_less(database: Database, make_run
 
 
 def test_what_the_comparison_tells_is_the_message_of_its_end(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     [row] = port.rows(run.run_id, [0])
     port.reconcile(run, [TaskEvidence(task=0, attempt=1, message="crawl ended with exit code 0")])
     assert port.sync(run, [change(row, TaskStatus.STOPPING)]) == 1
@@ -242,7 +241,7 @@ def test_what_the_comparison_tells_is_the_message_of_its_end(database: Database,
 def test_what_comes_after_the_end_takes_nothing_from_what_the_end_said(
     database: Database, make_run: MakeRun, end: TaskStatus
 ) -> None:
-    run, port = ref_to(make_run(2)), SqlTasks(database)
+    run, port = ref_to(make_run(2)), SqlStore(database).tasks
     explained, silent = port.rows(run.run_id, [0, 1])
     port.sync(run, [change(explained, end, message="it was told to end (drained)"), change(silent, end)])
     late = {"attempt": 1, "message": "crawl ended with exit code 0", "node": "node-1", "log_tail": "the end"}
@@ -250,7 +249,7 @@ def test_what_comes_after_the_end_takes_nothing_from_what_the_end_said(
     is_final = end is not TaskStatus.LOST
     assert record(database, run, 0).message == ("it was told to end (drained)" if is_final else late["message"])
     assert record(database, run, 1).message == late["message"]
-    assert {(task.node, task.log_tail) for task in SqlRecords(database).details(run.run_id).tasks} == {
+    assert {(task.node, task.log_tail) for task in SqlStore(database).records.details(run.run_id).tasks} == {
         ("node-1", "the end")
     }
 
@@ -260,7 +259,7 @@ def test_what_was_in_the_way_of_a_job_is_not_said_of_one_that_a_look_found(
     database: Database, make_run: MakeRun, status: TaskStatus
 ) -> None:
     """Of one that has ended already, its evidence has been written before."""
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     told = TaskEvidence(task=0, attempt=1, message="no answer to POST")
     port.reconcile(run, [told])
     port.sync(run, [change(row, status, job_uid="u") for row in port.rows(run.run_id, [0])])
@@ -272,7 +271,7 @@ def test_what_was_in_the_way_of_a_job_is_not_said_of_one_that_a_look_found(
 
 
 def test_what_ended_by_itself_and_nobody_knows_where_is_unexplained(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run(7)), SqlTasks(database)
+    run, port = ref_to(make_run(7)), SqlStore(database).tasks
     ends = [TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST]
     with_jobs = zip(port.rows(run.run_id, range(6)), [*ends, TaskStatus.RUNNING], strict=True)
     port.sync(run, [change(row, status, job_uid="u") for row, status in with_jobs])
@@ -283,14 +282,14 @@ def test_what_ended_by_itself_and_nobody_knows_where_is_unexplained(database: Da
 
 
 def test_evidence_does_not_outdate_the_status_read_before(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run()), SqlTasks(database)
+    run, port = ref_to(make_run()), SqlStore(database).tasks
     (row,) = port.rows(run.run_id, [0])
     port.reconcile(run, [TaskEvidence(task=0, attempt=1, message="seen")])
     assert port.sync(run, [change(row, TaskStatus.FAILED)]) == 1
 
 
 def test_queued_tasks_are_cancelled_once(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run(4)), SqlTasks(database)
+    run, port = ref_to(make_run(4)), SqlStore(database).tasks
     port.sync(run, [change(row, TaskStatus.RUNNING) for row in port.rows(run.run_id, [0])])
     assert port.cancel_queued(run, "stopped") == 3
     assert port.cancel_queued(run, "stopped") == 0
@@ -301,7 +300,7 @@ def test_queued_tasks_are_cancelled_once(database: Database, make_run: MakeRun) 
 
 
 def test_of_two_looks_at_the_same_rows_one_writes(database: Database, make_run: MakeRun) -> None:
-    run, port = ref_to(make_run(200)), SqlTasks(database)
+    run, port = ref_to(make_run(200)), SqlStore(database).tasks
     rows, together = port.rows(run.run_id, range(200)), threading.Barrier(6)
 
     def look(mine: Sequence[TaskRow]) -> int:

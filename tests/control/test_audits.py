@@ -20,7 +20,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from crawler_lifecycle.adapters.local.cluster import LocalCluster
 from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.contract.audits import AuditPart, AuditRequest, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
@@ -116,11 +116,11 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     client = await engine.client()
     execution = f"crawl-{uuid4()}"
     gauge = CollectorRegistry()
-    search = FailingWorkflows(parts.audited_runs, parts.findings, engine, gauge)
+    search = FailingWorkflows(parts.store.records, parts.store.findings, engine, gauge)
     async with Worker(client, task_queue=queue, workflows=[Broken], workflow_runner=UnsandboxedWorkflowRunner()):
         handle = await client.start_workflow("CrawlerLifecycleWorkflow", id=execution, task_queue=queue)
         new = NewRun(RunRequest(crawler="sleeper"), control.deployer.crawler("sleeper"), 1, execution, str(uuid4()))
-        run = SqlHistories(parts.database).create(new)
+        run = parts.store.runs.create(new)
 
         async def found() -> list[Finding]:
             return [each for each in await search.look() if each.run_id == run.run_id]
@@ -159,7 +159,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
     await delete(control, started[1].workflow_id)
     entry = control.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
-    lost = SqlHistories(control.parts.database).create(new).run_id
+    lost = SqlStore(control.parts.database).runs.create(new).run_id
     expected = {terminated, deleted, lost}
 
     async def seen() -> bool:
@@ -212,7 +212,7 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     """The run is over, and its workflow was terminated before the export."""
     entry = control.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
-    histories = SqlHistories(control.parts.database)
+    histories = SqlStore(control.parts.database).runs
     run = histories.create(new)
     ref = await _closed(control, run.run_id)
     report = await control.audits.run(AuditRequest(repair=True))
@@ -228,7 +228,7 @@ async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_
     """However often, and however long ago, an audit has had it sent in vain."""
     entry = control.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
-    histories = SqlHistories(control.parts.database)
+    histories = SqlStore(control.parts.database).runs
     run = histories.create(new)
     await _closed(control, run.run_id)
     await control.export(run.run_id)
@@ -252,7 +252,7 @@ async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_
 async def test_an_open_workflow_of_another_type_is_not_taken_for_the_runs_own(control: Control) -> None:
     entry = control.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, taken := f"crawl-{uuid4()}", str(uuid4()))
-    run = SqlHistories(control.parts.database).create(new)
+    run = SqlStore(control.parts.database).runs.create(new)
     await control.engine.start("AnotherWorkflow", RunRequest(crawler="sleeper"), taken, "not ours")
     with pytest.raises(Conflict, match=f"another type: end {taken} first"):
         await control.resume(run.run_id)
@@ -284,9 +284,9 @@ async def test_a_start_that_cannot_be_read_is_told_as_that(control: Control, pay
 
 
 async def _closed(control: Control, run_id: int) -> int:
-    run = control.parts.supervision.get(run_id)
-    control.parts.tasks.cancel_queued(ref_to(run), "stopped")
-    control.parts.histories.close(ref_to(run), RunStatus.FAILED, "stopped")
+    run = control.parts.store.runs.get(run_id)
+    control.parts.store.tasks.cancel_queued(ref_to(run), "stopped")
+    control.parts.store.runs.close(ref_to(run), RunStatus.FAILED, "stopped")
     return run_id
 
 

@@ -121,8 +121,8 @@ def _held(folder: Path, _: str, call: Callable[[], Any]) -> Any:
     return answer
 
 
-def _watcher(way: Way, nudges: Any, cluster: Any, send: Any) -> Watcher:
-    return by_way_of(way, Watcher(nudges, cluster, through(way, "engine.nudge", send)))
+def _watcher(way: Way, claims: Any, cluster: Any, send: Any) -> Watcher:
+    return by_way_of(way, Watcher(claims, cluster, through(way, "engine.nudge", send)))
 
 
 def _app(way: Way, cluster: Any, *given: Any) -> Any:

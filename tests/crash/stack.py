@@ -91,7 +91,7 @@ class Case:
         """A run that exists. `name`: one of several of this case."""
         workflow_id = "-".join(filter(None, ("crawl", self.plan.name, name)))
         execution = await self._submitted(workflow_id, RunRequest.model_validate({"crawler": crawler, **request}))
-        found = await until(lambda: self.site.control.records.find(workflow_id, execution))
+        found = await until(lambda: self.site.control.parts.store.runs.find(workflow_id, execution))
         run = Started(
             workflow_id=workflow_id, first_execution_run_id=execution, run_id=found.run_id, run_uid=found.run_uid
         )
@@ -119,7 +119,7 @@ class Case:
         catalogue = parts.settings.scheduler.catalogue
         assert catalogue
         request = DeploymentRequest(
-            installation=str(parts.records.installation()),
+            installation=str(parts.store.records.installation()),
             run_id=run.run_id,
             run_uid=run.run_uid,
             task=task,

@@ -11,28 +11,20 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import pytest_asyncio
 from temporalio.api.enums.v1 import EventType
 
-import crawler_lifecycle.services.placing as placing
-import crawler_lifecycle.services.scheduler as scheduler
 from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.watcher import Watcher
-from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.workflows.plugin import WORKFLOWS
+from tests.crash.calls import CALLS, HOLDERS, NAMES, of_activities
 from tests.crash.courses import COURSES, courses_by_step, courses_of
 from tests.crash.faults import OF_PORTS, Fault
-from tests.crash.hooks import MOMENTS, OF_THE_CLUSTER, TROUBLES
+from tests.crash.hooks import MOMENTS, TROUBLES
 from tests.crash.nursery import ChildPlan, wanted
-from tests.crash.ports import asked_by, asked_in
 from tests.crash.stack import OF_THE_CRAWLER, OF_THE_DATABASE, SECRET, SECRETS, Case, Stack, crashing
 from tests.crash.steps import STEPS, THEN, kinds, steps, steps_of
 from tests.databases import create_database, mariadb, mariadb_is_installed, missing
@@ -40,21 +32,6 @@ from tests.databases import create_database, mariadb, mariadb_is_installed, miss
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
 
-def _registered() -> list[object]:
-    """As the worker has them; nothing is connected to."""
-    parts = Parts(Settings(state=Path("nowhere")))
-    vars(parts).update(database=Mock(), cluster=Mock(), deployer=Mock())
-    return list(activities(parts, Mock(), search_attributes=False))
-
-
-REGISTERED = _registered()
-HOLDERS = {each.__temporal_activity_definition.name: type(each.__self__) for each in REGISTERED}  # type: ignore[attr-defined]
-NAMES = list(HOLDERS)
-CALLS = {
-    "dispatcher": asked_by(Dispatcher),
-    "watcher": asked_by(Watcher) | {"engine.nudge"},
-    "scheduler": asked_in([scheduler, placing], {"cluster": OF_THE_CLUSTER}),
-}
 SERVICES = [ChildPlan(part, part, "", sorted(calls)) for part, calls in CALLS.items()]
 OF_SERVICES = [ChildPlan(f"{course}.parts", "lifecycle", "") for course in ("delisted", "overtaken")]
 HOSTILE = ChildPlan("hostile.words", "lifecycle", "")
@@ -81,16 +58,16 @@ LOSING = [_plan(course, Fault.LOST_COMMIT, fault=Fault.LOST_COMMIT) for course i
 NEVER_WAITED_FOR = ("cancel_execution", THEN)  # what it asks for ends the workflow, before its answer can come
 SAID_OF_FAILURES = {
     "DeploymentActivities: claims.failed",
-    "NoticeActivities: histories.note",
+    "NoticeActivities: runs.note",
     "ReconciliationActivities: cluster.check",
-    "StoppingActivities: histories.mark_look",
+    "StoppingActivities: runs.mark_look",
 }
 # what no course comes to within minutes on a local cluster; what these calls are for is in tests/activities
 ELSEWHERE = {
     "DeploymentActivities: cluster.stop",  # a main job is overtaken by a stop: as a child's, which the dispatcher ends
-    "ReconciliationActivities: histories.mark_waiting",  # the cluster is full for five minutes
+    "ReconciliationActivities: runs.mark_waiting",  # the cluster is full for five minutes
     "HistoryActivities: tasks.by_status",  # a job's own deadline ended it while nobody supervised
-    "StoppingActivities: histories.note",  # nodes that do not answer
+    "StoppingActivities: runs.note",  # nodes that do not answer
     "StoppingActivities: cluster.check",  # a job that cannot be ended, again and again
     "JobAudit: cluster.kill",  # an earlier audit has asked, minutes ago
     # jobs of a local cluster take no room when they are over
@@ -310,7 +287,7 @@ async def test_nothing_is_left(matrix: Matrix, database: str) -> None:
 
 def _asked_by_activities(fault: Fault) -> set[str]:
     """Calls of ports, as the code of the activities has them, with who has that code."""
-    known = {f"{holder.__name__}: {each}" for holder in HOLDERS.values() for each in asked_by(holder)}
+    known = of_activities()
     assert known > ELSEWHERE | SAID_OF_FAILURES
     return known - ELSEWHERE - (SAID_OF_FAILURES if fault is Fault.TWICE else set())
 

@@ -16,7 +16,7 @@ class Rows:
     def __init__(self) -> None:
         self.read = list[int]()
 
-    def by_uid(self, run_uids: Collection[str]) -> dict[str, Any]:
+    def audited_by_uid(self, run_uids: Collection[str]) -> dict[str, Any]:
         self.read.append(len(run_uids))
         return {}
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.exports import SqlExports
 from crawler_lifecycle.adapters.sql.schema import metadata
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, FindingKind
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.requests import StopRequest
@@ -77,13 +77,13 @@ def test_whoever_goes_on_with_the_run_is_told_what_is_owed_of_every_end(
     for number in taken.owed.archives:
         house.do(house.exports.export_supporting_files, ToEnd(run=plan.run, end=number))
     assert house.details(plan).run.export_state is ExportState.DONE
-    assert SqlExports(house.database).owed(plan.run.run_id) == ExportsOwed()
+    assert SqlStore(house.database).runs.owed_exports(plan.run.run_id) == ExportsOwed()
 
 
 def test_an_earlier_end_is_told_as_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ended_twice(house, monkeypatch)
     house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run, end=1))
-    kept = SqlExports(house.database).event(event_id(plan.run.run_uid, ExportKind.RUN_ENDED, 1))
+    kept = SqlStore(house.database).runs.export_event(event_id(plan.run.run_uid, ExportKind.RUN_ENDED, 1))
     assert kept is not None
     assert (kept.end, kept.status, kept.reason) == (1, RunStatus.FAILED, "stopped")
     told = (house.folder / "exports" / "events.jsonl").read_text().splitlines()

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.control.control import _workflow_id
@@ -34,9 +33,9 @@ def start(api: Api, **said: Any) -> httpx.Response:
 
 
 def made(database: Database, **said: Any) -> None:
-    histories = SqlHistories(database)
+    histories = SqlStore(database).runs
     request = planned(AcceptedRequest(crawler="books", **said), ENTRY, RunLimits())
-    workflow_id = _workflow_id("books", SqlRecords(database).installation(), KEY)
+    workflow_id = _workflow_id("books", SqlStore(database).records.installation(), KEY)
     histories.create(NewRun(request, ENTRY, request.tasks or 1, workflow_id, str(uuid4())))
 
 

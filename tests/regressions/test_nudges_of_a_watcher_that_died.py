@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services import watcher
@@ -18,7 +18,7 @@ from tests.services.test_watcher import Workflows, deploy, watched
 
 async def test_the_next_watcher_sends_them(house: House) -> None:
     plan = await asyncio.to_thread(deploy, house)
-    (lost,) = await asyncio.to_thread(SqlNudges(house.database).claim, [plan.run.run_uid])
+    (lost,) = await asyncio.to_thread(SqlStore(house.database).claims.claim_nudges, [plan.run.run_uid])
     workflows = Workflows()
     async with watched(house, workflows):
         await workflows.nudged(1)
@@ -39,11 +39,11 @@ async def test_a_nudge_that_nobody_answers_is_repeated_once(house: House, monkey
     assert len(workflows.nudges) <= 2
 
 
-class LosesAnAnswer(SqlNudges):
+class LosesAnAnswer(SqlClaims):
     lost = 0
 
-    def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
-        claimed = super().claim(run_uids)
+    def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
+        claimed = super().claim_nudges(run_uids)
         if claimed and not self.lost:
             self.lost = claimed[0].number
             raise TemporaryError("the database had trouble")

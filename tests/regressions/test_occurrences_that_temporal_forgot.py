@@ -12,8 +12,7 @@ import pytest
 from temporalio.client import SchedulePolicy, ScheduleSpec
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.control.schedules import occurrences
@@ -30,7 +29,7 @@ class Forgetful:
     """A control whose Temporal knows the times that were due, and nothing of what it started."""
 
     def __init__(self, database: Database) -> None:
-        self.parts = SimpleNamespace(records=SqlRecords(database))
+        self.parts = SimpleNamespace(store=SqlStore(database))
         self.engine: Any = self
 
     async def client(self) -> None: ...
@@ -59,7 +58,7 @@ def run_of(database: Database, schedule_id: str, nominal: datetime) -> int:
         occurrence_id(schedule_id, nominal),
         str(uuid4()),
     )
-    return SqlHistories(database).create(new).run_id
+    return SqlStore(database).runs.create(new).run_id
 
 
 @pytest.mark.parametrize("jitter", [timedelta(), JITTER])

@@ -14,7 +14,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql import pages
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
 from crawler_lifecycle.control import engine
 from crawler_lifecycle.errors import NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Nudge
@@ -44,7 +44,7 @@ class Changed:
             yield set()
 
 
-class Forgetful(SqlNudges):
+class Forgetful(SqlClaims):
     """Its database is away after the first claim, once."""
 
     away = True
@@ -95,7 +95,7 @@ async def test_a_nudge_that_waits_keeps_no_other_and_is_a_turn(database: Databas
     temporal = Temporal()
     temporal.silent, temporal.refused = {silent.run_id}, {refused.run_id}
     changed: Any = Changed(silent.run_uid, refused.run_uid, fine.run_uid)
-    watcher = Watcher(SqlNudges(database), changed, temporal.send)
+    watcher = Watcher(SqlStore(database).claims, changed, temporal.send)
     async with running(watcher):
         await until(lambda: temporal.sent == [fine.run_id])
         assert watcher.pulses.turned.seen_within(600), "in the middle of its first pass"
@@ -111,7 +111,7 @@ async def test_a_pass_that_reached_nobody_was_none(database: Database, make_run:
         raise AWAY
 
     changed: Any = Changed(run.run_uid)
-    watcher = Watcher(SqlNudges(database), changed, away)
+    watcher = Watcher(SqlStore(database).claims, changed, away)
     async with running(watcher):
         await until(lambda: watcher.pulses.succeeded.problem == AWAY.message)
 
@@ -136,8 +136,8 @@ def test_those_of_earlier_pages_are_told(
 
     monkeypatch.setattr(pages, "PAGE", 1)
     monkeypatch.setattr(database, "transact", once)
-    nudges, uids = SqlNudges(database), [run.run_uid for run in runs]
-    first, rest = nudges.claim(uids), nudges.claim(uids)
+    nudges, uids = SqlStore(database).claims, [run.run_uid for run in runs]
+    first, rest = nudges.claim_nudges(uids), nudges.claim_nudges(uids)
     assert len(first) == 1
     assert sorted(nudge.run_uid for nudge in first + rest) == sorted(uids)
 
@@ -151,11 +151,11 @@ async def test_nothing_is_claimed_before_temporal_was_there(
     async def connect() -> None:
         tries.append(len(tries))
         if len(tries) < 3:
-            assert SqlNudges(database).open_among([run.run_uid])
+            assert SqlStore(database).claims.open_among([run.run_uid])
             raise AWAY
 
     changed: Any = Changed(run.run_uid)
-    watcher = Watcher(SqlNudges(database), changed, temporal.send)
+    watcher = Watcher(SqlStore(database).claims, changed, temporal.send)
     async with running(watcher, connect):
         await until(lambda: temporal.sent == [run.run_id])
     assert len(tries) == 3
@@ -167,7 +167,7 @@ async def test_a_configuration_that_cannot_be_read_is_told_at_once(database: Dat
 
     changed: Any = Changed()
     with pytest.raises(NotReady):
-        await Watcher(SqlNudges(database), changed, Temporal().send).run(connect)
+        await Watcher(SqlStore(database).claims, changed, Temporal().send).run(connect)
 
 
 async def test_connecting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.running import make_request
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.requests import RunRequest, parse_request
@@ -49,7 +48,7 @@ QUICK = settings(max_examples=8, deadline=None, suppress_health_check=[HealthChe
 def test_both_databases_keep_each_apart(database: Database, make_run: MakeRun) -> None:
     """Also those that differ in case, accents or a blank at the end; none is a pattern."""
     runs = {name: make_run(entry=Crawler(name=name, command=["true"])).run_id for name in (*HOSTILE, "%", "_", "\\%")}
-    records = SqlRecords(database)
+    records = SqlStore(database).records
     for name, run_id in runs.items():
         found = records.page(limit=100, before=None, status=None, crawler=name)
         assert [(each.run_id, each.crawler) for each in found] == [(run_id, name)]
@@ -64,9 +63,9 @@ def test_what_is_asked_is_what_a_job_is_deployed_with(
     """Through the database, as the claim gives it to the scheduler service; twice is the same request."""
     entry = Crawler(name=name, command=["true", value], environment={"A": value})
     run = make_run(entry=entry, arguments={name: value}, requested_by=who)
-    kept = SqlRecords(database).details(run.run_id)
+    kept = SqlStore(database).records.details(run.run_id)
     assert (kept.run.crawler, kept.log[0].actor) == (name, who.replace("\0", "\ufffd"))
-    claim = SqlClaims(database).claim_main(ref_to(run), "token", timedelta(seconds=60))
+    claim = SqlStore(database).claims.claim_main(ref_to(run), "token", timedelta(seconds=60))
     assert claim
     assert (claim.request.crawler, claim.request.arguments) == (entry, {name: value})
     assert DeploymentRequest.model_validate_json(claim.request.model_dump_json()) == claim.request

@@ -11,9 +11,7 @@ import pytest
 
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import SqlExports
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus
@@ -38,9 +36,9 @@ def http(api: Api) -> Iterator[httpx.Client]:
 
 
 def over(database: Database, run: RunRecord) -> RunRecord:
-    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
-    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
-    return SqlHistories(database).get(run.run_id)
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
+    return SqlStore(database).runs.get(run.run_id)
 
 
 def event_of(run: RunRecord, archive: Archive | None) -> ExportEvent:
@@ -58,9 +56,9 @@ def event_of(run: RunRecord, archive: Archive | None) -> ExportEvent:
 
 def exported(database: Database, run: RunRecord, archive: Archive | None) -> None:
     event = event_of(run, archive)
-    SqlExports(database).open(ref_to(run), event)
+    SqlStore(database).runs.open_export(ref_to(run), event)
     location = archive.location if archive else None
-    SqlExports(database).settle(ref_to(run), event.event_id, ExportState.DONE, location, None, event)
+    SqlStore(database).runs.settle_export(ref_to(run), event.event_id, ExportState.DONE, location, None, event)
 
 
 def archived(folder: Path, database: Database, run: RunRecord) -> bytes:
@@ -128,8 +126,8 @@ def test_why_there_is_no_archive_is_told(
     problem(http.get(f"{path}?end=2"), 404)
     problem(http.get(f"{path}?end=0"), 422, "end")
     event = event_of(run, None)
-    SqlExports(database).open(ref_to(run), event)
-    SqlExports(database).settle(ref_to(run), event.event_id, ExportState.FAILED, None, "the disk is full")
+    SqlStore(database).runs.open_export(ref_to(run), event)
+    SqlStore(database).runs.settle_export(ref_to(run), event.event_id, ExportState.FAILED, None, "the disk is full")
     assert "the disk is full" in problem(http.get(path), 409).detail
     exported(database, run, None)
     assert "left no files" in problem(http.get(path), 404).detail

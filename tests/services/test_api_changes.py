@@ -10,10 +10,8 @@ import pytest
 from sqlalchemy import update
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.notices import SqlNotices
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.stops import SqlStops
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
@@ -42,7 +40,7 @@ def next_of(events: Iterator[Event], run: RunRecord, status: str) -> Event:
 
 
 def start(database: Database, run: RunRecord) -> None:
-    SqlHistories(database).mark_started(ref_to(run))
+    SqlStore(database).runs.mark_started(ref_to(run))
 
 
 def test_changes_come_as_they_happen(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
@@ -54,7 +52,7 @@ def test_changes_come_as_they_happen(http: httpx.Client, database: Database, mak
         start(database, before)
         told = next_of(events, before, "PROCESSING")
         assert told.data == http.get("/v1/runs?status=PROCESSING").json()["runs"][0]
-        SqlStops(database).ask(made.run_id, StopRequest(), datetime.now(UTC))
+        SqlStore(database).runs.request_stop(made.run_id, StopRequest(), datetime.now(UTC))
         assert next_of(events, made, "STOPPING").kind == "run"
 
 
@@ -126,7 +124,7 @@ def test_a_clock_that_is_ahead_hides_nothing(http: httpx.Client, database: Datab
 
 def announce(database: Database, run: RunRecord, kind: NoticeKind, notice_id: str) -> None:
     told = {"run_id": run.run_id, "run_uid": run.run_uid, "kind": kind, "at": datetime.now(UTC)}
-    SqlNotices(database).keep(ref_to(run), a_notice(notice_id).model_copy(update=told))
+    SqlStore(database).runs.keep_notice(ref_to(run), a_notice(notice_id).model_copy(update=told))
 
 
 def test_notices_come_once_each_and_before_the_state_of_their_run(
@@ -267,15 +265,15 @@ def test_an_outage_of_the_database_is_told_and_outlived(
     from crawler_lifecycle.errors import TemporaryError
 
     down = threading.Event()
-    store = api.app.state.desk.changes
-    since = store.since
+    store = api.app.state.desk.records
+    since = store.changed_since
 
     def sometimes(*arguments: object) -> object:
         if down.is_set():
             raise TemporaryError("the database does not answer")
         return since(*arguments)
 
-    monkeypatch.setattr(store, "since", sometimes)
+    monkeypatch.setattr(store, "changed_since", sometimes)
     run = make_run()
     with stream(http, "/v1/changes") as events:
         next(events)

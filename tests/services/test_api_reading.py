@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import NotFound
@@ -32,7 +32,7 @@ def http(api: Api) -> Iterator[httpx.Client]:
 
 def test_runs_come_in_pages_and_with_filters(http: httpx.Client, database: Database, make_run: MakeRun) -> None:
     made = [make_run(2).run_id for _ in range(5)]
-    SqlHistories(database).mark_started(ref_to(make_run(1)))
+    SqlStore(database).runs.mark_started(ref_to(make_run(1)))
     seen, cursor = list[int](), ""
     while True:
         given: dict[str, str] = {"cursor": cursor} if cursor else {}

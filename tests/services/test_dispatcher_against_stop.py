@@ -18,12 +18,8 @@ from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.local import claims as making
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
-from crawler_lifecycle.adapters.sql.claims import SqlClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
-from crawler_lifecycle.adapters.sql.records import SqlRecords
-from crawler_lifecycle.adapters.sql.stops import SqlStops
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
@@ -177,9 +173,10 @@ def dispatching(dispatcher: Dispatcher) -> Iterator[None]:
 @pytest.mark.timeout(240)
 def test_thousands_of_races(database_url: str, database: Database, make_run: MakeRun) -> None:
     """Runs of many child tasks are stopped at any moment of their deployment, until so many were caught in it."""
-    cluster, histories, tasks, claims = QuickCluster(), SqlHistories(database), SqlTasks(database), SqlClaims(database)
-    stopping = StoppingActivities(histories, SqlStops(database), tasks, cluster)
-    reconciliation = ReconciliationActivities(histories, tasks, cluster)
+    cluster, store = QuickCluster(), SqlStore(database)
+    tasks, claims = store.tasks, store.claims
+    stopping = StoppingActivities(store.runs, tasks, cluster)
+    reconciliation = ReconciliationActivities(store.runs, tasks, cluster)
     deployer, threads, runs = SlowDeployer(cluster), AT_ONCE * CHILDREN, list[RunRecord]()
     enough = RACES[make_url(database_url).get_backend_name()]
 
@@ -189,9 +186,9 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
         claim = claims.claim_main(ref, "supervisor", MINUTE)
         assert claim
         claims.deployed(claim, cluster.deploy(claim.request))
-        histories.mark_started(ref)
+        store.runs.mark_started(ref)
         time.sleep(random.uniform(0, 0.03))
-        SqlStops(database).ask(run.run_id, StopRequest(actor="ann"), datetime.now(UTC))
+        SqlStore(database).runs.request_stop(run.run_id, StopRequest(actor="ann"), datetime.now(UTC))
         deployer.stopped.add(run.run_uid)
         tasks.cancel_queued(ref, "stopped")
         until(lambda: stop_round(stopping, reconciliation, ref), "the proof")
@@ -209,7 +206,7 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
     assert cluster.running == {}, "whoever deployed under a stop has ended its job"
     for run in runs:
         ended = {task for owner, task in cluster.ended if owner == run.run_uid}
-        rows = SqlRecords(database).details(run.run_id).tasks
+        rows = SqlStore(database).records.details(run.run_id).tasks
         assert {row.status for row in rows} == {TaskStatus.STOPPED}
         assert ended == {row.task for row in rows if row.job_uid}, "what had a job is known to have had it"
     assert len(deployer.raced) >= enough

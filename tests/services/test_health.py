@@ -17,7 +17,7 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes import changes
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
-from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Backlog
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -189,7 +189,7 @@ async def test_a_watcher_whose_stream_is_silent_is_not_alive(house: House) -> No
 
     async def send(_: object) -> None: ...
 
-    watcher = Watcher(SqlNudges(house.database), cluster, send, Pulses())  # type: ignore[arg-type]
+    watcher = Watcher(SqlStore(house.database).claims, cluster, send, Pulses())  # type: ignore[arg-type]
     async with told(SHORT, {}, watcher.pulses) as door:
         watching = asyncio.create_task(watcher.run())
         await asyncio.to_thread(until_it_says, door, "/readyz", 200)
@@ -215,7 +215,7 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
     with an_api_server() as server:
         server.watching = [Answered(403, "Forbidden", "cannot watch jobs") for _ in range(1000)]
         cluster = KubernetesCluster(an_access(server, tmp_path), str(uuid4()), Pods(), Keeping(tmp_path))
-        watcher = Watcher(SqlNudges(house.database), cluster, send)
+        watcher = Watcher(SqlStore(house.database).claims, cluster, send)
         async with told(SILENT, {"cluster": partial(asyncio.to_thread, cluster.check)}, watcher.pulses) as door:
             watching = asyncio.create_task(watcher.run())
             await asyncio.to_thread(until, lambda: watcher.pulses.succeeded.problem, "the refusal to be told")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.adapters.sql.nudges import SqlNudges
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.steps import CloseLook, RunPlan
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Nudge
@@ -37,7 +37,7 @@ class Workflows:
 
 @asynccontextmanager
 async def watched(house: House, workflows: Workflows) -> AsyncIterator[None]:
-    watching = asyncio.create_task(Watcher(SqlNudges(house.database), house.bench.cluster, workflows.send).run())
+    watching = asyncio.create_task(Watcher(SqlStore(house.database).claims, house.bench.cluster, workflows.send).run())
     await asyncio.sleep(0.3)  # changes before it watches are none of its business
     try:
         yield

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database, utcnow
-from crawler_lifecycle.adapters.sql.findings import SqlFindings
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.audit_lines import report_lines
 from crawler_lifecycle.cli.auditing import _status
 from crawler_lifecycle.contract.audits import (
@@ -21,15 +21,16 @@ from crawler_lifecycle.contract.audits import (
     PartReport,
 )
 from crawler_lifecycle.contract.records import RunRecord
+from crawler_lifecycle.ports import Findings
 from tests.commands import Crawlctl
 
 WHOLE = {part: PartReport(examined=5) for part in AuditPart}
 
 
 @pytest.fixture
-def kept(run: RunRecord, state_url: str) -> Iterator[SqlFindings]:
+def kept(run: RunRecord, state_url: str) -> Iterator[Findings]:
     database = Database(state_url, pool_size=2)
-    yield SqlFindings(database)
+    yield SqlStore(database).findings
     database.close()
 
 
@@ -42,7 +43,7 @@ def lost(run: RunRecord, **more: str) -> Finding:
     return finding.model_copy(update={"run_id": run.run_id, **more})
 
 
-def test_nothing_disagrees(crawlctl: Crawlctl, kept: SqlFindings) -> None:
+def test_nothing_disagrees(crawlctl: Crawlctl, kept: Findings) -> None:
     audit = an_audit()
     kept.begin(audit)
     kept.finish(AuditReport(audit=audit, parts=WHOLE), timedelta(days=1))
@@ -52,7 +53,7 @@ def test_nothing_disagrees(crawlctl: Crawlctl, kept: SqlFindings) -> None:
 
 
 def test_what_disagrees_is_told_with_status_7_and_stands_with_its_run(
-    crawlctl: Crawlctl, kept: SqlFindings, run: RunRecord
+    crawlctl: Crawlctl, kept: Findings, run: RunRecord
 ) -> None:
     audit = an_audit()
     kept.begin(audit)
@@ -69,7 +70,7 @@ def test_what_disagrees_is_told_with_status_7_and_stands_with_its_run(
     assert json.loads(crawlctl("show", "1", "--json").stdout)["findings"][0]["acts"] == 1
 
 
-def test_an_audit_that_has_stopped_is_told_with_status_4(crawlctl: Crawlctl, kept: SqlFindings) -> None:
+def test_an_audit_that_has_stopped_is_told_with_status_4(crawlctl: Crawlctl, kept: Findings) -> None:
     never = crawlctl("audit")
     assert (never.exit_code, "no audit was complete yet" in never.output) == (4, True)
     audit = an_audit()

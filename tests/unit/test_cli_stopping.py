@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.tasks import SqlTasks
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
@@ -40,8 +39,8 @@ def test_a_run_that_is_over_has_a_status_of_its_own(
     crawlctl: Crawlctl, run: RunRecord, state_url: str, verb: str
 ) -> None:
     database = Database(state_url, pool_size=2)
-    SqlTasks(database).cancel_queued(ref_to(run), "stopped")
-    SqlHistories(database).close(ref_to(run), RunStatus.FAILED, "stopped")
+    SqlStore(database).tasks.cancel_queued(ref_to(run), "stopped")
+    SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
     with database.transaction() as connection:
         connection.execute(histories.update().values(export_state=ExportState.DONE))
     database.close()

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.migrate import revision
-from crawler_lifecycle.adapters.sql.records import SqlRecords
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Control, Started
@@ -95,14 +95,14 @@ class Sides:
         workflow_id = f"crawl-{uuid4()}"
         execution = await self.site.submit(workflow_id, crawler, tasks=tasks, **request)
         with self.database() as database:
-            records = SqlRecords(database)
-            found: RunRecord = await eventually(lambda: records.find(workflow_id, execution), PATIENCE)
+            store = SqlStore(database)
+            found: RunRecord = await eventually(lambda: store.runs.find(workflow_id, execution), PATIENCE)
             run = Started(
                 workflow_id=workflow_id, first_execution_run_id=execution, run_id=found.run_id, run_uid=found.run_uid
             )
 
             def statuses() -> list[TaskStatus]:
-                return [task.status for task in records.tasks(run.run_id, first=0, limit=tasks)]
+                return [task.status for task in store.records.tasks(run.run_id, first=0, limit=tasks)]
 
             await eventually(lambda: statuses() == [TaskStatus.RUNNING] * tasks, PATIENCE)
         await eventually(lambda: len(self.site.jobs(run)) == tasks, PATIENCE)

@@ -20,7 +20,7 @@ from crawler_lifecycle.ports import Addition
 of = task_histories.c
 
 
-class SqlAdditions(OnDatabase):
+class TaskAdditions(OnDatabase):
     @transaction
     def add(self, tx: Connection, addition: Addition) -> range:
         hold(tx, addition.run_id)

@@ -41,7 +41,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-class SqlAuditedRuns(OnDatabase):
+class AuditedRuns(OnDatabase):
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
         numbers = connection.scalars(_next_open(after, limit)).all()
@@ -49,11 +49,11 @@ class SqlAuditedRuns(OnDatabase):
         return [_audited(row) for row in rows], _next(numbers, limit)
 
     @reading
-    def by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
+    def audited_by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
         return {each.run_id: each for each in _where_in(connection, run.id, sorted(set(run_ids)))}
 
     @reading
-    def by_uid(self, connection: Connection, run_uids: Collection[str]) -> dict[str, AuditedRun]:
+    def audited_by_uid(self, connection: Connection, run_uids: Collection[str]) -> dict[str, AuditedRun]:
         return {each.run_uid: each for each in _where_in(connection, run.run_uid, sorted(set(run_uids)))}
 
     @reading

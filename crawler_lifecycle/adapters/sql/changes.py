@@ -5,22 +5,24 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
+from crawler_lifecycle.adapters.sql.notices import notices_of
 from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
+from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed, RunSummary
 
 run = histories.c
 
 
-class SqlChanges(OnDatabase):
+class LiveChanges(OnDatabase):
     @reading
-    def latest(self, connection: Connection) -> datetime | None:
+    def latest_change(self, connection: Connection) -> datetime | None:
         latest: datetime | None = connection.scalar(select(func.max(run.changed_at)))
         return latest
 
     @reading
-    def since(
+    def changed_since(
         self, connection: Connection, moment: datetime | None, limit: int, only: int | None = None
     ) -> list[Changed]:
         query = select(run.id, run.changed_at).order_by(run.changed_at.desc(), run.id.desc()).limit(limit)
@@ -35,3 +37,7 @@ class SqlChanges(OnDatabase):
         rows = connection.execute(select(*SUMMARY_COLUMNS).where(run.id.in_(run_ids)).order_by(run.id)).all()
         tasks = task_counts(connection, run_ids)
         return [run_summary(row, tasks[row.id]) for row in rows]
+
+    @reading
+    def notices_of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
+        return notices_of(connection, run_ids)

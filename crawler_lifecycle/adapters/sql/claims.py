@@ -25,7 +25,7 @@ NO_CAUSE = {"cause": None, "cause_since": None}
 NO_MESSAGE = {"message": None}  # what was in the way is not any more
 
 
-class SqlClaims(OnDatabase):
+class TaskClaims(OnDatabase):
     @transaction
     def claim_main(self, tx: Connection, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
         fence(tx, run)

@@ -18,9 +18,9 @@ from crawler_lifecycle.errors import NotFound
 row, of = exports.c, histories.c
 
 
-class SqlExports(OnDatabase):
+class Exports(OnDatabase):
     @transaction
-    def open(self, tx: Connection, run: RunRef, event: ExportEvent) -> ExportRecord:
+    def open_export(self, tx: Connection, run: RunRef, event: ExportEvent) -> ExportRecord:
         fence(tx, run)
         mine = select(exports).where(row.event_id == event.event_id)
         if (known := tx.execute(mine).one_or_none()) is not None:
@@ -32,12 +32,12 @@ class SqlExports(OnDatabase):
         return export_record(tx.execute(mine).one())
 
     @reading
-    def event(self, connection: Connection, event_id: str) -> ExportEvent | None:
+    def export_event(self, connection: Connection, event_id: str) -> ExportEvent | None:
         kept = connection.scalar(select(row.event).where(row.event_id == event_id))
         return None if kept is None else ExportEvent.model_validate_json(kept)
 
     @transaction
-    def settle(
+    def settle_export(
         self,
         tx: Connection,
         run: RunRef,
@@ -61,7 +61,7 @@ class SqlExports(OnDatabase):
         _sum_up(tx, run.run_id)
 
     @reading
-    def owed(self, connection: Connection, run_id: int) -> ExportsOwed:
+    def owed_exports(self, connection: Connection, run_id: int) -> ExportsOwed:
         run = connection.execute(select(of.run_uid, of.end_number).where(of.id == run_id)).one_or_none()
         if run is None:
             raise NotFound(f"there is no run {run_id}")

@@ -28,7 +28,7 @@ from crawler_lifecycle.ports import NewRun
 FIRST_EPOCH = 1
 
 
-class SqlHistories(OnDatabase):
+class Histories(OnDatabase):
     def create(self, new: NewRun) -> RunRecord:
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
@@ -40,10 +40,6 @@ class SqlHistories(OnDatabase):
             if found := self.find(new.workflow_id, new.first_execution_run_id):
                 return found
             raise
-
-    @reading
-    def get(self, connection: Connection, run_id: int) -> RunRecord:
-        return run_record(connection, run_id)
 
     @reading
     def current(self, connection: Connection, run: RunRef) -> RunRecord:
@@ -65,7 +61,7 @@ class SqlHistories(OnDatabase):
         log(tx, run, key, {"at": self._db.clock(), "event": event, "message": message})
 
     @reading
-    def noted(self, connection: Connection, run: RunRef, key: str) -> bool:
+    def has_note(self, connection: Connection, run: RunRef, key: str) -> bool:
         return is_logged(connection, run, key)
 
     @transaction

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, select
 
 from crawler_lifecycle.adapters.sql.fence import fence, keep_property
 from crawler_lifecycle.adapters.sql.schema import history_properties
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import RunRef
 
@@ -14,9 +14,9 @@ PREFIX = "notice:"
 row = history_properties.c
 
 
-class SqlNotices(OnDatabase):
+class Notices(OnDatabase):
     @transaction
-    def keep(self, tx: Connection, run: RunRef, notice: Notice) -> Notice:
+    def keep_notice(self, tx: Connection, run: RunRef, notice: Notice) -> Notice:
         fence(tx, run)
         name = name_of(notice.kind, notice.notice_id)
         kept = tx.scalar(select(row.value).where(row.history_id == run.run_id, row.name == name))
@@ -25,11 +25,11 @@ class SqlNotices(OnDatabase):
         keep_property(tx, run, name, notice.model_dump_json())
         return notice
 
-    @reading
-    def of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
-        kept = select(row.value).where(row.history_id.in_(run_ids), row.name.startswith(PREFIX, autoescape=True))
-        found = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
-        return sorted(found, key=lambda notice: (notice.at, notice.notice_id))
+
+def notices_of(connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
+    kept = select(row.value).where(row.history_id.in_(run_ids), row.name.startswith(PREFIX, autoescape=True))
+    found = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
+    return sorted(found, key=lambda notice: (notice.at, notice.notice_id))
 
 
 def name_of(kind: NoticeKind, notice_id: str = "") -> str:

@@ -16,12 +16,12 @@ OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = (run.id, run.run_uid, run.supervisor_workflow_id, run.nudge_sent)  # requests and entries are long
 
 
-class SqlNudges(OnDatabase):
-    def claim(self, run_uids: Iterable[str]) -> list[Nudge]:
+class NudgeClaims(OnDatabase):
+    def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
         claimed: list[Nudge] = []
         for uids in pages(sorted(set(run_uids))):
             try:
-                claimed.extend(self._claim(uids))
+                claimed.extend(self._claim_page(uids))
             except LifecycleError:
                 if not claimed:
                     raise
@@ -29,7 +29,7 @@ class SqlNudges(OnDatabase):
         return claimed
 
     @transaction
-    def _claim(self, tx: Connection, uids: Sequence[str]) -> list[Nudge]:
+    def _claim_page(self, tx: Connection, uids: Sequence[str]) -> list[Nudge]:
         ids = tx.scalars(select(run.id).where(run.run_uid.in_(uids), _idle())).all()
         # the lock, by primary key alone as everywhere, keeps other watchers away; SQLite lets one writer in at a time
         tx.execute(select(run.id).where(run.id.in_(ids)).order_by(run.id).with_for_update())
@@ -40,7 +40,7 @@ class SqlNudges(OnDatabase):
         return claimed
 
     @reading
-    def unanswered(self, connection: Connection) -> list[Nudge]:
+    def unanswered_nudges(self, connection: Connection) -> list[Nudge]:
         waits = (run.status.in_(LIVE), run.nudge_sent > run.nudge_acknowledged, run.installation == OURS)
         rows = connection.execute(select(*COLUMNS).where(*waits).order_by(run.id)).all()
         return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent) for row in rows]

@@ -7,7 +7,6 @@ from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
     export_record,
-    find,
     log_record,
     run_record,
     run_summary,
@@ -19,10 +18,10 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
-from crawler_lifecycle.ports import Made
+from crawler_lifecycle.ports import ScheduledRun
 
 
-class SqlRecords(OnDatabase):
+class RunRecords(OnDatabase):
     def installation(self) -> str:
         check(self._db)
         return self._installation()
@@ -83,14 +82,10 @@ class SqlRecords(OnDatabase):
         return int(found)
 
     @reading
-    def find(self, connection: Connection, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
-        return find(connection, workflow_id, first_execution_run_id)
-
-    @reading
-    def made_by(self, connection: Connection, first: str, last: str) -> list[Made]:
+    def scheduled_runs(self, connection: Connection, first: str, last: str) -> list[ScheduledRun]:
         of = histories.c
         query = select(of.workflow_id, of.first_execution_run_id, of.created_at, of.finished_at).order_by(of.id)
-        return [Made(*row) for row in connection.execute(query.where(of.workflow_id.between(first, last)))]
+        return [ScheduledRun(*row) for row in connection.execute(query.where(of.workflow_id.between(first, last)))]
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:

@@ -19,9 +19,9 @@ STOP, FORCE_STOP = "stop", "force stop"
 STOPS = (STOP, FORCE_STOP)
 
 
-class SqlStops(OnDatabase):
+class Stops(OnDatabase):
     @transaction
-    def ask(self, tx: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
+    def request_stop(self, tx: Connection, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         hold(tx, run_id)
         row = own_row(tx, run_id)
         if row.status.is_over:
@@ -30,14 +30,14 @@ class SqlStops(OnDatabase):
         return run_record(tx, run_id)
 
     @transaction
-    def log(
+    def log_stop(
         self, tx: Connection, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
     ) -> Intent:
         fence(tx, run)
         return _write(tx, run.run_id, stop, asked_at, ends_as)
 
     @transaction
-    def note(self, tx: Connection, run: RunRef, phase: StopPhase, message: str) -> None:
+    def note_stop_phase(self, tx: Connection, run: RunRef, phase: StopPhase, message: str) -> None:
         fence(tx, run)
         end = run_row(tx, run.run_id).end_number
         log(tx, run, f"{phase}:{end}", {"at": self._db.clock(), "event": phase, "message": message})

@@ -36,7 +36,7 @@ NEVER_RUN = dict.fromkeys(
 )  # fmt: skip
 
 
-class SqlSupervision(OnDatabase):
+class Supervision(OnDatabase):
     @reading
     def get(self, connection: Connection, run_id: int) -> RunRecord:
         own_row(connection, run_id)
@@ -55,11 +55,11 @@ class SqlSupervision(OnDatabase):
         return min(max(asked, begun), self._db.clock())
 
     @reading
-    def clock(self, connection: Connection, run_id: int) -> Clock:
+    def limit_clock(self, connection: Connection, run_id: int) -> Clock:
         return _clock(connection, run_id)
 
     @transaction
-    def hold(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
+    def hold_limits(self, tx: Connection, run: RunRef, number: int, *, held: bool) -> Clock:
         fence(tx, run)
         end = run_row(tx, run.run_id).end_number
         line = {"at": self._db.clock(), "event": HELD if held else RELEASED, "message": HELD_MESSAGES[held]}

@@ -37,7 +37,7 @@ SYNCED = [
 RECONCILED = [*KEY, old.attempt, old.message, old.node, old.restarts, old.log_tail, old.events]
 
 
-class SqlTasks(OnDatabase):
+class TaskRows(OnDatabase):
     @reading
     def by_status(self, connection: Connection, run_id: int) -> dict[TaskStatus, list[int]]:
         query = select(old.status, old.task).where(old.history_id == run_id).order_by(old.task)

@@ -54,14 +54,14 @@ class Occurrences:
         async with self._engine.translated():
             starts = await starts_of(await self._engine.client(), description, due[0], until)
         ids = (forms.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
-        runs = await self._control.asked(lambda parts: parts.records.made_by(*ids))
+        runs = await self._control.asked(lambda parts: parts.store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)
 
     async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
-        run = await self._control.asked(lambda parts: parts.records.find(workflow_id, first_executions[workflow_id]))
+        run = await self._control.asked(lambda parts: parts.store.runs.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence
         return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})

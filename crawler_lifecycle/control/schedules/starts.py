@@ -14,7 +14,7 @@ from temporalio.common import SearchAttributeKey
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedules.forms import nominal_time, occurrence_id
 from crawler_lifecycle.domain.occurrences import Start
-from crawler_lifecycle.ports import Made
+from crawler_lifecycle.ports import ScheduledRun
 
 MOST = 1000
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
@@ -37,7 +37,7 @@ async def starts_of(
     return list(found.values())
 
 
-def with_runs(known: Sequence[Start], made: Iterable[Made], schedule_id: str) -> list[Start]:
+def with_runs(known: Sequence[Start], made: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
     """What Temporal has forgotten is no longer in the way of anything."""
     found = {start.workflow_id: start for start in known}
     for each in made:

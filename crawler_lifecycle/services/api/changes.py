@@ -85,9 +85,9 @@ class View:
         return events
 
     def _found(self) -> Sequence[Changed]:
-        if self._sent is None and (latest := self._desk.changes.latest()) is not None:
+        if self._sent is None and (latest := self._desk.records.latest_change()) is not None:
             self._high = _not_ahead(latest)  # of all runs: the one that is followed may be quiet for long
-        return self._desk.changes.since(self._since(), MOST + 1, self._run)
+        return self._desk.records.changed_since(self._since(), MOST + 1, self._run)
 
     def _since(self) -> datetime:
         return self._high - LOOK_BACK if self._high is not None and self._high - BEGINNING > LOOK_BACK else BEGINNING
@@ -98,7 +98,7 @@ class View:
             known = [each.run_id for each in found] if self._run is None else [self._run]
             for start in range(0, len(known), PAGE):
                 numbers = known[start : start + PAGE]
-                self._told |= {notice.notice_id: notice.at for notice in self._desk.notices.of(numbers)}
+                self._told |= {notice.notice_id: notice.at for notice in self._desk.records.notices_of(numbers)}
 
     def _is_new(self, each: Changed) -> bool:
         return self._sent is not None and self._sent.get(each.run_id) != each.changed_at
@@ -120,7 +120,7 @@ class View:
         for start in range(0, len(fresh), PAGE):
             page = fresh[start : start + PAGE]
             numbers = [each.run_id for each in page]
-            states = {run.run_id: run for run in self._desk.changes.summaries(numbers)}
+            states = {run.run_id: run for run in self._desk.records.summaries(numbers)}
             notices = self._untold(numbers)
             told |= {notice.notice_id: notice.at for of_run in notices.values() for notice in of_run}
             for each in page:
@@ -135,7 +135,7 @@ class View:
     def _untold(self, run_ids: Sequence[int]) -> dict[int, list[Notice]]:
         """Those of long ago have been told when their run changed then."""
         since, untold = self._since(), defaultdict[int, list[Notice]](list)
-        for notice in self._desk.notices.of(run_ids):
+        for notice in self._desk.records.notices_of(run_ids):
             if notice.at >= since and notice.notice_id not in self._told:
                 untold[notice.run_id].append(notice)
         return untold

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.rooms import Room
-from crawler_lifecycle.ports import Changes, Notices
+from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
 from crawler_lifecycle.services.api.slots import Slots
@@ -58,12 +58,8 @@ class Desk:
         self.streams = Slots(self.settings.streams, self.settings.streams_of_one_token)
 
     @property
-    def changes(self) -> Changes:
-        return self.control.parts.changes
-
-    @property
-    def notices(self) -> Notices:
-        return self.control.parts.notices
+    def records(self) -> Records:
+        return self.control.parts.store.records
 
     async def read(self, reading: Callable[[], T]) -> T:
         """For streams: however many of them read slowly, commands have threads of their own."""

@@ -53,7 +53,7 @@ def run(desk: Here, run: Run) -> messages.RunView:
     overview = desk.control.overview(run)
     number = overview.run.run_id
     main = desk.control.tasks(number, limit=1)
-    notices = desk.notices.of([number])
+    notices = desk.records.notices_of([number])
     return messages.RunView(**dict(overview), main_task=main[0].status if main else None, notices=notices)
 
 

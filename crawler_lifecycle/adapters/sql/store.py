@@ -1,0 +1,46 @@
+"""Store of the lifecycle: the database ports over one database."""
+
+from crawler_lifecycle.adapters.sql.additions import TaskAdditions
+from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
+from crawler_lifecycle.adapters.sql.changes import LiveChanges
+from crawler_lifecycle.adapters.sql.claims import TaskClaims
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.exports import Exports
+from crawler_lifecycle.adapters.sql.findings import SqlFindings
+from crawler_lifecycle.adapters.sql.histories import Histories
+from crawler_lifecycle.adapters.sql.notices import Notices
+from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
+from crawler_lifecycle.adapters.sql.places import SqlPlaces
+from crawler_lifecycle.adapters.sql.records import RunRecords
+from crawler_lifecycle.adapters.sql.stops import Stops
+from crawler_lifecycle.adapters.sql.supervision import Supervision
+from crawler_lifecycle.adapters.sql.tasks import TaskRows
+from crawler_lifecycle.ports import Claims, Findings, Places, Records, Runs, Tasks
+
+
+class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
+    """Runs as they are written, a class for each duty."""
+
+
+class SqlTasks(TaskRows, TaskAdditions):
+    """Tasks as looks read and write them, and tasks that are added."""
+
+
+class SqlClaims(TaskClaims, NudgeClaims):
+    """Claims of tasks and of nudges."""
+
+
+class SqlRecords(RunRecords, LiveChanges, AuditedRuns):
+    """Runs as people, live views and audits read them."""
+
+
+class SqlStore:
+    """The ports to everything that the database keeps."""
+
+    def __init__(self, db: Database) -> None:
+        self.runs: Runs = SqlRuns(db)
+        self.tasks: Tasks = SqlTasks(db)
+        self.claims: Claims = SqlClaims(db)
+        self.records: Records = SqlRecords(db)
+        self.findings: Findings = SqlFindings(db)
+        self.places: Places = SqlPlaces(db)

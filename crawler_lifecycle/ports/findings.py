@@ -1,0 +1,44 @@
+"""Port to the findings of audits."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind, FindingRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """How often, and when last, an audit acted on a finding that is still open."""
+
+    acts: int
+    at: datetime | None
+    action: str | None = None
+
+
+class Findings(Protocol):
+    """Audits and their findings. A subject has one open finding of a kind at most."""
+
+    def begin(self, audit: AuditRef) -> None: ...
+
+    def acted(self, findings: Collection[tuple[FindingKind, str]]) -> Mapping[tuple[FindingKind, str], Acted]:
+        """Return the acts on those of these findings, given by kind and subject, that are open."""
+
+    def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
+        """Open each finding, or write that it was seen again; with the act, if there was one."""
+
+    def keep(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
+        """Leave these findings open as they are: this audit could not judge them."""
+
+    def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
+        """Close the findings of these kinds that this audit has not seen. Return how many were closed."""
+
+    def finish(self, report: AuditReport, keep: timedelta) -> None:
+        """Write the audit's end. Delete audits, and findings that are closed, when they are older than `keep`."""
+
+    def overview(self, *, audits: int, findings: int) -> AuditOverview:
+        """Return up to so many audits and findings."""
+
+    def of_run(self, run_uid: str) -> list[FindingRecord]:
+        """Return the findings about this run, oldest first."""
