@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from crawler_lifecycle.adapters.local.logs import chunk_of
+from crawler_lifecycle.adapters.log_files import chunk_of
 from crawler_lifecycle.adapters.regular_files import NotRegular, open_regular
 from crawler_lifecycle.ports import LogChunk
 

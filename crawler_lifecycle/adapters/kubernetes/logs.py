@@ -20,9 +20,8 @@ from crawler_lifecycle.adapters.kubernetes.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
-from crawler_lifecycle.adapters.local.layout import log_name
-from crawler_lifecycle.adapters.local.logs import CHUNK, TAIL_LINES, chunk_of, tail_of
-from crawler_lifecycle.adapters.local.logs import TAIL_BYTES as LAST_BYTES
+from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_LINES, chunk_of, log_name, tail_of
+from crawler_lifecycle.adapters.log_files import TAIL_BYTES as LAST_BYTES
 from crawler_lifecycle.ports import LogChunk
 
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,

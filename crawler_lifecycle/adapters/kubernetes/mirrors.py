@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.local.logs import CHUNK, characters
+from crawler_lifecycle.adapters.log_files import CHUNK, characters
 from crawler_lifecycle.ports import LogChunk
 
 WORTH_IT = 1 << 20  # bytes; shorter ones are fetched whole

@@ -14,10 +14,11 @@ from crawler_lifecycle.adapters.job_request import (
     refuse_what_no_program_can_get,
     request_hash,
 )
-from crawler_lifecycle.adapters.local.layout import Layout, checked, log_name
+from crawler_lifecycle.adapters.local.layout import Layout, checked
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
 from crawler_lifecycle.adapters.local.processes import MARK, NAME
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
+from crawler_lifecycle.adapters.log_files import log_name
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawler_lifecycle.adapters.local import logs
+from crawler_lifecycle.adapters import log_files
 from crawler_lifecycle.adapters.local.changes import watch_runs
 from crawler_lifecycle.adapters.local.claims import claim
 from crawler_lifecycle.adapters.local.evidence import evidence
 from crawler_lifecycle.adapters.local.inventory import living
-from crawler_lifecycle.adapters.local.layout import Layout, checked, log_name, names
+from crawler_lifecycle.adapters.local.layout import Layout, checked, names
 from crawler_lifecycle.adapters.local.looking import Looking
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
@@ -109,7 +109,9 @@ class LocalCluster:
             if job is None:
                 raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
             # the phase is read before the log: a line printed in between is read again and never skipped
-            return logs.read_from(self._log_file(run_uid, task, attempt), offset, ended=job.phase.has_ended or job.gone)
+            return log_files.read_from(
+                self._log_file(run_uid, task, attempt), offset, ended=job.phase.has_ended or job.gone
+            )
 
     def changes(self) -> Iterator[set[str]]:
         return watch_runs(self._layout)
@@ -127,7 +129,7 @@ class LocalCluster:
         return [folder for job in jobs if (folder := self._looking.folder(run_uid, *job))]
 
     def _log_file(self, run_uid: str, task: int, attempt: int) -> Path:
-        return self._files / checked(run_uid) / log_name(task, attempt)
+        return self._files / checked(run_uid) / log_files.log_name(task, attempt)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from crawler_lifecycle.adapters.local import logs
+from crawler_lifecycle.adapters import log_files
 from crawler_lifecycle.adapters.local.looking import moment
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
 from crawler_lifecycle.contract.steps import TaskEvidence
@@ -18,7 +18,7 @@ def evidence(job: JobLook, folder: JobFolder, log: Path) -> TaskEvidence | None:
         attempt=job.attempt,
         message=job.message,
         node=socket.gethostname(),
-        log_tail=logs.tail(log),
+        log_tail=log_files.tail(log),
         events=_events(folder),
     )
 

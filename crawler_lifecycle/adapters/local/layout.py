@@ -98,8 +98,3 @@ def checked(run_uid: str) -> str:
 
 def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
-
-
-def log_name(task: int, attempt: int) -> str:
-    """Return the path of a task's log within the run's folder of files."""
-    return f"logs/{task}-{attempt}.log"

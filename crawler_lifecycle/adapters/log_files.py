@@ -1,4 +1,4 @@
-"""Reading of a job's log from an offset, or of its last lines.
+"""Logs of jobs among the files of their run: their names, and reading them from an offset or their last lines.
 
 Only a regular file is a log, since jobs may write into the folder of logs.
 """
@@ -15,6 +15,11 @@ CHUNK = 64 * 1024
 TAIL_BYTES = 4000
 TAIL_LINES = 20
 NO_LOG = (FileNotFoundError, NotADirectoryError, NotRegular)
+
+
+def log_name(task: int, attempt: int) -> str:
+    """Return the path of a task's log within the run's folder of files."""
+    return f"logs/{task}-{attempt}.log"
 
 
 def read_from(log: Path, offset: int, *, ended: bool) -> LogChunk:
@@ -40,8 +45,8 @@ def chunk_of(file: IO[bytes], offset: int, *, ended: bool) -> LogChunk:
 
 
 def characters(content: bytes, *, final: bool) -> tuple[str, int]:
-    """Return the text and its length in bytes. An incomplete last character waits for the next call unless `data` is
-    all."""
+    """Return the text and its length in bytes. An incomplete last character waits for the next call unless
+    `final`."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     text = decoder.decode(content, final=final)
     return text, len(content) - len(decoder.getstate()[0])
