@@ -78,6 +78,7 @@ class ApiServer:
     lock: threading.RLock = field(default_factory=threading.RLock)
     printed: threading.Condition = field(default_factory=threading.Condition)
     url: str = ""
+    git_version: str = "v1.36.4"
     namespace_uid: str = "of the namespace"
     _listing: int = 0
 
@@ -112,6 +113,8 @@ class ApiServer:
                 "/".join(filter(None, (asked["resource"], asked["subresource"]))),
             ) not in self.denied
             return 201, _json({"status": {"allowed": allowed}})
+        if seen.path == "/version":
+            return 200, _json({"gitVersion": self.git_version})
         if seen.path == f"/api/v1/namespaces/{NAMESPACE}":
             metadata = {"name": NAMESPACE, "uid": self.namespace_uid}
             return 200, _json({"kind": "Namespace", "metadata": metadata, "status": {"phase": "Active"}})

@@ -20,7 +20,7 @@ from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.looks import JobPhase
-from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
+from crawler_lifecycle.errors import BadInput, NotFound, NotReady, Refused, TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 from tests.clusters import until
 
@@ -148,6 +148,20 @@ def test_a_check_is_one_line_and_says_what_is_wrong(cluster: KubernetesCluster, 
     assert (server.url in line, "namespace crawls" in line, "\n" in line) == (True, True, False)
     server.faults = [Fault("GET", "jobs", Answered(403, "Forbidden", "jobs.batch is forbidden"))]
     with pytest.raises(TemporaryError, match="is forbidden"):
+        cluster.check()
+
+
+@pytest.mark.parametrize(
+    ("told", "words"), [("v1.30.0-gke.100", "version 1.30"), ("v1.36.4+k3s1", "version 1.36"), ("?", "version unknown")]
+)
+def test_a_check_names_the_version(cluster: KubernetesCluster, server: ApiServer, told: str, words: str) -> None:
+    server.git_version = told
+    assert f", {words}, " in cluster.check()
+
+
+def test_a_version_that_is_too_old_is_told(cluster: KubernetesCluster, server: ApiServer) -> None:
+    server.git_version = "v1.29.9"
+    with pytest.raises(NotReady, match=r"v1\.29\.9: use 1\.30 or later"):
         cluster.check()
 
 

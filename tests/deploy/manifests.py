@@ -16,8 +16,11 @@ import yaml
 from kubernetes_validate.utils import schema_contents
 from referencing import Registry, Resource
 
-VERSION = "1.36"
-SCHEMAS = f"kubernetes-json-schema/v{VERSION}.0-local-strict"
+from crawler_lifecycle.adapters.kubernetes import server_version
+
+OLDEST = ".".join(map(str, server_version.OLDEST))
+VERSIONS = (OLDEST, "1.36")  # the oldest that is accepted, and that of the test bed
+SCHEMAS = "kubernetes-json-schema/v{}.0-local-strict"
 KUBERNETES = Path(__file__).parents[2] / "deploy" / "kubernetes"
 KUSTOMIZATION = "kustomization.yaml"
 INSTALLATIONS = ("base", "overlays/small", "overlays/large", "overlays/second")
@@ -88,21 +91,29 @@ def write_overlay(folder: Path, resource: str, component: str) -> None:
 
 
 def problems(document: Document, *, is_patch: bool = False) -> list[str]:
-    """What does not fit the schema. A patch may leave out what it leaves alone."""
-    validator = jsonschema.Draft202012Validator(_schema(document["kind"], document["apiVersion"]), registry=_registry())
-    errors = [error for error in validator.iter_errors(document) if not (is_patch and error.validator == "required")]
-    return [f"{name_of(document)}: {'.'.join(map(str, error.path))}: {error.message}" for error in errors]
+    """Return what does not fit the schema of a version. A patch may leave out what it leaves alone."""
+    return [
+        f"{name_of(document)} ({version}): {'.'.join(map(str, error.path))}: {error.message}"
+        for version in VERSIONS
+        for error in _errors(document, version)
+        if not (is_patch and error.validator == "required")
+    ]
 
 
-def _schema(kind: str, api_version: str) -> Any:
+def _errors(document: Document, version: str) -> Iterator[jsonschema.ValidationError]:
+    schema = _schema(document["kind"], document["apiVersion"], version)
+    yield from jsonschema.Draft202012Validator(schema, registry=_registry(version)).iter_errors(document)
+
+
+def _schema(kind: str, api_version: str, of: str) -> Any:
     group, _, version = api_version.rpartition("/")
     parts = [kind.lower(), group.partition(".")[0], version]
-    return schema_contents(f"{SCHEMAS}/{'-'.join(filter(None, parts))}.json", VERSION)
+    return schema_contents(f"{SCHEMAS.format(of)}/{'-'.join(filter(None, parts))}.json", of)
 
 
 @cache
-def _registry() -> Registry[Any]:
-    definitions = schema_contents(f"{SCHEMAS}/_definitions.json", VERSION)
+def _registry(version: str) -> Registry[Any]:
+    definitions = schema_contents(f"{SCHEMAS.format(version)}/_definitions.json", version)
     found: Registry[Any] = Resource.from_contents(definitions) @ Registry()
     return found
 

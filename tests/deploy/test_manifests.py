@@ -6,12 +6,15 @@ from copy import deepcopy
 from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.kubernetes.access import RIGHTS
+from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
+from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.settings import Settings
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES, KUSTOMIZATION, Document, Folder, problems, read
@@ -47,7 +50,23 @@ def test_what_does_not_fit_is_found() -> None:
     worker = deepcopy(by_name("Deployment", "worker"))
     worker["spec"]["replicas"] = "two"
     del worker["spec"]["selector"]
-    assert len(problems(worker)) == 2
+    assert len(problems(worker)) == 2 * len(manifests.VERSIONS)
+
+
+def test_the_job_of_a_crawl_fits_the_schemas() -> None:
+    crawler = Crawler(name="books", image="books:1", command=["crawl"], argument_flag="-a", environment={"A": "b"})
+    request = DeploymentRequest(
+        installation=str(uuid4()),
+        run_id=7,
+        run_uid=str(uuid4()),
+        task=0,
+        tasks=1,
+        attempt=1,
+        crawler=crawler,
+        arguments={"depth": "2"},
+    )
+    pods = Pods(service_account="crawler", image_pull_secrets=("registry",), files_claim="files")
+    assert problems(job_of(request, pods)) == []
 
 
 def test_every_file_is_used(folder: Folder) -> None:

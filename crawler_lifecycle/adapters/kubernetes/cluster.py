@@ -23,6 +23,7 @@ from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Pati
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
+from crawler_lifecycle.adapters.kubernetes.server_version import checked_version
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps import TaskEvidence
@@ -141,8 +142,8 @@ class KubernetesCluster:
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"
-        clocks = self._api.clock.words()
-        return f"Kubernetes at {self._api.host}, namespace {self._api.namespace}, {jobs}, {clocks}"
+        clocks, version = self._api.clock.words(), checked_version(self._api)
+        return f"Kubernetes at {self._api.host}, {version}, namespace {self._api.namespace}, {jobs}, {clocks}"
 
     def check_rights(self) -> str:
         """NotReady with what is missing, for what, and how to give it."""

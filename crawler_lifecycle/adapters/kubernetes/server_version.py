@@ -1,0 +1,39 @@
+"""Version of the API server, and whether it is new enough.
+
+Older servers do not know `podReplacementPolicy` by default (1.29), or the counts of a Job's status that go with it; the
+oldest version whose schemas our manifests and Jobs are held to is the oldest that is accepted.
+"""
+
+import re
+
+import msgspec
+
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.errors import NotReady
+
+OLDEST = (1, 30)
+PATH = "/version"
+NUMBERS = re.compile(r"v?(\d{1,4})\.(\d{1,4})")
+
+
+class Version(msgspec.Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+
+
+def checked_version(api: Api) -> str:
+    """Return the version in words. NotReady if it is too old; a version that cannot be read is unknown."""
+    try:
+        told = msgspec.json.decode(api.get(PATH), type=Version).git_version
+    except (ApiFailed, Missing, msgspec.MsgspecError):
+        return "version unknown"
+    found = NUMBERS.match(told)
+    if found is None:
+        return "version unknown"
+    version = int(found[1]), int(found[2])
+    if version < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise NotReady(
+            f"Kubernetes at {api.host} is {told}: use {oldest} or later, older ones keep no Job as we make it"
+        )
+    return f"version {version[0]}.{version[1]}"
