@@ -57,6 +57,8 @@ def verdict(
         # a stop only has to know that nothing of it runs. Else it may be read yet, unless the job itself is gone
         nobody_can_tell = job.gone and (job.left_behind or intent is not Intent.RUN)
         return _absent(row, intent, now, RESULT_UNKNOWN) if nobody_can_tell else None
+    if job is not None and intent is Intent.RUN and _holds_the_name(row, job):
+        return None
     if job is not None and _is_its_own(row, job):
         return _present(row, job, intent, stopped_at)
     if job is None and not look.complete:
@@ -76,6 +78,11 @@ def verdicts(
         believed = [change for change in changes if not change.absent_count]
         return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
     return changes, None
+
+
+def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
+    """A job that is being deleted before any job of this task is on record: its deployment waits until it is gone."""
+    return row.job_uid is None and job.phase is JobPhase.ENDING and not job.left_behind
 
 
 def _is_its_own(row: TaskRow, job: JobLook) -> bool:

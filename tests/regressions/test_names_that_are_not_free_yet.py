@@ -1,0 +1,38 @@
+"""A Job that is being deleted still holds its name: a deployment waits for it, and no look takes it for the new one."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.domain.verdict import verdict
+from tests.kube import OURS, RUN, UID, Shelf, deleted, job, pod, running
+
+
+def after_a_look(intent: Intent, uid: str | None = None) -> TaskChange | None:
+    """The change of a task whose Job is being deleted, while its pod runs."""
+    row = TaskRow(0, TaskStatus.DEPLOYING, attempt=1, version=1, job_uid=uid)
+    there = Shelf().put(jobs=[deleted(job(active=1, ready=1))], pods=[pod("Running", running())])
+    return verdict(row, Looking(there, OURS).look(RUN, [(0, 1)]), intent, datetime.now(UTC))
+
+
+def test_it_is_not_taken_for_the_new_one() -> None:
+    assert after_a_look(Intent.RUN) is None
+
+
+@pytest.mark.parametrize("intent", [Intent.STOP, Intent.FORCE])
+def test_a_stop_waits_until_it_is_gone(intent: Intent) -> None:
+    change = after_a_look(intent)
+
+    assert change is not None
+    assert (change.status, change.job_uid) == (TaskStatus.STOPPING, UID)
+
+
+def test_the_one_on_record_is_seen_ending() -> None:
+    change = after_a_look(Intent.RUN, UID)
+
+    assert change is not None
+    assert change.status is TaskStatus.STOPPING
