@@ -30,7 +30,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps import CreateHistory, RunPlan, ToRun
+from crawler_lifecycle.contract.steps import CreateHistory, RunPlan, StartRun, ToRun
 from crawler_lifecycle.domain.audit import Described, Patience
 from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
@@ -159,7 +159,7 @@ class House:
         """A run whose main job is deployed and that is PROCESSING."""
         plan = self.begin(crawler, **request)
         self.do(self.deployment.run_onetime_crawler, ToRun(run=plan.run))
-        self.do(self.histories.update_run_started, ToRun(run=plan.run))
+        self.do(self.histories.update_run_started, StartRun(run=plan.run))
         return plan
 
     def deploy_children(self, plan: RunPlan) -> None:

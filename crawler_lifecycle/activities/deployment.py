@@ -1,5 +1,6 @@
 """The main job: having it deployed, and whether it has started."""
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -40,13 +41,14 @@ class DeploymentActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_main_job_status(self, step: ToRun) -> MainJobStatus:
         """Whether the main job runs or has run; if it waits, why and since when."""
-        run = self.runs.current(step.run)
+        clock, run = time.monotonic(), self.runs.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._waits(run, step.run, cause, status.message)
         problem = None if status.known else status.message
         self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, None)
-        return status.model_copy(update={"since": since, "saturated": saturated, "intent": run.intent})
+        known = {"since": since, "saturated": saturated, "intent": run.intent, "seconds": time.monotonic() - clock}
+        return status.model_copy(update=known)
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
         claim = self.claims.claim_main(run, f"supervisor:{run.epoch}", self.claim_for)
@@ -80,7 +82,7 @@ class DeploymentActivities:
 
     def _main_job(self, run: RunRef, row: TaskRow) -> MainJobStatus:
         if row.status.is_over:
-            return MainJobStatus(started=True)
+            return MainJobStatus(started=True, started_at=row.started_at)
         key = (MAIN_TASK, row.attempt)
         look = self.cluster.look(run.run_uid, [key], uids=uids_of([row]))
         job = look.jobs.get(key)
@@ -90,4 +92,4 @@ class DeploymentActivities:
             return MainJobStatus(known=False, message=job.message)
         if job.phase is JobPhase.WAITING:
             return MainJobStatus(cause=job.cause or "waiting", message=job.message)
-        return MainJobStatus(started=True)
+        return MainJobStatus(started=True, started_at=job.started_at)

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps import (
     RunMoment,
     RunOutcome,
     RunPlan,
-    ToRun,
+    StartRun,
 )
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
@@ -57,9 +57,9 @@ class HistoryActivities:
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def update_run_started(self, step: ToRun) -> RunMoment:
-        """INITIALIZING to PROCESSING, never backwards."""
-        run = self.runs.mark_started(step.run)
+    def update_run_started(self, step: StartRun) -> RunMoment:
+        """Bring the run from INITIALIZING to PROCESSING, never backwards, with the time when its main job started."""
+        run = self.runs.mark_started(step.run, step.started_at)
         return RunMoment(status=run.status, at=run.started_at or run.begun_at)
 
     @activity.defn(no_thread_cancel_exception=True)

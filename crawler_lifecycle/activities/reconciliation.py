@@ -115,11 +115,16 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
-        """Jobs whose end and evidence are on record leave the cluster, a page at a time."""
+        """Remove the jobs whose end and evidence are on record, a page at a time.
+
+        A task that ended by itself and of which nobody knows where it ran has no evidence on record: its job is for the
+        audit, which collects the evidence before it removes the job."""
         run = self.runs.current(step.run)
         numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
-        left = self._removed(run.run_uid, [(row.task, _last_over(row)) for row in rows], uids_of(rows))
+        unexplained = set(self.tasks.unexplained(run.run_id))
+        keys = [(row.task, _last_over(row)) for row in rows]
+        left = self._removed(run.run_uid, [key for key in keys if key not in unexplained], uids_of(rows))
         return Removal(left=left, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
     @activity.defn(no_thread_cancel_exception=True)

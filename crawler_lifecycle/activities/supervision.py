@@ -12,7 +12,6 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
-from crawler_lifecycle.domain.ranges import to_ranges
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Cluster, Execution, Runs, Supervisors, Tasks
 
@@ -62,7 +61,6 @@ class SupervisionActivities:
             owed=self.runs.owed_exports(run.run_id) if run.status.is_over else None,
             gave_up=None if run.status.is_over else run.reason,
             stopped_at=None if run.intent is Intent.RUN else self.runs.stop_asked_at(run.run_id),
-            owes_evidence=to_ranges(task for task, _ in self.tasks.unexplained(run.run_id)),
             jobs_asked_at=None if run.intent is Intent.RUN else self.runs.jobs_asked_at(run.run_id),
         )
 

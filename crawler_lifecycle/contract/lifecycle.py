@@ -48,7 +48,6 @@ class Carried(Message):
     saturated: str | None = Field(default=None, description="why there is no room, as it is listed")
     cancelled: bool = Field(default=False, description="the stop was a cancel, and the workflow is to close so")
     owes_start: bool = Field(default=False, description="the notice of the start was not delivered yet")
-    owes_evidence: str = Field(default="", description="tasks of which it is not on record yet, as ranges")
     gave_up: str | None = Field(default=None, description="why the run itself ends, where nobody asked for it")
 
 

@@ -92,7 +92,6 @@ class TakenOver(Message):
     gave_up: str | None = Field(default=None, description="the reason of an end that is under way")
     stopped_at: datetime | None = Field(default=None, description="when the stop that is under way was first asked for")
     jobs_asked_at: datetime | None = Field(default=None, description="when that stop first asked the jobs to end")
-    owes_evidence: str = Field(default="", description="tasks that are over and unexplained, as ranges")
     supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
 
 
@@ -134,11 +133,20 @@ class MainJobStatus(Message):
     known: bool = True
     started: bool = False
     vanished: bool = False
+    started_at: datetime | None = Field(default=None, description="when the job started, as far as the cluster tells")
     intent: Intent = Intent.RUN
     cause: str | None = None
     since: datetime | None = None
     message: str | None = None
     saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
+    seconds: float = Field(default=0, description="how long it took, from when a worker began with it")
+
+
+class StartRun(Message):
+    """The main job runs or has run."""
+
+    run: RunRef
+    started_at: datetime | None = Field(default=None, description="when the main job started; none: not known")
 
 
 class RunMoment(Message):

@@ -63,8 +63,10 @@ class Runs(Protocol):
     def has_note(self, run: RunRef, key: str) -> bool:
         """Return whether the run's timeline has a line with this key."""
 
-    def mark_started(self, run: RunRef) -> RunRecord:
-        """Turn INITIALIZING to PROCESSING; any other status stays."""
+    def mark_started(self, run: RunRef, started_at: datetime | None = None) -> RunRecord:
+        """Turn INITIALIZING to PROCESSING; any other status stays.
+
+        `started_at`: when the main job started. Without it, or where it is before the run or after now, that is now."""
 
     def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
         """Write why the run waits (None: it does not wait). Return since when; the time stays while the cause does."""

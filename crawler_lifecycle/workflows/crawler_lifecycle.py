@@ -20,14 +20,14 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_sto
 from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
 from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
-from crawler_lifecycle.workflows.deployment import deploy
+from crawler_lifecycle.workflows.deployment import Deployment, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.generation import generation
 from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded_stop
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
-from crawler_lifecycle.workflows.removal import Leaving
+from crawler_lifecycle.workflows.removal import remove_after_export, remove_before_export
 from crawler_lifecycle.workflows.stopping import ourselves, record_stops, stop
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
@@ -98,12 +98,12 @@ class CrawlerLifecycleWorkflow:
         await workflow.wait_condition(lambda: self._is_to_end(stages) or self._watch.clock != clock, timeout=left)
 
     async def _stages(self, carried: Carried) -> str | None:
-        gave_up = None
+        deployed = Deployment()
         if carried.anchor is None:
-            gave_up = await deploy(self._watch, carried.plan)
-        if gave_up is None and self._watch.stopping is None:
-            await reconcile(self._watch, carried)
-        return gave_up
+            deployed = await deploy(self._watch, carried.plan)
+        if deployed.gave_up is None and self._watch.stopping is None:
+            await reconcile(self._watch, carried, deployed.started_at)
+        return deployed.gave_up
 
     async def _stopped(self, plan: RunPlan, gave_up: str | None) -> bool:
         """Whether a stop ended any of the tasks, once it is proved that none is left."""
@@ -141,21 +141,14 @@ class CrawlerLifecycleWorkflow:
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         told = told or await watch.notify(closing, plan, patience=OPTIONAL)
-        leaving = Leaving(plan.run, max(plan.tasks, sum(outcome.tasks.values())), watch.evidence)
-        self._tell_if_owed(plan)
-        await leaving.before_the_export()
+        left = await remove_before_export(plan.run)
         if not exported:
             watch.tell(Stage.COMPLETION, "the export", plan)
             await export_if_possible(ToEnd(run=plan.run, end=plan.end), owed)
         if not told:
             await watch.notify(closing, plan, patience=ANNOUNCE)
-        self._tell_if_owed(plan)
-        await leaving.after_the_export()
+        await remove_after_export(plan.run, left)
         watch.tell(Stage.COMPLETION, "nothing: the run is over", plan)
-
-    def _tell_if_owed(self, plan: RunPlan) -> None:
-        if self._watch.evidence.owed:
-            self._watch.tell(Stage.COMPLETION, "what the cluster knows of its jobs", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         outcome = await workflow.execute_activity_method(

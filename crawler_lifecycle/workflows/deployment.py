@@ -1,5 +1,6 @@
-"""Stage 2: the main job is deployed and starts, or the run says why not and since when."""
+"""Stage 2: the main job is deployed and starts, or the run says why it does not and since when."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -16,26 +17,35 @@ from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
 
-BEFORE_FIRST_STATUS = timedelta(seconds=6)
+BEFORE_FIRST_STATUS = timedelta(seconds=6)  # a nudge ends this wait: docs/architecture.md says why it is no setting
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(minutes=5)
 LOOKS_THAT_MISS_THE_MAIN_JOB = 2
 
 
-async def deploy(watch: Watch, plan: RunPlan) -> str | None:
-    """None once the main job runs or has run, or the run is to end; else the run's own reason to end."""
+@dataclass(frozen=True)
+class Deployment:
+    """The end of stage 2. Without `gave_up` the run goes on to stage 3, or a stop is under way."""
+
+    gave_up: str | None = None  # the run's own reason to end
+    started_at: datetime | None = None  # of the main job; None: the cluster does not say
+
+
+async def deploy(watch: Watch, plan: RunPlan) -> Deployment:
+    """Have the main job deployed and wait until it runs or has run, the run gives up, or a stop is asked for."""
     deployed = await _deployed(watch, plan)
     if watch.stopping is not None or (deployed and watch.know_intent(deployed.intent)):
-        return None
+        return Deployment()
     if deployed is None:
         return await _started_unnoticed(watch, plan)
     if deployed.refused:
         await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
-        return DEPLOYMENT_REFUSED
+        return Deployment(DEPLOYMENT_REFUSED)
     return await _started(watch, plan)
 
 
 async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
+    """Return the outcome of the deployment, or None if a stop or the start limit came first."""
     activities = DeploymentActivities
     scheduled = plan.trigger is Trigger.SCHEDULED
     deploying = activities.run_scheduled_crawler if scheduled else activities.run_onetime_crawler
@@ -51,39 +61,44 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
     return None
 
 
-async def _started_unnoticed(watch: Watch, plan: RunPlan) -> str | None:
-    """The service may have made the job, and only its answers were lost: only a look can say that it did not."""
+async def _started_unnoticed(watch: Watch, plan: RunPlan) -> Deployment:
+    """Look for a main job that the service may have made while its answers were lost. Give up if there is none."""
     for attempt in count(1):
-        status = await _main_job(plan)
+        status = await _main_job(watch, plan)
         if status.started:
-            return None
+            return Deployment(started_at=status.started_at)
         if status.cause == SUSPENDED and await watch.know_suspension(plan, True):
             return await _started(watch, plan)
         if status.known:
             break
         watch.tell(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
         if watch.know_intent(status.intent) or not await _pause(watch, plan, attempt, limited=False):
-            return None
-    return NEVER_STARTED
+            return Deployment()
+    return Deployment(NEVER_STARTED)
 
 
-async def _main_job(plan: RunPlan) -> MainJobStatus:
-    return await workflow.execute_activity_method(DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ)
+async def _main_job(watch: Watch, plan: RunPlan) -> MainJobStatus:
+    status = await workflow.execute_activity_method(
+        DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
+    )
+    watch.space_nudged_looks(timedelta(seconds=status.seconds))
+    return status
 
 
-async def _started(watch: Watch, plan: RunPlan) -> str | None:
+async def _started(watch: Watch, plan: RunPlan) -> Deployment:
     watch.tell(Stage.DEPLOYMENT, "the main job to start", plan)
-    await workflow.sleep(BEFORE_FIRST_STATUS)
+    if not await watch.nudged_or(workflow.now() + BEFORE_FIRST_STATUS):
+        return Deployment()
     missed = 0
     for attempt in count(1):
-        status = await _main_job(plan)
+        status = await _main_job(watch, plan)
         watch.know_saturation(plan, status.saturated)
         if status.known:
             await watch.know_suspension(plan, status.cause == SUSPENDED)
         missed = missed + 1 if status.vanished else 0
-        # what became of a job that vanished is for the looks to judge
+        # the looks of stage 3 judge what became of a job that vanished
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
-            return None
+            return Deployment(started_at=status.started_at)
         # a job that cannot be seen may have started: only a look that succeeded can say that it did not
         if status.known and _is_late(watch, plan):
             break
@@ -91,7 +106,7 @@ async def _started(watch: Watch, plan: RunPlan) -> str | None:
         await _pause(watch, plan, attempt, limited=status.known)  # at the start limit one last look follows
         if watch.stopping is not None:
             break
-    return NEVER_STARTED if watch.stopping is None else None
+    return Deployment(NEVER_STARTED if watch.stopping is None else None)
 
 
 async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> bool:

@@ -78,7 +78,6 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         return Beginning(elsewhere=taken.supervised_by)
     list_under(taken.plan, taken.status)
     watch.know_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
-    watch.evidence.owe(taken.owes_evidence)
     where = _where_it_stands(watch, taken, taken.plan)
     return Beginning(where, over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
 

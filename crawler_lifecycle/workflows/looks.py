@@ -10,15 +10,13 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import (
     CloseLook,
     LookAt,
-    RemoveJobs,
     RunRef,
     StatusWrite,
     ToRun,
 )
-from crawler_lifecycle.domain.ranges import without
-from crawler_lifecycle.workflows.evidence import Evidence
-from crawler_lifecycle.workflows.options import LOOK, READ, REMOVE_IN_A_LOOK, WRITE
-from crawler_lifecycle.workflows.removal import IN_A_LOOK, remove
+from crawler_lifecycle.workflows.evidence import collect_evidence
+from crawler_lifecycle.workflows.options import LOOK, READ, WRITE
+from crawler_lifecycle.workflows.removal import remove_in_a_look
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ class Looked:
 
 async def look(
     run: RunRef,
-    evidence: Evidence,
     next_look_at: datetime | None = None,
     stopped_at: datetime | None = None,
 ) -> Looked:
@@ -59,7 +56,7 @@ async def look(
     )
     more = differences.more
     if differences.changes:
-        await evidence.keep(run, differences.evidence)
+        await collect_evidence(run, differences.evidence)
         written = await workflow.execute_activity_method(
             ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
         )
@@ -77,8 +74,7 @@ async def look(
         ),
         **WRITE,
     )
-    if removable := without(differences.removable, evidence.owed):
-        await remove(RemoveJobs(run=run, tasks=removable), IN_A_LOOK, REMOVE_IN_A_LOOK)
+    await remove_in_a_look(run, differences.removable)
     return Looked(
         alive=alive.total,
         stopped=alive.stopped,

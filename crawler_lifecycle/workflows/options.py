@@ -39,9 +39,7 @@ STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=
 REMOVE = _step(120, _tries(20))
 REMOVE_IN_A_LOOK = ActivityConfig(**_step(40, _tries(4)), schedule_to_close_timeout=timedelta(minutes=3))
 OPTIONAL = _step(30, _tries(10))  # two minutes
-EVIDENCE = _step(70, _tries(6))  # a minute and a half, where each try waits ten seconds in vain
-EVIDENCE_AGAIN = _step(70, _tries(1))
-EVIDENCE_AT_THE_END = _step(70, _tries(20))
+EVIDENCE = _step(70, _tries(1))  # the audit collects what one try does not give
 BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for it
 ONCE = ActivityConfig(**_step(10, _tries(1)), schedule_to_close_timeout=timedelta(seconds=10))
 ANNOUNCE = _step(60, _tries(240))  # an hour

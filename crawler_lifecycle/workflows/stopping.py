@@ -86,7 +86,7 @@ class Rounds:
         if watch.forced:
             await self._force()
         since = watch.stopping.first_at if watch.stopping else None
-        looked = await look(run, watch.evidence, stopped_at=since)
+        looked = await look(run, stopped_at=since)
         watch.looked(looked.took, looked.alive, more=looked.more)
         watch.know_intent(looked.intent)  # a force of which only the database knows
         await end_unwanted(run, looked.unwanted)

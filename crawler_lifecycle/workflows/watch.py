@@ -14,7 +14,6 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import Counted, HoldLimits, Notify, RunPlan, StopAnswer
 from crawler_lifecycle.domain.pacing import earliest_nudged_look
-from crawler_lifecycle.workflows.evidence import Evidence
 from crawler_lifecycle.workflows.options import BRIEF, WRITE
 from crawler_lifecycle.workflows.visibility import list_saturated, show_details
 
@@ -33,7 +32,6 @@ class Watch:
         self.owes_start = False  # the notice of the start was not delivered yet
         self.clock = Clock()
         self.generation = 1  # of this execution: see `workflows.generation`
-        self.evidence = Evidence()
         self._saturated: str | None = None
         self._nudged_look_from = workflow.now()
 
@@ -114,12 +112,17 @@ class Watch:
 
     def looked(self, took: timedelta, alive: int, *, more: bool) -> int:
         """A look is over; how many there were. `more`: it could not carry all changes, and the next one goes on."""
-        now = workflow.now()
-        self._nudged_look_from = now if more else earliest_nudged_look(now, took)
+        self.space_nudged_looks(took)
+        if more:
+            self._nudged_look_from = workflow.now()
         self.nudged = self.nudged or more
         self.owes_a_look = False
         self.state = self.state.model_copy(update={"looks": self.state.looks + 1, "alive": alive})
         return self.state.looks
+
+    def space_nudged_looks(self, took: timedelta) -> None:
+        """Keep looks that follow a nudge apart: a look has just ended, and took so long."""
+        self._nudged_look_from = earliest_nudged_look(workflow.now(), took)
 
     # Telling
 
@@ -168,7 +171,6 @@ class Watch:
         self.cancelled = self.cancelled or carried.cancelled
         self.owes_start = carried.owes_start
         self.clock = carried.plan.clock
-        self.evidence.owe(carried.owes_evidence)
         self._saturated = carried.saturated
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
@@ -184,7 +186,6 @@ class Watch:
             "forced": self.forced,
             "cancelled": self.cancelled,
             "owes_start": self.owes_start,
-            "owes_evidence": self.evidence.owed,
             "saturated": self._saturated,
             "plan": carried.plan.model_copy(update={"clock": self.clock}),
         }

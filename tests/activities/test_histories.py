@@ -4,7 +4,15 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import CreateHistory, EndRun, RegisterWorkflow, RunRef, TaskChange, ToRun
+from crawler_lifecycle.contract.steps import (
+    CreateHistory,
+    EndRun,
+    RegisterWorkflow,
+    RunRef,
+    StartRun,
+    TaskChange,
+    ToRun,
+)
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, TemporaryError
 from tests.house import House
 
@@ -50,8 +58,8 @@ def test_the_workflow_is_registered_once(house: House) -> None:
 
 def test_a_run_starts_once_and_never_again(house: House) -> None:
     plan = house.begin()
-    first = house.do(house.histories.update_run_started, ToRun(run=plan.run))
-    assert house.do(house.histories.update_run_started, ToRun(run=plan.run)) == first
+    first = house.do(house.histories.update_run_started, StartRun(run=plan.run))
+    assert house.do(house.histories.update_run_started, StartRun(run=plan.run)) == first
     assert first.status is RunStatus.PROCESSING
 
 
@@ -72,7 +80,7 @@ def test_the_first_end_stands(house: House) -> None:
     assert ended.tasks == {TaskStatus.SUCCEEDED: 2}
     again = house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="never_started"))
     assert again == ended
-    assert house.do(house.histories.update_run_started, ToRun(run=plan.run)).status is RunStatus.COMPLETED
+    assert house.do(house.histories.update_run_started, StartRun(run=plan.run)).status is RunStatus.COMPLETED
 
 
 @pytest.mark.parametrize(
@@ -105,7 +113,7 @@ def test_an_older_supervisor_writes_nothing(house: House) -> None:
     plan = house.begin()
     older = plan.run.model_copy(update={"epoch": plan.run.epoch - 1})
     for refused in (
-        lambda: house.do(house.histories.update_run_started, ToRun(run=older)),
+        lambda: house.do(house.histories.update_run_started, StartRun(run=older)),
         lambda: house.do(house.histories.add_workflow_id, RegisterWorkflow(run=older, workflow_id="x")),
         lambda: house.do(house.deployment.run_onetime_crawler, ToRun(run=older)),
     ):

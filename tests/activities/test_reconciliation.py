@@ -181,6 +181,8 @@ def test_only_what_is_over_is_removed_twice_is_as_good_as_once(house: House) -> 
     removing, cluster = with_removing(house, stay=1)
     only_first = [change for change in found.changes if change.task == 0]
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=only_first))
+    known = house.do(house.reconciliation.get_bulk_task_history_data, EvidenceRequest(run=plan.run, tasks="0"))
+    house.do(house.reconciliation.reconcile_tasks, EvidenceWrite(run=plan.run, items=known.items))
     for _ in range(2):
         removal = house.do(removing.remove_jobs, RemoveJobs(run=plan.run))
         assert (removal.left, removal.rest) == (1, "")

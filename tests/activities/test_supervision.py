@@ -9,8 +9,6 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps import (
     EndRun,
-    EvidenceRequest,
-    EvidenceWrite,
     HoldLimits,
     LogCancellation,
     LookAt,
@@ -57,22 +55,6 @@ def test_whoever_resumes_a_run_knows_how_long_its_limits_stood_still(house: Hous
     assert taken.plan
     assert taken.plan.clock == held
     assert held.held_since
-
-
-def test_whoever_resumes_a_run_knows_of_which_ends_the_evidence_is_owed(house: House) -> None:
-    plan = house.started()
-    house.deploy_children(plan)
-
-    def both_over() -> bool:
-        look(house, plan)
-        return house.details(plan).run.tasks == {TaskStatus.SUCCEEDED: 1, TaskStatus.FAILED: 1}
-
-    until(both_over, "both to end")
-    assert taken_over(house, plan).owes_evidence == "0-1"
-    run = plan.run.model_copy(update={"epoch": 2})
-    page = house.do(house.reconciliation.get_bulk_task_history_data, EvidenceRequest(run=run, tasks="0"))
-    house.do(house.reconciliation.reconcile_tasks, EvidenceWrite(run=run, items=page.items))
-    assert taken_over(house, plan, "third").owes_evidence == "1"
 
 
 def ended(house: House, **request: Any) -> RunPlan:

@@ -43,6 +43,7 @@ from crawler_lifecycle.contract.steps import (
     RunOutcome,
     RunPlan,
     RunRef,
+    StartRun,
     StatusWrite,
     StopReport,
     StopTasks,
@@ -184,7 +185,7 @@ class Script:
         return self.statuses()
 
     @activity.defn
-    async def update_run_started(self, step: ToRun) -> RunMoment:
+    async def update_run_started(self, step: StartRun) -> RunMoment:
         await self._noted("update_run_started", step)
         return RunMoment(status=RunStatus.PROCESSING, at=datetime.now(UTC))
 

@@ -33,20 +33,6 @@ def resumed(status: RunStatus, intent: Intent = Intent.RUN, *, exported: bool = 
     return script
 
 
-@pytest.mark.parametrize("status", [RunStatus.PROCESSING, RunStatus.STOPPING, RunStatus.COMPLETED])
-async def test_the_evidence_that_an_earlier_supervisor_did_not_get_is_asked_for(play: Play, status: RunStatus) -> None:
-    script = resumed(status, Intent.STOP if status is RunStatus.STOPPING else Intent.RUN)
-    taken = script.taken
-    script.taken = lambda step: taken(step).model_copy(update={"owes_evidence": "0-1"})
-    script.removable = lambda look: "0-2"
-    async with play(script) as stage:
-        await (await stage.start(RESUME)).result()
-    assert [step.tasks for step in script.inputs("get_bulk_task_history_data")] == ["0-1", "1"]
-    *in_looks, at_the_end = (step.tasks for step in script.inputs("remove_jobs"))
-    assert (set(in_looks), at_the_end) == (set() if status is RunStatus.COMPLETED else {"2"}, "0-1")
-    assert "reconcile_tasks" not in script.names[script.names.index("export_supporting_files") :]
-
-
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_stop_that_is_gone_on_with_counts_from_when_it_was_asked_for(play: Play, again: bool) -> None:
     """Else what ended by it before the resume would have failed by itself."""

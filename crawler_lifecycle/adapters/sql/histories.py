@@ -65,11 +65,12 @@ class Histories(OnDatabase):
         return is_logged(connection, run, key)
 
     @transaction
-    def mark_started(self, tx: Connection, run: RunRef) -> RunRecord:
+    def mark_started(self, tx: Connection, run: RunRef, started_at: datetime | None = None) -> RunRecord:
         fence(tx, run)
         row, now = run_row(tx, run.run_id), self._db.clock()
         if row.status is RunStatus.INITIALIZING:
-            values = {"status": RunStatus.PROCESSING, "started_at": now, **NOT_WAITING}
+            began = started_at if started_at and row.begun_at <= started_at <= now else now
+            values = {"status": RunStatus.PROCESSING, "started_at": began, **NOT_WAITING}
             tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
             tx.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
             line = {"at": now, "event": "started", "message": "the main job no longer waits to start"}

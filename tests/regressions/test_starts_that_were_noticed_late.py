@@ -1,0 +1,106 @@
+"""The first look at the main job came 6 seconds after its deployment, whatever the cluster reported meanwhile. A crawl
+of a second took seven, and its run was shown to have started after its main job had ended."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHistory
+from temporalio.testing import WorkflowEnvironment
+
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.steps import MainJobStatus, RunPlan, StartRun, ToRun
+from tests.clusters import until
+from tests.house import House
+from tests.plays import Play
+from tests.workflows.script import Script, in_turn
+
+BOOKS = RunRequest(crawler="books")
+STARTED_AT = datetime(2026, 11, 22, 8, 30, tzinfo=UTC)
+
+
+def kinds_before(history: WorkflowHistory, activity: str) -> list[int]:
+    """The types of all events before the activity is scheduled for the first time."""
+    kinds = list[int]()
+    for event in history.events:
+        if event.activity_task_scheduled_event_attributes.activity_type.name == activity:
+            break
+        kinds.append(event.event_type)
+    return kinds
+
+
+async def test_a_nudge_ends_the_wait_for_the_first_look(play: Play, skipping: WorkflowEnvironment) -> None:
+    script = Script()
+    async with play(script) as stage:
+        with skipping.with_time_skipping_disabled():
+            handle = await stage.start(BOOKS)
+            async with asyncio.timeout(20):
+                while (await handle.query("state"))["waiting_for"] != "the main job to start":
+                    await asyncio.sleep(0.01)
+            await handle.signal("nudge", 1)
+            async with asyncio.timeout(20):
+                while "get_main_job_status" not in script.names:
+                    await asyncio.sleep(0.01)
+        await handle.result()
+        kinds = kinds_before(await handle.fetch_history(), "get_main_job_status")
+    assert EventType.EVENT_TYPE_TIMER_CANCELED in kinds
+    assert EventType.EVENT_TYPE_TIMER_FIRED not in kinds
+
+
+async def test_a_nudge_that_came_before_the_wait_counts(play: Play) -> None:
+    script = Script()
+    async with play(script) as stage:
+        script.before["run_onetime_crawler"] = lambda: handle.signal("nudge", 1)
+        handle = await stage.start(BOOKS)
+        await handle.result()
+        history = await handle.fetch_history()
+    assert EventType.EVENT_TYPE_TIMER_STARTED not in kinds_before(history, "get_main_job_status")
+
+
+async def test_a_run_that_was_nudged_at_its_start_is_looked_at_a_second_later(play: Play) -> None:
+    """The nudge was answered by the look at the main job, which says nothing of its end."""
+    script = Script(alive=lambda look: 1 if look < 2 else 0)
+    async with play(script) as stage:
+        script.before["run_onetime_crawler"] = lambda: handle.signal("nudge", 1)
+        handle = await stage.start(BOOKS)
+        await handle.result()
+        times = [
+            event.event_time.ToDatetime(UTC)
+            for event in (await handle.fetch_history()).events
+            if event.activity_task_scheduled_event_attributes.activity_type.name
+            in ("signal_pusher_started", "get_active_running_tasks")
+        ]
+    assert times[1] - times[0] < timedelta(seconds=30)
+    assert times[2] - times[0] > timedelta(seconds=30)
+
+
+async def test_the_run_started_when_its_main_job_did(play: Play) -> None:
+    script = Script(
+        statuses=in_turn(MainJobStatus(cause="capacity"), MainJobStatus(started=True, started_at=STARTED_AT))
+    )
+    async with play(script) as stage:
+        await (await stage.start(BOOKS)).result()
+    assert [step.started_at for step in script.inputs("update_run_started")] == [STARTED_AT]
+
+
+def test_the_look_at_the_main_job_says_when_it_started(house: House) -> None:
+    plan = house.begin("sleepy")
+    house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    until(lambda: status(house, plan).started, "the main job to start")
+    started_at = status(house, plan).started_at
+    assert started_at
+    house.do(house.histories.update_run_started, StartRun(run=plan.run, started_at=started_at))
+    assert house.details(plan).run.started_at == started_at
+
+
+def status(house: House, plan: RunPlan) -> MainJobStatus:
+    return house.do(house.deployment.get_main_job_status, ToRun(run=plan.run))
+
+
+def test_a_start_by_another_clock_is_never_before_the_run_or_after_now(house: House) -> None:
+    for apart in (timedelta(days=-1), timedelta(days=1)):
+        plan, now = house.begin("sleepy"), datetime.now(UTC)
+        house.do(house.histories.update_run_started, StartRun(run=plan.run, started_at=now + apart))
+        started_at = house.details(plan).run.started_at
+        assert started_at
+        assert now - timedelta(minutes=1) < started_at <= datetime.now(UTC)
