@@ -1,1 +1,1 @@
-"""What happens to a run, in which order, whatever crashes in between?"""
+"""Workflows: what happens to a run, in which order, whatever crashes in between."""

@@ -1,6 +1,6 @@
-"""The audit: database, Temporal and cluster are compared, part by part, page by page, and mended where they disagree.
+"""The audit: compare database, Temporal and cluster, part by part and page by page, and repair where they disagree.
 
-It looks from outside of every run: what a run's own workflow cannot do because it is gone, somebody has to see.
+The audit stands outside of every run, so it also finds runs whose own workflow is gone.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,8 +39,8 @@ class AuditWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> AuditReport:
         report, part, after = await _begun(raw)
-        for each in list(AuditPart)[list(AuditPart).index(part) :]:
-            report = await _audited(report, each, after)
+        for unfinished in list(AuditPart)[list(AuditPart).index(part) :]:
+            report = await _audited(report, unfinished, after)
             after = None
         await workflow.execute_activity_method(AuditActivities.finish_audit, report, **WRITE)
         return report
@@ -56,7 +56,7 @@ async def _begun(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
 
 
 async def _audited(report: AuditReport, part: AuditPart, after: str | None) -> AuditReport:
-    """With this part. One that cannot be finished is told and leaves the others alone: the next audit is soon."""
+    """Audit one part. Return the report with it; a part that cannot be finished says so and hinders no other one."""
     try:
         while True:
             step = AuditStep(audit=report.audit, part=part, after=after)

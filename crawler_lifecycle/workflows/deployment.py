@@ -10,7 +10,6 @@ from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, ToRun
-from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED, SUSPENDED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
@@ -34,7 +33,7 @@ class Deployment:
 async def deploy(watch: Watch, plan: RunPlan) -> Deployment:
     """Have the main job deployed and wait until it runs or has run, the run gives up, or a stop is asked for."""
     deployed = await _deployed(watch, plan)
-    if watch.stopping is not None or (deployed and watch.know_intent(deployed.intent)):
+    if watch.stop.is_asked or (deployed and watch.stop.apply_intent(deployed.intent)):
         return Deployment()
     if deployed is None:
         return await _started_unnoticed(watch, plan)
@@ -50,12 +49,12 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
     scheduled = plan.trigger is Trigger.SCHEDULED
     deploying = activities.run_scheduled_crawler if scheduled else activities.run_onetime_crawler
     for attempt in count(1):
-        watch.tell(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
+        watch.show(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
         outcome = await workflow.execute_activity_method(deploying, ToRun(run=plan.run), **DEPLOY)
-        watch.know_saturation(plan, outcome.saturated)
-        if outcome.job_id or outcome.refused or watch.know_intent(outcome.intent):
+        watch.apply_saturation(plan, outcome.saturated)
+        if outcome.job_id or outcome.refused or watch.stop.apply_intent(outcome.intent):
             return outcome
-        watch.tell(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
+        watch.show(Stage.DEPLOYMENT, f"another try to deploy the main job ({outcome.cause})", plan)
         if not await _pause(watch, plan, attempt):
             break
     return None
@@ -67,12 +66,12 @@ async def _started_unnoticed(watch: Watch, plan: RunPlan) -> Deployment:
         status = await _main_job(watch, plan)
         if status.started:
             return Deployment(started_at=status.started_at)
-        if status.cause == SUSPENDED and await watch.know_suspension(plan, True):
+        if status.cause == SUSPENDED and await watch.limits.apply_suspension(plan.run, True):
             return await _started(watch, plan)
         if status.known:
             break
-        watch.tell(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
-        if watch.know_intent(status.intent) or not await _pause(watch, plan, attempt, limited=False):
+        watch.show(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
+        if watch.stop.apply_intent(status.intent) or not await _pause(watch, plan, attempt, limited=False):
             return Deployment()
     return Deployment(NEVER_STARTED)
 
@@ -81,47 +80,43 @@ async def _main_job(watch: Watch, plan: RunPlan) -> MainJobStatus:
     status = await workflow.execute_activity_method(
         DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
     )
-    watch.space_nudged_looks(timedelta(seconds=status.seconds))
+    watch.wakeups.space_nudged_looks(timedelta(seconds=status.seconds))
     return status
 
 
 async def _started(watch: Watch, plan: RunPlan) -> Deployment:
-    watch.tell(Stage.DEPLOYMENT, "the main job to start", plan)
-    if not await watch.nudged_or(workflow.now() + BEFORE_FIRST_STATUS):
+    watch.show(Stage.DEPLOYMENT, "the main job to start", plan)
+    if not await watch.wakeups.due_or_nudged(workflow.now() + BEFORE_FIRST_STATUS):
         return Deployment()
     missed = 0
     for attempt in count(1):
         status = await _main_job(watch, plan)
-        watch.know_saturation(plan, status.saturated)
+        watch.apply_saturation(plan, status.saturated)
         if status.known:
-            await watch.know_suspension(plan, status.cause == SUSPENDED)
+            await watch.limits.apply_suspension(plan.run, status.cause == SUSPENDED)
         missed = missed + 1 if status.vanished else 0
         # the looks of stage 3 judge what became of a job that vanished
-        if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.know_intent(status.intent):
+        if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.stop.apply_intent(status.intent):
             return Deployment(started_at=status.started_at)
         # a job that cannot be seen may have started: only a look that succeeded can say that it did not
         if status.known and _is_late(watch, plan):
             break
-        watch.tell(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
+        watch.show(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
         await _pause(watch, plan, attempt, limited=status.known)  # at the start limit one last look follows
-        if watch.stopping is not None:
+        if watch.stop.is_asked:
             break
-    return Deployment(NEVER_STARTED if watch.stopping is None else None)
+    return Deployment(NEVER_STARTED if not watch.stop.is_asked else None)
 
 
 async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> bool:
-    """A growing pause, ended by a nudge or by the start limit. False once that is reached, or the run is stopped."""
+    """Wait for a growing time, a nudge or the start limit. Return False at the limit, or if the run is stopped."""
     watch.continue_if_long(Carried(plan=plan))
-    limit = _start_limit(watch, plan) if limited else None
+    limit = watch.limits.start_limit(plan) if limited else None
     until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
-    goes_on = await watch.nudged_or(min(until, limit) if limit else until)
+    goes_on = await watch.wakeups.due_or_nudged(min(until, limit) if limit else until)
     return goes_on and (limit is None or not _is_late(watch, plan))
 
 
 def _is_late(watch: Watch, plan: RunPlan) -> bool:
-    limit = _start_limit(watch, plan)
+    limit = watch.limits.start_limit(plan)
     return limit is not None and workflow.now() >= limit
-
-
-def _start_limit(watch: Watch, plan: RunPlan) -> datetime | None:
-    return limit_at(plan.begun_at, plan.start_limit_seconds, watch.clock)

@@ -1,4 +1,4 @@
-"""Announcing that a run is over, and archiving what it left. Neither changes how the run ended."""
+"""Announce that a run is over, and archive its supporting files. Neither changes how the run ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,21 +25,23 @@ async def archive(step: ToEnd) -> ExportedFiles:
 
 
 async def export_if_possible(step: ToEnd, owed: ExportsOwed | None = None) -> None:
-    """What cannot be done now is shown as failed and can be done again. `owed`: of a run that was over before."""
+    """Export the run. A part that fails is shown as failed and can be exported again.
+
+    `owed`: the missing exports of a run that was over before."""
     _, problems = await _export(step, owed or ExportsOwed(events=[step.end], archives=[step.end]))
     for problem in problems:
         workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
 
 
 async def _export(step: ToEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
-    """Events and archives at once: who waits for the one has no need of the other."""
-    (_, untold), (archived, unmade) = await asyncio.gather(
-        _each(announce, step, owed.events), _each(archive, step, owed.archives)
+    """Announce and archive at the same time, since neither needs the other. Return the archives and the failures."""
+    (_, not_announced), (archives, not_archived) = await asyncio.gather(
+        _for_ends(announce, step, owed.events), _for_ends(archive, step, owed.archives)
     )
-    return archived, [*untold, *unmade]
+    return archives, [*not_announced, *not_archived]
 
 
-async def _each(
+async def _for_ends(
     make: Callable[[ToEnd], Awaitable[T]], step: ToEnd, ends: Sequence[int]
 ) -> tuple[list[T], list[ActivityError]]:
     made, problems = list[T](), list[ActivityError]()
@@ -55,7 +57,7 @@ async def _each(
 
 @workflow.defn(name="RunExportWorkflow")
 class RunExportWorkflow:
-    """Exports a run again, under the same ids, without crawling again; and what is owed of its other ends."""
+    """Export a run again, under the same ids and without crawling again, with the missing exports of its other ends."""
 
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> ExportedFiles:

@@ -1,4 +1,4 @@
-"""Stage 1: the run is written down, or found again where it stands."""
+"""Stage 1: the run is written to the database, or taken over where it stands."""
 
 from dataclasses import dataclass
 
@@ -19,17 +19,17 @@ from crawler_lifecycle.workflows.watch import Watch
 
 @dataclass(frozen=True)
 class Beginning:
-    """`carried` to go on from. `over`: the run has ended already. `elsewhere`: another workflow goes on with it."""
+    """The result of stage 1. `carried`: where to go on; none: the workflow `elsewhere` goes on with the run."""
 
     carried: Carried | None = None
-    over: bool = False
+    over: bool = False  # the run has ended already
     exported: bool = False
-    owed: ExportsOwed | None = None  # of a run that is over
+    owed: ExportsOwed | None = None  # exports of a run that is over
     elsewhere: str | None = None
 
 
 def given_to(raw: RawValue) -> RunRequest | Carried:
-    """What an execution hands to its continuation is its own; everybody else has a request."""
+    """Decode the input: an execution that continues another is given its state, any other one a request."""
     if workflow.info().continued_run_id:
         return decoded(Continuation, raw).carried
     return decoded(RunRequest, raw)
@@ -55,7 +55,7 @@ async def _create(watch: Watch, request: RunRequest) -> RunPlan:
         **WRITE,
     )
     list_under(plan, RunStatus.INITIALIZING)
-    watch.tell(Stage.INITIATION, "the workflow to be registered", plan)
+    watch.show(Stage.INITIATION, "the workflow to be registered", plan)
     await workflow.execute_activity_method(
         HistoryActivities.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id=info.workflow_id), **WRITE
     )
@@ -77,13 +77,14 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
         return Beginning(elsewhere=taken.supervised_by)
     list_under(taken.plan, taken.status)
-    watch.know_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
+    watch.stop.apply_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
     where = _where_it_stands(watch, taken, taken.plan)
     return Beginning(where, over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
 
 
 def _where_it_stands(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:
-    """Not started yet: deployment finds the job if there is one. Started: look at once."""
+    """Return where the run goes on: in deployment, which finds the job if there is one, or with a look at once."""
     started = taken.status is RunStatus.PROCESSING
-    watch.nudged = started
+    if started:
+        watch.wakeups.nudge()
     return Carried(plan=plan, anchor=taken.started_at if started else None, gave_up=taken.gave_up, resumed=True)

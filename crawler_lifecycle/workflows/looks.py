@@ -1,4 +1,4 @@
-"""A look: the database is made to agree with the cluster, once."""
+"""A look: observe the cluster once, and make the database agree with it."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +8,10 @@ from temporalio import workflow
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps import (
+    ActiveTasks,
+    AliveTasks,
     CloseLook,
+    Differences,
     LookAt,
     RunRef,
     StatusWrite,
@@ -21,31 +24,26 @@ from crawler_lifecycle.workflows.removal import remove_in_a_look
 
 @dataclass(frozen=True)
 class Looked:
-    """What came of a look. `more`: there was more to change than one look can carry, or rows had changed meanwhile."""
+    """The outcome of a look."""
 
-    alive: int
-    stopped: int
-    changed: bool
-    more: bool
-    known: bool
-    unwanted: str
-    leaving: int
-    saturated: str | None
-    suspended: bool | None
+    differences: Differences
+    alive: int  # tasks
+    stopped: int  # tasks that a stop has ended
     intent: Intent
-    took: timedelta  # how long a worker observed and compared: neither its queue nor the writes slow down the next look
+    more: bool  # a look could not carry all changes, or rows had changed since they were read
+
+    @property
+    def took(self) -> timedelta:
+        """How long a worker observed and compared: neither its queue nor the writes slow down the next look."""
+        return timedelta(seconds=self.differences.seconds)
 
     @property
     def is_proof(self) -> bool:
-        """That nothing of the run runs in the cluster any more."""
-        return self.known and not self.alive and not self.unwanted
+        """Whether nothing of the run runs in the cluster any more."""
+        return self.differences.known and not self.alive and not self.differences.unwanted
 
 
-async def look(
-    run: RunRef,
-    next_look_at: datetime | None = None,
-    stopped_at: datetime | None = None,
-) -> Looked:
+async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> Looked:
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
     )
@@ -54,37 +52,34 @@ async def look(
         LookAt(run=run, active=active, stopped_at=stopped_at),
         **LOOK,
     )
-    more = differences.more
-    if differences.changes:
-        await collect_evidence(run, differences.evidence)
-        written = await workflow.execute_activity_method(
-            ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
-        )
-        # this look acknowledges its nudge all the same: nothing but another look would write the stale rows soon
-        more = more or written.stale > 0
-    alive = await workflow.execute_activity_method(
-        ReconciliationActivities.count_alive_tasks,
-        CloseLook(
-            run=run,
-            nudge=active.nudge,
-            known=differences.known,
-            problem=differences.problem,
-            saturated=differences.saturated,
-            next_look_at=next_look_at,
-        ),
-        **WRITE,
-    )
+    more = await _write(run, differences)
+    alive = await _close(run, active, differences, next_look_at)
     await remove_in_a_look(run, differences.removable)
-    return Looked(
-        alive=alive.total,
-        stopped=alive.stopped,
-        changed=bool(differences.changes),
-        more=more,
-        known=differences.known,
-        unwanted=differences.unwanted,
-        leaving=differences.leaving,
-        saturated=differences.saturated,
-        suspended=differences.suspended,
-        intent=active.intent,
-        took=timedelta(seconds=differences.seconds),
+    return Looked(differences, alive.total, alive.stopped, active.intent, more)
+
+
+async def _write(run: RunRef, differences: Differences) -> bool:
+    """Write the differences. Return whether another look has to follow at once.
+
+    This look acknowledges its nudge all the same, so nothing but another look would write stale rows soon."""
+    if not differences.changes:
+        return differences.more
+    await collect_evidence(run, differences.evidence)
+    written = await workflow.execute_activity_method(
+        ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
     )
+    return differences.more or written.stale > 0
+
+
+async def _close(
+    run: RunRef, active: ActiveTasks, differences: Differences, next_look_at: datetime | None
+) -> AliveTasks:
+    step = CloseLook(
+        run=run,
+        nudge=active.nudge,
+        known=differences.known,
+        problem=differences.problem,
+        saturated=differences.saturated,
+        next_look_at=next_look_at,
+    )
+    return await workflow.execute_activity_method(ReconciliationActivities.count_alive_tasks, step, **WRITE)

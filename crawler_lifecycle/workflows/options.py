@@ -1,9 +1,9 @@
-"""How long may a step take, and what happens when it fails?
+"""Options of activities: how long a try may take, and how often an activity is tried.
 
-A step that the run cannot do without is tried for ever, visibly: no outage of any length ends a run. One that
-may fail without harm has a bound, and whoever calls it goes on without it.
+An activity that the run cannot do without is tried for ever, visibly: no outage of any length ends a run. An activity
+that may fail without harm has a bound, and its caller goes on without the result.
 
-A worker that dies is missed after the heartbeat time-out (see `activities.boundary`), long before the step's own.
+A worker that dies is missed after the heartbeat time-out (see `activities.boundary`), long before the try's own.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ PATIENT = RetryPolicy(
 
 
 def _tries(most: int) -> RetryPolicy:
-    """With pauses of 15 seconds. Tries are counted, not time: an outage of our own workers uses none of them up."""
+    """Return a policy of so many tries, counted and not timed: an outage of our own workers uses none of them up."""
     return replace(PATIENT, maximum_attempts=most)
 
 

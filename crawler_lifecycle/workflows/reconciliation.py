@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps import RunPlan, StartRun
 from crawler_lifecycle.domain.pacing import look_time, next_look
-from crawler_lifecycle.workflows.looks import look
+from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.stopping import end_unwanted
 from crawler_lifecycle.workflows.visibility import list_under
@@ -22,32 +22,20 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
     plan, number = carried.plan, carried.look_number
     anchor = carried.anchor or await _start(watch, plan, started_at)
     if carried.resumed and carried.anchor:
-        await watch.tell_start(plan)  # its sender may have died before it
+        await watch.notify_start(plan)  # the supervisor before may have died before it was sent
         number = next_look(anchor, number, workflow.now())
-    watch.nudged = watch.nudged or watch.owes_a_look
+    watch.wakeups.renew_owed_nudge()
     while True:
         due = look_time(anchor, number)
-        watch.tell(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
-        if not await watch.nudged_or(due):
+        watch.show(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
+        if not await watch.wakeups.due_or_nudged(due):
             return
-        started = workflow.now()
-        if started >= due:
-            number = next_look(anchor, number + 1, started)
-        watch.tell(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
+        if workflow.now() >= due:
+            number = next_look(anchor, number + 1, workflow.now())
+        watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
         looked = await look(plan.run, look_time(anchor, number))
-        looks = watch.looked(looked.took, looked.alive, more=looked.more)
-        watch.know_saturation(plan, looked.saturated)
-        if looked.known and looked.suspended is not None:
-            await watch.know_suspension(plan, looked.suspended)
-        if looked.changed:
-            await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
-        await end_unwanted(plan.run, looked.unwanted)
-        if looked.is_proof and not watch.owes_start:
-            return
-        if watch.know_intent(looked.intent):
-            return
-        await watch.tell_start_if_owed(plan, BRIEF if looked.is_proof else ONCE)
-        if looked.is_proof:
+        await _follow_up(watch, plan, looked)
+        if await _is_over(watch, plan, looked):
             return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
@@ -57,5 +45,30 @@ async def _start(watch: Watch, plan: RunPlan, started_at: datetime | None) -> da
     await workflow.execute_activity_method(HistoryActivities.update_run_started, step, **WRITE)
     list_under(plan, RunStatus.PROCESSING)
     anchor = workflow.now()
-    await watch.tell_start(plan)
+    await watch.notify_start(plan)
     return anchor
+
+
+async def _follow_up(watch: Watch, plan: RunPlan, looked: Looked) -> None:
+    """Do what a look gives reason to: pacing, limits, the notice of progress, jobs to be ended."""
+    differences = looked.differences
+    looks = watch.close_look(looked.took, looked.alive, more=looked.more)
+    watch.apply_saturation(plan, differences.saturated)
+    if differences.known and differences.suspended is not None:
+        await watch.limits.apply_suspension(plan.run, differences.suspended)
+    if differences.changes:
+        await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
+    await end_unwanted(plan.run, differences.unwanted)
+
+
+async def _is_over(watch: Watch, plan: RunPlan, looked: Looked) -> bool:
+    """Return whether the stage is over. A run that is not stopped tries the notice of its start again before that."""
+    if looked.is_proof:
+        if watch.owes_start and not watch.stop.apply_intent(looked.intent):
+            await watch.notify_start(plan, BRIEF)
+        return True
+    if watch.stop.apply_intent(looked.intent):
+        return True
+    if watch.owes_start:
+        await watch.notify_start(plan, ONCE)
+    return False

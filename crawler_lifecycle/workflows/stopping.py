@@ -1,7 +1,7 @@
-"""Ending what a run has in the cluster, until the cluster proves that nothing of it runs any more.
+"""End all jobs of a run, until the cluster proves that nothing of it runs any more.
 
-Every round does everything again: a job may have been deployed while the stop was asked for, a message may have
-been lost, somebody may have escalated. Nothing here gives up: an outage only makes it wait.
+Every round does everything again: a job may have been deployed while the stop was asked for, a request may have been
+lost, a force may have been asked for. A stop never gives up: an outage only makes it wait.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,17 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.workflows.departure import Departure
+from crawler_lifecycle.workflows.drain import DrainWait
 from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
+from crawler_lifecycle.workflows.stop_state import StopState
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=5)
 OURSELVES = "crawler-lifecycle"
-Ending = Callable[[StoppingActivities, StopTasks], StopReport]
+StopActivity = Callable[[StoppingActivities, StopTasks], StopReport]
 
 
 async def cancel_queued(run: RunRef, reason: str) -> int:
@@ -45,12 +46,12 @@ async def cancel_queued(run: RunRef, reason: str) -> int:
 
 
 async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
-    """Until it is proved; whether it ended any task, or all had ended before it reached them.
+    """End all jobs. Return, once that is proved, whether the stop ended any task, or all had ended before.
 
-    `gave_up`: why the run itself ends, where nobody asked for it."""
+    `gave_up`: the reason of the end, where the run itself stops."""
     list_under(plan, RunStatus.STOPPING)
-    await record_stops(watch, plan)
-    await _force_in_time(watch, plan)
+    await record_stops(watch.stop, plan)
+    await _force_in_time(watch.stop, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
     await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
     rounds = Rounds(watch, plan)
@@ -58,65 +59,65 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
         if not looked.is_proof:  # else the next execution might force, when there is nothing to force
             watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
-    await _note(plan.run, StopPhase.PROVED, _proved(looked.leaving))
+    await _note(plan.run, StopPhase.PROVED, _proved(looked.differences.leaving))
     return looked.stopped > 0
 
 
-def _proved(listed: int) -> str:
+def _proved(leaving: int) -> str:
     proved = "nothing of the run runs in the cluster any more"
-    return f"{proved}; still listed there, ended and deleted: {counted(listed, 'job')}" if listed else proved
+    return f"{proved}; still listed there, ended and deleted: {counted(leaving, 'job')}" if leaving else proved
 
 
 class Rounds:
-    """Ask, insist if it is time, look; then a pause that grows, and begins anew when the stop is forced."""
+    """Ask, force if it is time, look; then a pause that grows, and begins anew when the stop is forced."""
 
     def __init__(self, watch: Watch, plan: RunPlan) -> None:
         self._watch = watch
         self._plan = plan
-        self._quiet = 0  # of them, since the stop was forced, or all had ended
-        self._forced = watch.forced
+        self._quiet = 0  # rounds since the stop was forced, or since all jobs had ended
+        self._is_forced = watch.stop.is_forced
         self._has_asked = False
-        self._departure = Departure()
+        self._drain = DrainWait()
 
     async def next(self) -> Looked:
-        watch, plan, run = self._watch, self._plan, self._plan.run
-        waits_for = "what has ended to leave the cluster" if self._departure.until else "the jobs to end"
-        watch.tell(Stage.STOPPING, waits_for, plan, self._force_at())
+        watch, plan = self._watch, self._plan
+        waits_for = "what has ended to leave the cluster" if self._drain.has_begun else "the jobs to end"
+        watch.show(Stage.STOPPING, waits_for, plan, self._force_at())
         await self._ask()
-        if watch.forced:
+        if watch.stop.is_forced:
             await self._force()
-        since = watch.stopping.first_at if watch.stopping else None
-        looked = await look(run, stopped_at=since)
-        watch.looked(looked.took, looked.alive, more=looked.more)
-        watch.know_intent(looked.intent)  # a force of which only the database knows
-        await end_unwanted(run, looked.unwanted)
+        first = watch.stop.first
+        looked = await look(plan.run, stopped_at=first.first_at if first else None)
+        watch.close_look(looked.took, looked.alive, more=looked.more)
+        watch.stop.apply_intent(looked.intent)  # a force may be in the database only
+        await end_unwanted(plan.run, looked.differences.unwanted)
         self._quiet += 1
         return looked
 
     def are_over(self, looked: Looked) -> bool:
-        """Nothing of it runs, and what has ended is gone, or held."""
+        """Return whether nothing runs, and ended jobs have left the cluster or are held there."""
         if looked.is_proof:
-            if not self._departure.until:
-                self._quiet = 1  # it leaves within moments
-            return not self._departure.goes_on(looked)
-        if looked.alive or looked.unwanted:
-            self._departure = Departure()
+            if not self._drain.has_begun:
+                self._quiet = 1  # ended jobs leave within moments
+            return not self._drain.is_draining(looked.differences.leaving)
+        if looked.alive or looked.differences.unwanted:
+            self._drain = DrainWait()
         else:
-            self._departure.out_of_sight()
+            self._drain.note_outage()
         return False
 
     async def pause(self) -> None:
-        """None where a force has become known in the look."""
+        """Wait for the next round; not at all where the last look has shown that the stop is forced."""
         if not self._is_newly_forced():
-            longest = self._departure.longest_pause or LONGEST_PAUSE
+            longest = self._drain.longest_pause or LONGEST_PAUSE
             due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, longest)
-            await self._watch.asked_or(_soonest(due, self._force_at()))
-        await record_stops(self._watch, self._plan)
-        if not self._departure.until:
-            await _force_in_time(self._watch, self._plan)
+            await self._watch.wakeups.due_nudged_or_stopped(_earlier(due, self._force_at()))
+        await record_stops(self._watch.stop, self._plan)
+        if not self._drain.has_begun:
+            await _force_in_time(self._watch.stop, self._plan)
 
     def _force_at(self) -> datetime | None:
-        return None if self._departure.until else force_at(self._watch, self._plan)
+        return None if self._drain.has_begun else force_at(self._watch.stop, self._plan)
 
     async def _ask(self) -> None:
         asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
@@ -126,32 +127,32 @@ class Rounds:
         await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
 
     async def _force(self) -> None:
-        """What is killed ends within moments: the pauses begin anew. Whoever wants it is on record before."""
+        """End the jobs without asking, once the stop is on record. That takes moments, so the pauses begin anew."""
         if self._is_newly_forced():
-            self._forced, self._quiet = True, 0
-        await record_stops(self._watch, self._plan)
+            self._is_forced, self._quiet = True, 0
+        await record_stops(self._watch.stop, self._plan)
         forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
         if forced:
             await _note(self._plan.run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
 
     def _is_newly_forced(self) -> bool:
-        return self._watch.forced and not self._forced
+        return self._watch.stop.is_forced and not self._is_forced
 
 
-async def record_stops(watch: Watch, plan: RunPlan) -> None:
+async def record_stops(stop: StopState, plan: RunPlan) -> None:
     """Write every accepted stop that is not on record yet: its actor, time, reason and door.
 
     Stops that are accepted after the last look and before the end is written change nothing else."""
-    for asked in watch.take_asked():
+    for asked in stop.take_unrecorded():
         await _log(plan.run, asked)
 
 
-async def _force_in_time(watch: Watch, plan: RunPlan) -> None:
-    """A grace period that is over asks in our own name."""
-    due = force_at(watch, plan)
+async def _force_in_time(stop: StopState, plan: RunPlan) -> None:
+    """Force the stop in our own name once its grace period is over."""
+    due = force_at(stop, plan)
     if due is not None and workflow.now() >= due:
         reason = f"the grace period of {plan.grace_seconds} s is over"
-        watch.forced = True
+        stop.force()
         await _log(plan.run, Asked(stop=ourselves(reason, "grace_period", force=True), at=workflow.now()))
 
 
@@ -159,14 +160,16 @@ def ourselves(reason: str, door: str, *, force: bool = False) -> StopRequest:
     return StopRequest(actor=OURSELVES, reason=reason, door=door, force=force)
 
 
-def force_at(watch: Watch, plan: RunPlan) -> datetime | None:
-    """None: it is forced already. Jobs that an earlier supervisor asked have had a part of their grace."""
-    if watch.forced or watch.stopping is None:
+def force_at(stop: StopState, plan: RunPlan) -> datetime | None:
+    """Return when the grace period is over. None: the stop is forced already, or there is none.
+
+    Jobs that an earlier supervisor has asked to end have had a part of their grace."""
+    if stop.is_forced or stop.first is None:
         return None
-    return (watch.stopping.told_at or watch.stopping.at) + timedelta(seconds=plan.grace_seconds)
+    return (stop.first.told_at or stop.first.at) + timedelta(seconds=plan.grace_seconds)
 
 
-def _soonest(due: datetime, force_at: datetime | None) -> datetime:
+def _earlier(due: datetime, force_at: datetime | None) -> datetime:
     return due if force_at is None else min(due, force_at)
 
 
@@ -186,8 +189,10 @@ async def end_unwanted(run: RunRef, tasks: str) -> None:
         await in_pages(StoppingActivities.k8_stop_unwanted, StopTasks(run=run, tasks=tasks))
 
 
-async def in_pages(activity: Ending, step: StopTasks) -> int | None:
-    """How many were asked. None: the cluster does not answer; a look says so, and the next round asks again."""
+async def in_pages(activity: StopActivity, step: StopTasks) -> int | None:
+    """Call the activity page by page. Return how many jobs were asked to end.
+
+    None: the cluster does not answer. The next look says so, and the next round asks again."""
     asked = 0
     try:
         while True:
@@ -199,5 +204,5 @@ async def in_pages(activity: Ending, step: StopTasks) -> int | None:
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:
             raise
-        workflow.logger.warning("run %s: not all jobs could be told to end: %s", step.run.run_id, error.cause)
+        workflow.logger.warning("run %s: not all jobs could be asked to end: %s", step.run.run_id, error.cause)
         return None

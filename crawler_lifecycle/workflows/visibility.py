@@ -1,4 +1,4 @@
-"""What do Temporal's own lists and pages show of a run?"""
+"""Search attributes and details of a run in Temporal's own lists and pages."""
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
@@ -17,7 +17,7 @@ SEARCH_ATTRIBUTES = (CRAWLER_NAME, CRAWL_RUN_ID, CRAWL_RUN_STATUS, CRAWL_TRIGGER
 
 
 def list_under(plan: RunPlan, status: RunStatus) -> None:
-    """An attribute that the server does not know would fail the workflow task for ever: so only if it does."""
+    """Set the search attributes, if the server knows them: unknown ones would fail the workflow task for ever."""
     if not plan.search_attributes:
         return
     workflow.upsert_search_attributes(
@@ -32,8 +32,8 @@ def list_under(plan: RunPlan, status: RunStatus) -> None:
 
 def list_saturated(plan: RunPlan, cause: str | None) -> None:
     if plan.search_attributes:
-        found = CRAWL_SATURATED.value_unset() if cause is None else CRAWL_SATURATED.value_set(cause)
-        workflow.upsert_search_attributes([found])
+        attribute = CRAWL_SATURATED.value_unset() if cause is None else CRAWL_SATURATED.value_set(cause)
+        workflow.upsert_search_attributes([attribute])
 
 
 def show_details(state: LifecycleState) -> None:

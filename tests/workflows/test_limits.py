@@ -132,7 +132,7 @@ async def test_a_held_run_can_be_stopped(play: Play) -> None:
 
 
 async def test_an_execution_that_was_reset_learns_the_clock_of_the_timeline(play: Play) -> None:
-    """As after a reset of the workflow by hand to a time before the limits were held."""
+    """A reset by hand brings a workflow back to a time before its limits were held."""
     script = Script(statuses=in_turn(SUSPENDED, STARTED))
     known = Clock(held_seconds=60, changes=2)
     script.hold = lambda step: known if step.number <= known.changes else None

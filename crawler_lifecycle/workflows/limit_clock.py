@@ -1,0 +1,44 @@
+"""The clock of a run's limits: it stands still while all that is left of the run in the cluster is suspended."""
+
+from datetime import datetime
+
+from temporalio import workflow
+
+from crawler_lifecycle.activities.supervision import SupervisionActivities
+from crawler_lifecycle.contract.clock import Clock
+from crawler_lifecycle.contract.steps import HoldLimits, RunPlan, RunRef
+from crawler_lifecycle.domain.limits import limit_at
+from crawler_lifecycle.workflows.options import WRITE
+
+
+class LimitClock:
+    def __init__(self) -> None:
+        self._clock = Clock()
+
+    @property
+    def changes(self) -> int:
+        """How often the clock was stopped or went on: a limit that was computed before the last change is wrong."""
+        return self._clock.changes
+
+    def start_limit(self, plan: RunPlan) -> datetime | None:
+        return limit_at(plan.begun_at, plan.start_limit_seconds, self._clock)
+
+    def duration_limit(self, plan: RunPlan) -> datetime | None:
+        return limit_at(plan.begun_at, plan.max_duration_seconds, self._clock)
+
+    async def apply_suspension(self, run: RunRef, suspended: bool) -> bool:
+        """Stop the clock while the run is suspended, and let it go on afterwards. Return whether it stands still.
+
+        The timeline may have more changes than this execution knows (it was reset by hand): each answer brings the
+        clock a change further."""
+        while suspended is not self._clock.is_held:
+            step = HoldLimits(run=run, held=suspended, number=self._clock.changes + 1)
+            self._clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
+        return self._clock.is_held
+
+    def carry_in(self, plan: RunPlan) -> RunPlan:
+        """Return the plan with this clock, for the next execution."""
+        return plan.model_copy(update={"clock": self._clock})
+
+    def resume(self, plan: RunPlan) -> None:
+        self._clock = plan.clock

@@ -1,0 +1,92 @@
+"""The stops that were asked of a run: which are accepted, which are not on record yet, and whether force is allowed."""
+
+from datetime import datetime
+
+from temporalio import workflow
+
+from crawler_lifecycle.contract.lifecycle import Asked, Carried
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import Intent
+
+
+class StopState:
+    def __init__(self) -> None:
+        self._unrecorded: list[Asked] = []
+        self._first: Asked | None = None
+        self._is_forced = False
+        self._is_cancelled = False
+
+    @property
+    def first(self) -> Asked | None:
+        """The first stop of all: its grace period is the one that counts. None: nobody has asked for a stop."""
+        return self._first
+
+    @property
+    def is_asked(self) -> bool:
+        return self._first is not None
+
+    @property
+    def is_forced(self) -> bool:
+        return self._is_forced
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether a stop was a cancel from Temporal, so that the workflow has to close as cancelled."""
+        return self._is_cancelled
+
+    @property
+    def has_unrecorded(self) -> bool:
+        return bool(self._unrecorded)
+
+    @property
+    def intent(self) -> Intent:
+        if self._first is None:
+            return Intent.RUN
+        return Intent.FORCE if self._is_forced else Intent.STOP
+
+    def accept(self, stop: StopRequest, ends_as: str | None = None) -> bool:
+        """Note a stop, and nothing more: the flow acts on it. Return whether one was accepted before.
+
+        `ends_as`: the reason of the end, where the run itself gives up."""
+        is_again = self.is_asked
+        self._unrecorded.append(Asked(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
+        self._first = self._first or Asked(stop=stop, at=workflow.now())
+        self._is_forced = self._is_forced or stop.force
+        return is_again
+
+    def accept_cancel(self) -> None:
+        self._is_cancelled = True
+        self.accept(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
+
+    def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> bool:
+        """Take over the intent that is in the database, even if no signal brought it. Return whether the run is to end.
+
+        `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end."""
+        if intent is not Intent.RUN and self._first is None:
+            self._first = Asked(stop=StopRequest(door="database"), at=workflow.now())
+        if self._first is not None and since is not None:
+            self._first = self._first.model_copy(update={"since": since, "told_at": told_at})
+        self._is_forced = self._is_forced or intent is Intent.FORCE
+        return self.is_asked
+
+    def force(self) -> None:
+        self._is_forced = True
+
+    def take_unrecorded(self) -> list[Asked]:
+        taken, self._unrecorded = self._unrecorded, []
+        return taken
+
+    def carry(self) -> dict[str, object]:
+        """Return the fields of `Carried` that the next execution needs."""
+        return {
+            "asked": self._unrecorded,
+            "stopping": self._first,
+            "forced": self._is_forced,
+            "cancelled": self._is_cancelled,
+        }
+
+    def resume(self, carried: Carried) -> None:
+        self._unrecorded = [*carried.asked, *self._unrecorded]
+        self._first = carried.stopping or self._first
+        self._is_forced = self._is_forced or carried.forced
+        self._is_cancelled = self._is_cancelled or carried.cancelled
