@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "a98746b62115c425686a245243c643c4e572fcfb"
+COMMIT = "c53e1125d76d8a7dd7a819ab405348d05970a72d"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
