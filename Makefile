@@ -23,7 +23,7 @@ CLUSTER := 'cluster and not large'
 FILES  ?= tests/kubernetes tests/contracts
 # one shard of the suites that take long (tests/ci/shards.py); none: all of them
 SHARD  ?=
-PART    = $(if $(SHARD),--shard $(SHARD))
+PART    = $(if $(SHARD),--shard $(SHARD)) --durations 20 --durations-min 10
 
 .DEFAULT_GOAL := help
 .PHONY: help run up test test-unit test-system test-all test-cluster test-cluster-large test-crashes test-outages chaos test-triggers verdict-soak lint known-holes format bench ci ci-all lock clean mariadb chromium

@@ -22,10 +22,13 @@ def main() -> int:
     parser.add_argument("--shard", default=os.environ.get("SHARD", ""), help=f"1 to {SHARDS}; default: by rotation")
     parser.add_argument("--seed", default="", help="of the chaos")
     asked = parser.parse_args()
-    shard = None if asked.all else _announced(asked.shard)
-    with _programs_are_built():
+    try:
+        shard = None if asked.all else _announced(asked.shard)
+    except ValueError as error:
+        parser.error(f"SHARD={asked.shard}: {error}")
+    with _programs_are_built() as build:
         try:
-            _run(shard, asked.seed)
+            _run(shard, asked.seed, build)
         except Failed as failed:
             print(f"CI: FAILED: {failed}", flush=True)
             return 1
@@ -40,7 +43,7 @@ def _announced(said: str) -> int:
     return number
 
 
-def _run(shard: int | None, seed: str) -> None:
+def _run(shard: int | None, seed: str, build: "subprocess.Popen[bytes]") -> None:
     part = () if shard is None else (f"SHARD={checked(str(shard))}",)
     for step in (
         Step("lint"),
@@ -50,6 +53,8 @@ def _run(shard: int | None, seed: str) -> None:
         Step("test-crashes", part, Repeat.TESTS),
     ):
         done(step)
+    if build.poll() is None:
+        print("CI: test-cluster waits until the programs of the control plane are built", flush=True)
     # Chaos and outages wait more than they compute, as the cluster's tests do.
     faults = (Step("chaos", (f"SEED={seed}",)), Step("test-outages", part, Repeat.TESTS), Step("test-triggers"))
     with ThreadPoolExecutor() as lanes:
@@ -64,11 +69,11 @@ def _each(steps: tuple[Step, ...]) -> None:
 
 
 @contextmanager
-def _programs_are_built() -> Iterator[None]:
+def _programs_are_built() -> Iterator["subprocess.Popen[bytes]"]:
     """Build the programs of the control plane beside the first steps. `make test-cluster` waits for the build's end."""
     build = subprocess.Popen(BUILD, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
-        yield
+        yield build
     finally:
         if build.poll() is None:  # a build that outlives a failed CI keeps the pipe of its output open
             os.killpg(build.pid, signal.SIGTERM)
