@@ -49,9 +49,10 @@ class Reading:
         before: int | None = None,
         status: RunStatus | None = None,
         crawler: str | None = None,
+        search: str | None = None,
     ) -> Sequence[RunSummary]:
         """Newest first."""
-        return self.records.page(limit=limit, before=before, status=status, crawler=crawler)
+        return self.records.page(limit=limit, before=before, status=status, crawler=crawler, search=search)
 
     def show(self, run: int | str) -> RunDetails:
         """By RunID or by run_uid."""

@@ -55,9 +55,17 @@ class Records(Protocol):
         """Return the installation's UUID. NotReady if the schema is missing or of another version."""
 
     def page(
-        self, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
+        self,
+        *,
+        limit: int,
+        before: int | None,
+        status: RunStatus | None,
+        crawler: str | None,
+        search: str | None = None,
     ) -> list[RunSummary]:
-        """Return runs, newest first; `before` is the RunID with which the last page ended."""
+        """Return runs, newest first; `before` is the RunID with which the last page ended.
+
+        `search` is a part of the crawler's name, in any case."""
 
     def details(self, run_id: int) -> RunDetails: ...
 

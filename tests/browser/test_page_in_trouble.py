@@ -250,7 +250,7 @@ async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, st
         await page.evaluate(FETCH % (BUSY_AT_THE_END % run.run_id))
         SqlStore(database).runs.close(ref_to(run), RunStatus.FAILED, "stopped")
         await page.until("window.busy")
-        await page.until_text("Failed: stopped.")
+        await page.until_text("Stopped", "1 stopped.")
 
 
 async def test_whatever_could_not_be_read_is_read_again(page: Page, stack: Site) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import NotFound
@@ -43,6 +44,14 @@ def test_runs_come_in_pages_and_with_filters(http: httpx.Client, database: Datab
     assert seen == made[::-1]
     assert [run["status"] for run in http.get("/v1/runs?status=PROCESSING").json()["runs"]] == ["PROCESSING"]
     assert http.get("/v1/runs?crawler=another").json() == {"runs": [], "next": None}
+
+
+def test_a_part_of_a_name_finds_its_crawlers(http: httpx.Client, make_run: MakeRun) -> None:
+    mixer, percent = (make_run(entry=Crawler(name=name)).run_id for name in ("The-Mixer", "100%_done"))
+    for part, found in (("mix", [mixer]), ("%", [percent]), ("_", [percent]), ("0%_D", [percent]), ("\\", [])):
+        page = http.get("/v1/runs", params={"search": part}).json()
+        assert [run["run_id"] for run in page["runs"]] == found, part
+    problem(http.get("/v1/runs?search="), 422, "search")
 
 
 def test_metrics_count_also_who_is_not_let_in(api: Api, http: httpx.Client, make_run: MakeRun) -> None:

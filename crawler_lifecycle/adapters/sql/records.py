@@ -1,6 +1,6 @@
 """What do people and doors get to read?"""
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.migrate import check
@@ -33,7 +33,14 @@ class RunRecords(OnDatabase):
 
     @reading
     def page(
-        self, connection: Connection, *, limit: int, before: int | None, status: RunStatus | None, crawler: str | None
+        self,
+        connection: Connection,
+        *,
+        limit: int,
+        before: int | None,
+        status: RunStatus | None,
+        crawler: str | None,
+        search: str | None = None,
     ) -> list[RunSummary]:
         query = select(*SUMMARY_COLUMNS).order_by(histories.c.id.desc()).limit(limit)
         if before is not None:
@@ -42,6 +49,8 @@ class RunRecords(OnDatabase):
             query = query.where(histories.c.status == status)
         if crawler is not None:
             query = query.where(histories.c.crawler == crawler, _to_the_end(histories.c.crawler) == f"{crawler}.")
+        if search is not None:
+            query = query.where(func.lower(histories.c.crawler).contains(search.lower(), autoescape=True))
         rows = connection.execute(query).all()
         tasks = task_counts(connection, [row.id for row in rows])
         return [run_summary(row, tasks[row.id]) for row in rows]

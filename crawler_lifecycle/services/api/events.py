@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from crawler_lifecycle.services.api.desk import Desk
 
 PAUSE = timedelta(seconds=0.5)
-BEATS = 20  # pauses between two comments
+BEATS = 4  # pauses between two comments: a page takes an API that is silent for longer than 4.5 s for away
 COMMENT = b": still here\n\n"
 
 

@@ -36,13 +36,17 @@ def runs(
     desk: Here,
     status: Annotated[RunStatus | None, Query(description="only runs that stand here")] = None,
     crawler: Annotated[Name | None, Query(description="only runs of this crawler")] = None,
+    search: Annotated[
+        str | None,
+        Query(min_length=1, max_length=128, description="only crawlers with this in their names, in any case"),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=500, description="so many at most")] = 50,
     cursor: Annotated[str | None, Query(max_length=128, description="the `next` of the page before")] = None,
 ) -> messages.RunPage:
     """The runs, newest first."""
-    about = f"{desk.control.records.installation()}:{status}:{crawler}"
+    about = f"{desk.control.records.installation()}:{status}:{crawler}:{search}"
     before = place_in(cursor, about) if cursor is not None else None
-    found = desk.control.list(limit=limit + 1, before=before, status=status, crawler=crawler)
+    found = desk.control.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
     more = cursor_to(found[limit - 1].run_id, about) if len(found) > limit else None
     return messages.RunPage(runs=list(found[:limit]), next=more)
 

@@ -33,8 +33,9 @@ class Ports:
         ):
             if _is_taken(port):
                 raise NotReady(
-                    f"port {port} ({what}) is in use: end what uses it, choose another with {option}, "
-                    "or let free ones be found with --free-ports"
+                    f"port {port} ({what}) is in use: end what uses it, or start with another: "
+                    f"`crawlctl up {option} PORT`, or `crawlctl up --free-ports` (make has no options; "
+                    "crawlctl is in .venv/bin of a checkout)"
                 )
 
 

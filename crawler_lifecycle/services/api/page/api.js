@@ -65,15 +65,17 @@ async function ask(path, options) {
   throw new Problem(response.status, told.detail ?? response.statusText, told.field, pause);
 }
 
-const SILENCE = 30_000; // the API says something every ten seconds
+const SILENCE = 30_000;
 const SHORTEST = 500;
 const LONGEST = 10_000;
 
-// Follows a stream of events for ever, going on where it broke off. `told` hears "live" and why it is not.
+// Follows a stream of events for ever, going on where it broke off. `told` hears "live", or why it is not and whether
+// that is the end of it.
 // `begun` is called whenever the stream is there (again).
+// `silent`: milliseconds without anything after which the API is away.
 // `final`: the answers after which nobody needs to ask again.
 // A tab that nobody sees has none: a browser opens six connections to one address, for all of its tabs together.
-export async function follow(path, { event, told = () => {}, begun = () => {}, signal, last = null, final = [401, 403] }) {
+export async function follow(path, { event, told = () => {}, begun = () => {}, signal, last = null, final = [401, 403], silent = SILENCE }) {
   let pause = SHORTEST;
   while (!signal?.aborted) {
     await shown();
@@ -89,7 +91,7 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
     let timer;
     const heard = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(), SILENCE);
+      timer = setTimeout(() => silence.abort(), silent);
     };
     try {
       heard();
@@ -105,7 +107,7 @@ export async function follow(path, { event, told = () => {}, begun = () => {}, s
     } catch (error) {
       if (signal?.aborted) return;
       if (left) continue;
-      if (final.includes(error.status)) return told(error.message);
+      if (final.includes(error.status)) return told(error.message, true);
       if (error.status === 422 && error.field === "Last-Event-ID") last = null;
       told(error.name === "AbortError" ? "the API is silent" : error.message);
     } finally {

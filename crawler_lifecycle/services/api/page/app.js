@@ -2,7 +2,7 @@
 
 import { forgetToken, get, hasToken, keepToken, takeToken } from "/api.js";
 import { h, setText } from "/dom.js";
-import { goLive, listen } from "/live.js";
+import { goLive, listen, stopLive } from "/live.js";
 import { showRun } from "/run.js";
 import { showRuns } from "/runs.js";
 import { goOnStarting, openStart } from "/start.js";
@@ -12,6 +12,8 @@ const startButton = document.getElementById("start");
 const banner = document.getElementById("banner");
 const live = document.getElementById("live");
 let shown = new AbortController();
+let wasRefused = false; // the token before
+let list = "#/"; // as it was left, with its filters
 
 function route() {
   shown.abort();
@@ -21,21 +23,32 @@ function route() {
   main.replaceChildren();
   if (!hasToken()) return askForToken();
   document.title = run ? `Run ${run[1]}` : "Runs";
-  if (run) showRun(main, run[1], shown.signal);
-  else showRuns(main, new URLSearchParams(query), shown.signal);
+  if (run) showRun(main, run[1], new URLSearchParams(query), list, shown.signal);
+  else if (path && path !== "/") showNothing(path);
+  else {
+    list = `#/${query ? `?${query}` : ""}`;
+    showRuns(main, new URLSearchParams(query), shown.signal);
+  }
+}
+
+function showNothing(path) {
+  document.title = "Not found";
+  main.replaceChildren(h("p", { class: "empty" }, `There is no page ${path}. `, h("a", { href: "#/" }, "The runs")));
 }
 
 function askForToken() {
-  startButton.hidden = live.hidden = true;
+  startButton.hidden = live.hidden = banner.hidden = true;
   const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
+    wasRefused = false;
     keepToken(field.value.trim());
     begin();
   };
   main.replaceChildren(
     h("form", { class: "card narrow", onsubmit: enter },
       h("h1", {}, "A token is needed"),
+      wasRefused && h("p", { class: "problem", role: "alert" }, "The token is not valid: it is mistyped, or was revoked."),
       h("p", { class: "quiet" }, h("code", {}, "crawlctl up"), " prints a link with one. Elsewhere, ",
         h("code", {}, "crawlctl token create NAME"), " makes one that may read; with ",
         h("code", {}, "--scope read --scope operate"), " it may start and stop runs as well."),
@@ -64,18 +77,20 @@ async function learnScopes() {
   }
 }
 
-listen(({ kind, state }) => {
-  if (kind !== "state") return;
+listen(({ kind, state, isFinal }) => {
+  if (kind !== "state" || !hasToken()) return;
   const works = state === "live";
   live.dataset.state = works ? "live" : "away";
   setText(live, works ? "live" : "not live");
   banner.hidden = works;
-  setText(banner, works ? "" : `What is shown may be old: ${state}. Trying again ...`);
+  setText(banner, works ? "" : `What is shown may be old: ${state}.${isFinal ? "" : " Trying again ..."}`);
 }, new AbortController().signal);
 
 document.addEventListener("token-needed", () => {
   if (!hasToken()) return;
   forgetToken();
+  wasRefused = true;
+  stopLive();
   route();
 });
 
@@ -103,6 +118,7 @@ addEventListener("hashchange", () => {
     takeToken();
     begin();
   } else {
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close(); // it belongs to the page before
     route();
   }
 });

@@ -2,12 +2,13 @@
 
 import { follow } from "/api.js";
 
+const SILENT = 4500; // the API says something every two seconds
 const listeners = new Set();
 let state = "connecting";
 let stopped = new AbortController();
 
 // `listener({kind, run, notice})`: kind is "run" with the run as it is now, "notice" with what was announced of one,
-// "ready" when everything should be read (again), "state" when the connection has come or gone.
+// "ready" when everything should be read (again), "state" when the connection has come or gone, `isFinal` for good.
 export function listen(listener, signal) {
   listeners.add(listener);
   signal.addEventListener("abort", () => listeners.delete(listener));
@@ -18,9 +19,11 @@ export const liveState = () => state;
 export function goLive() {
   stopped.abort();
   stopped = new AbortController();
+  state = "connecting";
   follow("/v1/changes", {
+    silent: SILENT,
     signal: stopped.signal,
-    told: (next) => tell(next),
+    told: (next, isFinal = false) => tell(next, isFinal),
     event: ({ kind, data }) => {
       if (kind === "run") emit({ kind, run: data });
       else if (kind === "notice") emit({ kind, notice: data });
@@ -30,10 +33,12 @@ export function goLive() {
   });
 }
 
-function tell(next) {
+export const stopLive = () => stopped.abort();
+
+function tell(next, isFinal = false) {
   if (next === state) return;
   state = next;
-  emit({ kind: "state", state });
+  emit({ kind: "state", state, isFinal });
 }
 
 function emit(message) {

@@ -1,18 +1,19 @@
 // One run: where it stands, what it waits for, its stop, tasks, timeline, exports and logs.
 
 import { get, isOpen, post } from "/api.js";
-import { h, patch, setText, toast } from "/dom.js";
+import { h, patch, setText, skeleton, toast, visible } from "/dom.js";
 import { listen } from "/live.js";
 import { phasesOf } from "/phases.js";
 import { askToStop } from "/stop.js";
 import { makeTasks } from "/tasks.js";
-import { counts, isOver, inWords, lasting, pill, setLasting, setPill, time, utc, waitsFor } from "/words.js";
+import { counts, endedBecause, isOver, inWords, lasting, pill, setLasting, setPill, shownStatus, time, utc, waitsFor } from "/words.js";
 
 const STAGES = ["Initiation", "Deployment", "Reconciliation", "Completion"];
 const SETTLE = 250;
 const AGAIN = 2000;
 
-export function showRun(main, id, signal) {
+// `list`: the address of the list that is gone back to.
+export function showRun(main, id, place, list, signal) {
   let view = null;
   let timer = null;
   let asked = 0;
@@ -23,6 +24,7 @@ export function showRun(main, id, signal) {
   const waits = h("p", { class: "waits" });
   const problem = h("p", { class: "problem", hidden: true });
   const missing = h("p", { class: "empty", hidden: true });
+  const waiting = skeleton();
   const stages = h("ol", { class: "stages", "aria-label": "Stages" }, STAGES.map((name) => h("li", {}, name)));
   const phases = h("ol", { class: "phases", id: "phases" });
   const stop = h("section", { class: "card stopping", hidden: true, "aria-label": "Stop" }, h("h2", {}, "Stop"), phases);
@@ -30,7 +32,7 @@ export function showRun(main, id, signal) {
   const log = h("ol", { class: "timeline" });
   const exports = h("ul", { class: "exports" });
   const none = h("p", { class: "quiet" });
-  const tasks = makeTasks(id, signal, again);
+  const tasks = makeTasks(id, place, signal, again);
   const buttons = makeButtons();
   const content = h("div", { class: "run", hidden: true },
     h("div", { class: "head" }, h("div", { class: "names" }, title, status, took), buttons.element),
@@ -38,7 +40,7 @@ export function showRun(main, id, signal) {
     h("div", { class: "columns" },
       h("section", { class: "card" }, h("h2", {}, "Timeline"), log),
       h("section", { class: "card" }, h("h2", {}, "Details"), facts, h("h2", {}, "Exports"), exports, none)));
-  main.append(h("p", { class: "back" }, h("a", { href: "#/" }, "\u2190 Runs")), missing, content);
+  main.append(h("p", { class: "back" }, h("a", { href: list }, "\u2190 Runs")), waiting, missing, content);
 
   async function load() {
     const mine = ++asked;
@@ -47,12 +49,13 @@ export function showRun(main, id, signal) {
       if (mine < answered || (view && view.run.changed_at > latest.run.changed_at)) return;
       answered = mine;
       view = latest;
-      missing.hidden = true;
+      missing.hidden = waiting.hidden = true;
       content.hidden = false;
       draw();
     } catch (error) {
       if (signal.aborted) return;
       missing.hidden = Boolean(view);
+      waiting.hidden = Boolean(view) || !isOpen(error);
       setText(missing, error.message);
       again(error);
     }
@@ -73,8 +76,8 @@ export function showRun(main, id, signal) {
   function draw() {
     const { run } = view;
     setText(title, `${run.crawler} \u00b7 run ${run.run_id}`);
-    document.title = `${run.status.toLowerCase()} \u00b7 run ${run.run_id}`;
-    setPill(status, run.status);
+    document.title = `${shownStatus(run).toLowerCase()} \u00b7 run ${run.run_id}`;
+    setPill(status, shownStatus(run));
     setLasting(took, run.created_at, run.finished_at);
     drawWaits(run);
     drawStages(run, view.main_task);
@@ -91,13 +94,16 @@ export function showRun(main, id, signal) {
   }
 
   function drawWaits(run) {
+    const decided = isOver(run) ? run.explanation?.task : null;
     const text = isOver(run)
-      ? `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${inWords(run.reason)}. ${counts(run.tasks)}.`
+      ? `${sentence(run)}. ${counts(run.tasks)}.`
       : `Waits for ${waitsFor(run)}`;
     const since = !isOver(run) && run.waiting_since;
-    if (waits.dataset.text !== text + since) {
-      waits.dataset.text = text + since;
-      waits.replaceChildren(text, ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []));
+    if (waits.dataset.text !== text + since + decided) {
+      waits.dataset.text = text + since + decided;
+      const log = h("button", { type: "button", class: "link", onclick: () => tasks.show(decided) }, `Log of task ${decided}`);
+      waits.replaceChildren(visible(text), ...(since ? [", since ", time(since), " (", lasting(since), ")"] : []),
+        ...(Number.isInteger(decided) ? [" ", log] : []));
     }
     problem.hidden = !run.look_problem || isOver(run);
     setText(problem, run.look_problem ? `The cluster has not been seen since ${utc(run.last_look_at)}: ${run.look_problem}` : "");
@@ -106,9 +112,9 @@ export function showRun(main, id, signal) {
   function drawStages(run, main) {
     const reached = isOver(run) ? 3 : run.started_at ? 2 : main && main !== "QUEUED" ? 1 : 0;
     [...stages.children].forEach((stage, place) => {
-      const failed = run.status === "FAILED" && place === 3;
+      const failed = run.status === "FAILED" && place === 3 && shownStatus(run).toLowerCase();
       stage.dataset.state = place < reached || (isOver(run) && !failed) ? "done" : place > reached ? "later"
-        : failed ? "failed" : run.status === "STOPPING" ? "stopping" : "now";
+        : failed ? failed : run.status === "STOPPING" ? "stopping" : "now";
       if (place === reached && !isOver(run)) stage.setAttribute("aria-current", "step");
       else stage.removeAttribute("aria-current");
     });
@@ -152,7 +158,7 @@ export function showRun(main, id, signal) {
     };
     const all = {
       stop: button("Stop", "", "Its jobs are asked to end", () => askToStop(view.run, false, soon)),
-      force: button("Force stop", "danger", "Its jobs are ended without being asked", () => askToStop(view.run, true, soon)),
+      force: button("Force stop", "danger", "Its jobs are told to end and made to at once, without the grace period", () => askToStop(view.run, true, soon)),
       resume: button("Resume", "", "For a run whose workflow was terminated; harmless for others", command("resume", {}, "Its workflow goes on.")),
       reopen: button("Reopen", "", "Its tasks that did not succeed get another attempt", command("resume", { reopen: true }, "Its unfinished tasks get another attempt.")),
       export: button("Export again", "", "Its end is announced and its files are archived again", command("export", {}, "Exported.")),
@@ -174,6 +180,12 @@ export function showRun(main, id, signal) {
   signal.addEventListener("abort", () => clearTimeout(timer));
   load();
   tasks.load();
+}
+
+function sentence(run) {
+  const why = endedBecause(run);
+  if (why.startsWith("stopped")) return why.replace("s", "S");
+  return `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${why}`;
 }
 
 function makeLine(line) {

@@ -1,10 +1,10 @@
 // The list of runs: filters, pages, and every line as it is now.
 
 import { get, isOpen } from "/api.js";
-import { h, patch, setText } from "/dom.js";
+import { h, patch, setText, skeleton } from "/dom.js";
 import { listen } from "/live.js";
 import {
-  RUN_STATES, inWords, isOver, lasting, pill, setBar, setLasting, setPill, taskCount, time, waitsFor,
+  RUN_STATES, endedBecause, isOver, lasting, pill, setBar, setLasting, setPill, shownStatus, taskCount, time, waitsFor,
 } from "/words.js";
 
 const PAGE = 50;
@@ -19,26 +19,30 @@ export function showRuns(main, filter, signal) {
   let refilling = null;
   let asked = 0;
   let answered = 0; // the latest of those asked for
+  let failure = ""; // of the latest answer
 
   const status = h("div", { class: "chips", role: "group", "aria-label": "Status" },
     [null, ...RUN_STATES].map((state) => h("a", {
       class: "chip", href: address({ status: state }), "aria-current": filter.get("status") === state ? "true" : null,
     }, state ? state.toLowerCase() : "all")));
   const crawler = h("input", {
-    type: "search", placeholder: matchMedia("(hover: hover)").matches ? "Crawler  ( / )" : "Crawler", "aria-label": "Crawler", value: filter.get("crawler") ?? "",
-    onchange: (event) => { location.hash = address({ crawler: event.target.value.trim() || null }); },
+    type: "search", placeholder: matchMedia("(hover: hover)").matches ? "Crawler  ( / )" : "Crawler", "aria-label": "Crawler",
+    value: filter.get("search") ?? filter.get("crawler") ?? "",
+    onchange: (event) => { location.hash = address({ search: event.target.value.trim() || null, crawler: null }); },
   });
   const body = h("tbody");
   const table = h("table", { class: "list runs", hidden: true },
     h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Waits for, or ended because", "Created", "Took"]
       .map((name) => h("th", { scope: "col" }, name)))),
     body);
+  const waiting = skeleton();
   const empty = h("p", { class: "empty", hidden: true });
   const older = h("button", { type: "button", onclick: goOlder }, "Older");
   const newer = h("button", { type: "button", onclick: () => { pages.pop(); load(); } }, "Newer");
   const place = h("span", { class: "quiet num" });
   main.append(
     h("div", { class: "tools" }, h("h1", {}, "Runs"), status, crawler),
+    waiting,
     table,
     empty,
     h("nav", { class: "pager", "aria-label": "Pages" }, newer, place, older),
@@ -64,10 +68,12 @@ export function showRuns(main, filter, signal) {
       runs = new Map(page.runs.map((run) => [run.run_id, newest(known.get(run.run_id), run)]));
       next = page.next;
       pushed = false;
+      failure = "";
       draw();
     } catch (error) {
       if (signal.aborted || cursor !== pages.at(-1)) return;
-      say(error.message);
+      failure = error.message;
+      draw();
       if (isOpen(error)) setTimeout(() => mine === asked && !signal.aborted && load(), Math.max(AGAIN, (error.pause ?? 0) * 1000));
     }
   }
@@ -86,7 +92,9 @@ export function showRuns(main, filter, signal) {
     older.hidden = !next;
     setText(place, pages.length > 1 || next ? `page ${pages.length}` : "");
     table.hidden = !shown.length;
-    say(shown.length || next ? "" : filter.size ? "No such runs." : "No runs yet. The first one that starts appears here.");
+    waiting.hidden = Boolean(answered || failure);
+    if (failure || !answered) say(failure);
+    else say(shown.length || next ? "" : filter.size ? "No such runs." : "No runs yet. The first one that starts appears here.");
   }
 
   function say(text) {
@@ -95,7 +103,8 @@ export function showRuns(main, filter, signal) {
   }
 
   const fits = (run) => (!filter.get("status") || run.status === filter.get("status"))
-    && (!filter.get("crawler") || run.crawler === filter.get("crawler"));
+    && (!filter.get("crawler") || run.crawler === filter.get("crawler"))
+    && (!filter.get("search") || run.crawler.toLowerCase().includes(filter.get("search").toLowerCase()));
 
   listen(({ kind, run }) => {
     if (kind === "ready") load();
@@ -131,7 +140,7 @@ function makeRow(run) {
   return h("tr", {},
     h("td", { class: "id" }, h("a", { href: `#/runs/${run.run_id}` }, run.run_id)),
     h("td", { class: "name" }, run.crawler),
-    h("td", { class: "state" }, pill(run.status)),
+    h("td", { class: "state" }, pill(shownStatus(run))),
     h("td", { class: "tasks" }, h("span", { class: "num" }), h("span", { class: "meter" })),
     h("td", { class: "why" }),
     h("td", { class: "at quiet" }, time(run.created_at)),
@@ -140,10 +149,10 @@ function makeRow(run) {
 
 function updateRow(row, run) {
   const [, , state, tasks, why, , took] = row.children;
-  setPill(state.firstChild, run.status);
+  setPill(state.firstChild, shownStatus(run));
   setText(tasks.firstChild, taskCount(run.tasks));
   setBar(tasks.lastChild, run.tasks);
-  setText(why, isOver(run) ? inWords(run.reason) : waitsFor(run));
+  setText(why, isOver(run) ? endedBecause(run) : waitsFor(run));
   why.title = why.textContent;
   setLasting(took.firstChild, run.created_at, run.finished_at);
 }

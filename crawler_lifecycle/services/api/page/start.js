@@ -30,9 +30,9 @@ function open(starting) {
   };
   const crawler = field("crawler", "Crawler", { list: "crawlers", required: true, maxlength: 128 });
   const tasks = field("tasks", "Tasks", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
-  const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
-  const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
-  const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "no limit" });
+  const parallel = field("max_parallel", "At once", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
+  const longest = field("max_duration_seconds", "Seconds in all", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the crawler\u2019s own" });
+  const limit = field("start_limit_seconds", "Seconds to start", { inputmode: "numeric", pattern: "[0-9]*", placeholder: "the installation\u2019s" });
   const args = h("textarea", { id: "start-arguments", name: "arguments", rows: 3, spellcheck: "false", placeholder: "site=https://books.example" });
   const names = h("datalist", { id: "crawlers" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });

@@ -2,20 +2,39 @@
 
 import { post } from "/api.js";
 import { h, setText } from "/dom.js";
+import { listen } from "/live.js";
+import { inWords, isOver } from "/words.js";
 
 export function askToStop(run, force, done) {
   const reason = h("input", { id: "stop-reason", maxlength: 1024, autocomplete: "off" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  const leave = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const closed = new AbortController();
   const send = h("button", { class: force ? "danger" : "primary", type: "submit" }, force ? "Force stop" : "Stop");
-  const dialog = h("dialog", { class: "card", "aria-labelledby": "stop-title", onclose: () => dialog.remove() },
+  const dialog = h("dialog", { class: "card", "aria-labelledby": "stop-title", onclose: () => { closed.abort(); dialog.remove(); } },
     h("form", { onsubmit: submit },
       h("h2", { id: "stop-title" }, `${force ? "Force the stop of" : "Stop"} run ${run.run_id}?`),
       h("p", { class: "quiet" }, force
-        ? "Its jobs are ended at once, without asking them. What was collected is still exported."
+        ? "Its jobs are told to end and made to at once, without the grace period: what they have not saved is lost. What was collected is still exported."
         : "Its jobs are asked to end, and made to after the grace period. What was collected is still exported."),
       h("label", { for: "stop-reason" }, "Reason"), reason, problem,
       h("div", { class: "actions" },
-        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), send)));
+        leave, send)));
+
+  // Also where it ended while the question was open: there is nothing to stop any more.
+  function tellOver(text) {
+    closed.abort();
+    send.hidden = true;
+    setText(leave, "Close");
+    problem.hidden = false;
+    setText(problem, text);
+    leave.focus();
+  }
+
+  listen(({ kind, run: latest }) => {
+    if (kind !== "run" || latest.run_id !== run.run_id || !isOver(latest)) return;
+    tellOver(`The run is over: ${inWords(latest.reason)}.`);
+  }, closed.signal);
 
   async function submit(event) {
     event.preventDefault();
@@ -25,6 +44,10 @@ export function askToStop(run, force, done) {
       dialog.close();
       done();
     } catch (error) {
+      if (error.status === 409) {
+        done();
+        return tellOver("The run has ended meanwhile.");
+      }
       problem.hidden = false;
       setText(problem, error.message);
       send.disabled = false;

@@ -9,9 +9,11 @@ const PAGE = 100;
 const MOST_OPEN = 3; // each follows a log, and browsers allow few connections
 
 // `again(error)`: what could not be read is to be read once more.
-export function makeTasks(id, signal, again) {
-  let status = null;
-  let firsts = [0]; // where the pages up to this one begin
+// `place`: what the address says of them, so that a reload shows the same.
+export function makeTasks(id, place, signal, again) {
+  let status = TASK_STATES.includes(place.get("status")) ? place.get("status") : null;
+  const begun = Number.parseInt(place.get("first"), 10);
+  let firsts = begun > 0 ? [0, begun] : [0]; // where the pages up to this one begin
   let page = { tasks: [], total: 0, next: null };
   let all = {};
   let asked = 0;
@@ -21,9 +23,10 @@ export function makeTasks(id, signal, again) {
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Task status" });
   const meter = h("div", { class: "meter wide" });
   const body = h("tbody");
-  const go = (change) => { change(); drawChips(); load(); };
-  const next = h("button", { type: "button", onclick: () => go(() => firsts.push(page.next)) }, "Next");
-  const previous = h("button", { type: "button", onclick: () => go(() => firsts.pop()) }, "Previous");
+  const go = (change) => { change(); drawChips(); keepPlace(); return load(); };
+  const turn = async (change) => { await go(change); element.scrollIntoView({ block: "start" }); };
+  const next = h("button", { type: "button", onclick: () => turn(() => firsts.push(page.next)) }, "Next");
+  const previous = h("button", { type: "button", onclick: () => turn(() => firsts.pop()) }, "Previous");
   const jump = h("input", {
     type: "text", inputmode: "numeric", class: "jump", "aria-label": "Go to task", placeholder: "task no.",
     onchange: (event) => {
@@ -32,8 +35,8 @@ export function makeTasks(id, signal, again) {
       if (wanted >= 0) go(() => { firsts = wanted ? [0, wanted] : [0]; });
     },
   });
-  const place = h("span", { class: "quiet num" });
-  const pager = h("nav", { class: "pager", "aria-label": "Pages of tasks" }, previous, place, jump, next);
+  const range = h("span", { class: "quiet num" });
+  const pager = h("nav", { class: "pager", "aria-label": "Pages of tasks" }, previous, range, jump, next);
   const empty = h("p", { class: "empty", hidden: true });
   const element = h("section", { class: "card", "aria-label": "Tasks" },
     h("div", { class: "tools" }, h("h2", {}, "Tasks"), chips), meter,
@@ -43,6 +46,14 @@ export function makeTasks(id, signal, again) {
     empty, pager);
 
   const chosen = () => String(new URLSearchParams({ first: firsts.at(-1), limit: PAGE, ...(status ? { status } : {}) }));
+
+  function keepPlace() {
+    const kept = new URLSearchParams({
+      ...(status ? { status } : {}), ...(firsts.at(-1) ? { first: firsts.at(-1) } : {}),
+      ...(opened.size ? { open: [...opened.keys()].join(".") } : {}),
+    });
+    history.replaceState(null, "", `#/runs/${encodeURIComponent(id)}${kept.size ? `?${kept}` : ""}`);
+  }
 
   async function load() {
     const query = chosen();
@@ -64,7 +75,7 @@ export function makeTasks(id, signal, again) {
     const lines = page.tasks.flatMap((task) => (opened.has(task.task) ? [{ task }, { task, below: true }] : [{ task }]));
     patch(body, lines, (line) => `${line.task.task}${line.below ? "-below" : ""}`, make, update);
     const [begin, end] = [page.tasks[0]?.task ?? 0, page.tasks.at(-1)?.task ?? 0];
-    setText(place, page.tasks.length ? `${number(begin)}\u2013${number(end)} of ${number(page.total)}` : "");
+    setText(range, page.tasks.length ? `${number(begin)}\u2013${number(end)} of ${number(page.total)}` : "");
     previous.hidden = firsts.length === 1;
     next.hidden = page.next === null;
     pager.hidden = previous.hidden && next.hidden;
@@ -119,12 +130,23 @@ export function makeTasks(id, signal, again) {
       if (opened.size === MOST_OPEN) open(opened.keys().next().value);
       opened.set(task, makeEvidence(id, task, signal, again));
     }
+    keepPlace();
     draw();
+  }
+
+  for (const task of (place.get("open") ?? "").split(".").slice(0, MOST_OPEN)) {
+    if (/^\d{1,9}$/.test(task)) opened.set(Number(task), makeEvidence(id, Number(task), signal, again));
+  }
+
+  async function show(task) {
+    if (!opened.has(task)) open(task);
+    await turn(() => { status = null; firsts = task ? [0, task] : [0]; });
   }
 
   return {
     element,
     load,
+    show,
     know: (tasks) => {
       all = tasks;
       setBar(meter, all);

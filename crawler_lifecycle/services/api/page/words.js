@@ -23,19 +23,25 @@ export function duration(milliseconds) {
   return minutes ? `${minutes}m ${String(seconds % 60).padStart(2, "0")}s` : `${seconds}s`;
 }
 
-const today = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const before = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+// One clock for the whole page, that of evidence and logs. The reader's own is shown on hover.
+const CLOCK = { timeZone: "UTC", hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const today = new Intl.DateTimeFormat("en-GB", CLOCK);
+const before = new Intl.DateTimeFormat("en-GB", { ...CLOCK, day: "numeric", month: "short", second: undefined });
+const exact = new Intl.DateTimeFormat("en-GB", { ...CLOCK, day: "numeric", month: "short", year: "numeric" });
+const own = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "long" });
+const day = (at) => at.toISOString().slice(0, 10);
 
 export function moment(iso) {
   if (!iso) return "";
   const at = new Date(iso);
-  return (at.toDateString() === new Date().toDateString() ? today : before).format(at);
+  return (day(at) === day(new Date()) ? today : before).format(at);
 }
 
-export const time = (iso) => (iso ? h("time", { datetime: iso, title: iso }, moment(iso)) : "");
+export const time = (iso) =>
+  (iso ? h("time", { datetime: iso, title: `${exact.format(new Date(iso))} UTC, ${own.format(new Date(iso))}` }, moment(iso)) : "");
 
 // To the second, for the record.
-export const utc = (iso) => iso?.replace(/\.\d+/, "") ?? null;
+export const utc = (iso) => (iso ? `${exact.format(new Date(iso))} UTC` : null);
 
 // A duration that goes on until `until`, or for ever: see `tick`.
 export function lasting(since, until) {
@@ -55,6 +61,10 @@ setInterval(() => {
     each.textContent = duration(Date.now() - new Date(each.dataset.since));
   }
 }, 1000);
+
+// A run that somebody stopped ends FAILED, and is no failure to look for.
+const wasStopped = (run) => run.status === "FAILED" && ["stopped", "stopped_forced"].includes(run.reason);
+export const shownStatus = (run) => (wasStopped(run) ? "STOPPED" : run.status);
 
 export const pill = (status) => h("span", { class: "pill", dataset: { status } }, status.toLowerCase());
 
@@ -98,5 +108,8 @@ export function waitsFor(run) {
   const alive = ["QUEUED", "DEPLOYING", "PENDING", "RUNNING", "STOPPING"].reduce((n, s) => n + (run.tasks[s] ?? 0), 0);
   return alive ? `${number(alive)} task${alive === 1 ? "" : "s"}` : "the last look";
 }
+
+// Why, in one sentence if there is one.
+export const endedBecause = (run) => (run.explanation?.text ?? inWords(run.reason)).replace(/\.$/, "");
 
 export const inWords = (reason) => (reason ?? "").replaceAll("_", " ");
