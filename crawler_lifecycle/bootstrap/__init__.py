@@ -1,1 +1,1 @@
-"""The composition root: settings in, ready parts out."""
+"""Composition root: it builds the parts of a process from the settings."""

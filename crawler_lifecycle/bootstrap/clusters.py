@@ -1,4 +1,4 @@
-"""Where do the jobs of this process run?"""
+"""Choice of the cluster's adapter."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING

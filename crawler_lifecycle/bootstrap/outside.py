@@ -1,4 +1,4 @@
-"""Who is told of runs, and where do their files go?"""
+"""Choice of the receivers of notices, events and archives."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ def pusher(settings: Settings) -> "Pusher":
 
 
 def shared(pusher: "Pusher", slots: int) -> "Pusher":
-    """Receivers who do not answer hold up nothing else that a worker does."""
+    """Bound the slots that notices take, so that a slow receiver holds up nothing else of a worker."""
     from crawler_lifecycle.adapters.pushers.share import Share
 
     return Share(pusher, max(1, slots // SLOTS_FOR_EACH_NOTICE))

@@ -1,7 +1,6 @@
-"""Which adapters does this process use?
+"""Parts of a process, each imported and made when it is first used.
 
-Every part is imported and made when it is first used: a process connects only to what it needs, and a command
-that only reads the database loads nothing else.
+A process connects only to the services that it uses, and a command that only reads the database loads nothing else.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +35,7 @@ class Parts:
 
     @cached_property
     def database(self) -> "Database":
-        """NotReady if its schema is missing or of another version."""
+        """The database. NotReady if its schema is missing or of another version."""
         from crawler_lifecycle.adapters.sql.database import Database
         from crawler_lifecycle.adapters.sql.migrate import check
 
@@ -81,7 +80,7 @@ class Parts:
 
         return pusher(self.settings)
 
-    # what is made of them
+    # values and services made of settings and adapters
 
     @cached_property
     def limits(self) -> "RunLimits":

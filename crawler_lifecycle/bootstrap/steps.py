@@ -1,4 +1,4 @@
-"""Which activities does a worker carry out, and with which parts?"""
+"""Activities of a worker, with their parts."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -50,6 +50,6 @@ def _audits(parts: Parts, supervisors: "Supervisors") -> Sequence[object]:
 
 
 def steps_of(*holders: object) -> list[Callable[..., Any]]:
-    """The activities among the methods of these objects."""
+    """Return the activities among the methods of these objects."""
     methods = (getattr(holder, name) for holder in holders for name in vars(type(holder)))
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]

@@ -1,4 +1,4 @@
-"""How does a run get more tasks while it is under way?"""
+"""Additions of tasks to a run that is under way."""
 
 import hashlib
 from typing import Any
@@ -58,7 +58,7 @@ def _known(connection: Connection, run_id: int, name: str) -> range | None:
 
 
 def _refuse_an_end(connection: Connection, row: Row[Any]) -> None:
-    """A run ends once none of its tasks is alive; its supervisor may be about to write that."""
+    """Raise Conflict if the run is over, stops, or may end now because none of its tasks is alive."""
     if row.status.is_over:
         raise Conflict(f"run {row.id} is over ({row.status}, {row.reason}): it takes no more tasks")
     if row.intent is not Intent.RUN:

@@ -1,4 +1,4 @@
-"""What does an audit read of the runs? Narrow rows, in pages along an index."""
+"""Runs as audits read them: narrow rows, in pages along an index."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -26,8 +26,8 @@ from crawler_lifecycle.domain.audit import AuditedRun
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import ExpiredClaims, Handover
 
-run = histories.c
-of = task_histories.c
+runs = histories.c
+task_rows = task_histories.c
 ENDED = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
@@ -35,9 +35,9 @@ ABOUT_NOTICES = ("undelivered", "delivered")
 EVER = datetime.min.replace(tzinfo=UTC)
 OURS = select(installation.c.uid).scalar_subquery()
 COLUMNS = [
-    run.id, run.run_uid, run.crawler, run.status, run.reason, run.workflow_id, run.supervisor_run_id, run.epoch,
-    run.begun_at, run.supervisor_began_at, run.finished_at, run.next_look_at, run.changed_at, run.export_state,
-    run.end_number,
+    runs.id, runs.run_uid, runs.crawler, runs.status, runs.reason, runs.workflow_id, runs.supervisor_run_id, runs.epoch,
+    runs.begun_at, runs.supervisor_began_at, runs.finished_at, runs.next_look_at, runs.changed_at, runs.export_state,
+    runs.end_number,
 ]  # fmt: skip
 
 
@@ -45,38 +45,42 @@ class AuditedRuns(OnDatabase):
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
         numbers = connection.scalars(_next_open(after, limit)).all()
-        rows = connection.execute(_ours().where(run.id.in_(numbers)).order_by(run.id))
+        rows = connection.execute(_ours().where(runs.id.in_(numbers)).order_by(runs.id))
         return [_audited(row) for row in rows], _next(numbers, limit)
 
     @reading
     def audited_by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
-        return {each.run_id: each for each in _where_in(connection, run.id, sorted(set(run_ids)))}
+        return {each.run_id: each for each in _where_in(connection, runs.id, sorted(set(run_ids)))}
 
     @reading
     def audited_by_uid(self, connection: Connection, run_uids: Collection[str]) -> dict[str, AuditedRun]:
-        return {each.run_uid: each for each in _where_in(connection, run.run_uid, sorted(set(run_uids)))}
+        return {each.run_uid: each for each in _where_in(connection, runs.run_uid, sorted(set(run_uids)))}
 
     @reading
     def attempts(self, connection: Connection, run_id: int, tasks: Collection[int]) -> dict[int, int]:
-        found: dict[int, int] = {}
+        attempts: dict[int, int] = {}
         for page in pages(sorted(set(tasks))):
-            query = select(of.task, of.attempt).where(of.history_id == run_id, of.task.in_(page))
-            found |= {row.task: row.attempt for row in connection.execute(query)}
-        return found
+            query = select(task_rows.task, task_rows.attempt).where(
+                task_rows.history_id == run_id, task_rows.task.in_(page)
+            )
+            attempts |= {row.task: row.attempt for row in connection.execute(query)}
+        return attempts
 
     @reading
     def expired_claims(
         self, connection: Connection, run_ids: Collection[int], before: datetime
     ) -> dict[int, ExpiredClaims]:
-        expired = (of.status == TaskStatus.DEPLOYING, of.claim_expires_at < before)
-        found: dict[int, list[tuple[int, datetime]]] = defaultdict(list)
+        expired = (task_rows.status == TaskStatus.DEPLOYING, task_rows.claim_expires_at < before)
+        claims: dict[int, list[tuple[int, datetime]]] = defaultdict(list)
         for ids in pages(sorted(set(run_ids))):
-            query = select(of.history_id, of.task, of.claim_expires_at).where(*expired, of.history_id.in_(ids))
-            for run_id, task, since in connection.execute(query.order_by(of.history_id, of.task)):
-                found[run_id].append((task, since))
+            query = select(task_rows.history_id, task_rows.task, task_rows.claim_expires_at).where(
+                *expired, task_rows.history_id.in_(ids)
+            )
+            for run_id, task, since in connection.execute(query.order_by(task_rows.history_id, task_rows.task)):
+                claims[run_id].append((task, since))
         return {
             run_id: ExpiredClaims([task for task, _ in tasks], min(since for _, since in tasks))
-            for run_id, tasks in found.items()
+            for run_id, tasks in claims.items()
         }
 
     @reading
@@ -84,7 +88,7 @@ class AuditedRuns(OnDatabase):
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[Handover], int | None]:
         numbers = _next_to_hand_over(connection, after, limit, noticed_since)
-        page = [each for each in _handovers(connection, numbers, noticed_since) if _is_left(each)]
+        page = [each for each in _handovers(connection, numbers, noticed_since) if _is_due(each)]
         return page, _next(numbers, limit)
 
     @reading
@@ -99,12 +103,15 @@ def _where_in(connection: Connection, column: ColumnElement[Any], values: list[A
 
 
 def _next_open(after: int, limit: int) -> Select[Any]:
-    """By RunID along the index of status and intent, which is sorted by RunID only within each pair of them. Asked for
-    in any other way, each page would read and sort all open runs, or walk through all that are over."""
+    """Return the statement for the next page of open runs, by RunID.
+
+    The index of status and intent is sorted by RunID only within each pair of status and intent, so the statement has
+    a part for each pair. Any other form reads and sorts all open runs, or walks through all runs that are over.
+    """
     parts = [
-        select(run.id)
-        .where(run.status == status, run.intent == intent, run.id > after, run.installation == OURS)
-        .order_by(run.id)
+        select(runs.id)
+        .where(runs.status == status, runs.intent == intent, runs.id > after, runs.installation == OURS)
+        .order_by(runs.id)
         .limit(limit)
         .subquery()
         for status, intent in product(LIVE, Intent)
@@ -118,7 +125,7 @@ def _next(numbers: Sequence[int], limit: int) -> int | None:
 
 
 def _ours() -> Select[Any]:
-    return select(*COLUMNS).where(run.installation == OURS)
+    return select(*COLUMNS).where(runs.installation == OURS)
 
 
 def _audited(row: Row[Any]) -> AuditedRun:
@@ -141,23 +148,23 @@ def _audited(row: Row[Any]) -> AuditedRun:
 
 
 def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_since: datetime) -> list[int]:
-    """Each of them along its own index: together neither would be used."""
+    """Return RunIDs from three queries, each along its own index: one query for all three would use no index."""
     numbers: set[int] = set()
     for state in NOT_EXPORTED:
-        query = select(run.id).where(run.export_state == state, run.id > after).order_by(run.id).limit(limit)
+        query = select(runs.id).where(runs.export_state == state, runs.id > after).order_by(runs.id).limit(limit)
         numbers.update(connection.scalars(query))
     line = history_logs.c
     undelivered = (line.event == "undelivered", line.history_id > after, line.at >= noticed_since)
-    told = select(line.history_id).where(*undelivered)
-    numbers.update(connection.scalars(told.distinct().order_by(line.history_id).limit(limit)))
-    number = run.id + 0  # by no index
+    announced = select(line.history_id).where(*undelivered)
+    numbers.update(connection.scalars(announced.distinct().order_by(line.history_id).limit(limit)))
+    number = runs.id + 0  # else the planner would take the index of RunID
     silent = _perhaps_silent(noticed_since).where(number > after)
     numbers.update(connection.scalars(silent.order_by(number).limit(limit)))
     return sorted(numbers)[:limit]
 
 
 def _handovers(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[Handover]:
-    query = _ours().where(run.id.in_(run_ids), run.status.in_(ENDED)).order_by(run.id)
+    query = _ours().where(runs.id.in_(run_ids), runs.status.in_(ENDED)).order_by(runs.id)
     found = [_audited(row) for row in connection.execute(query)]
     failed_at, logged = _failed_at(connection, run_ids), _logged(connection, run_ids)
     kept = _kept(connection, run_ids)
@@ -172,8 +179,8 @@ def _handovers(connection: Connection, run_ids: list[int], noticed_since: dateti
     ]
 
 
-def _is_left(each: Handover) -> bool:
-    return each.run.export_state in NOT_EXPORTED or bool(each.logged) or each.silent
+def _is_due(handover: Handover) -> bool:
+    return handover.run.export_state in NOT_EXPORTED or bool(handover.logged) or handover.silent
 
 
 def _is_since(moment: datetime | None, since: datetime) -> bool:
@@ -181,8 +188,9 @@ def _is_since(moment: datetime | None, since: datetime) -> bool:
 
 
 def _is_silent(run: AuditedRun, kept: Collection[str]) -> bool:
-    """Nobody tried to tell its present end: what is tried is kept before it is sent. Of a run of which nothing was
-    kept, nothing can be said: the version that watched it kept no notices."""
+    """Return whether no closing notice of the run's present end was tried: every try keeps the notice first.
+
+    A run that has kept no notice at all says nothing about its end."""
     return bool(kept) and not any(_name(run, kind) in kept for kind in CLOSING)
 
 
@@ -191,17 +199,21 @@ def _name(run: AuditedRun, kind: NoticeKind) -> str:
 
 
 def _perhaps_silent(since: datetime) -> Select[Any]:
-    """Over since then. Of a run that has ended once, any closing notice is that of its end; of others, names have to be
-    compared (`_is_silent`), which are made of what SQL cannot compute. By the index of what changed lately: that of the
-    status, or of the RunID, lists all that ever ran."""
-    lately = (run.changed_at >= since, run.finished_at >= since)
-    return select(run.id).where(*lately, _has_kept(PREFIX), or_(run.end_number > 1, ~_has_kept(*map(name_of, CLOSING))))
+    """Return the statement for runs that ended since then and may have no closing notice.
+
+    In a run that has ended once, any closing notice is of its present end. For other runs `_is_silent` compares the
+    names of notices, which SQL cannot compute. The statement uses the index of the last change: the indexes of status
+    and RunID would list every run there ever was."""
+    lately = (runs.changed_at >= since, runs.finished_at >= since)
+    return select(runs.id).where(
+        *lately, _has_kept(PREFIX), or_(runs.end_number > 1, ~_has_kept(*map(name_of, CLOSING)))
+    )
 
 
 def _has_kept(*prefixes: str) -> ColumnElement[bool]:
     name = history_properties.c.name
     is_one = or_(*(name.startswith(prefix, autoescape=True) for prefix in prefixes))
-    return select(name).where(history_properties.c.history_id == run.id, is_one).correlate(histories).exists()
+    return select(name).where(history_properties.c.history_id == runs.id, is_one).correlate(histories).exists()
 
 
 def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
@@ -222,11 +234,11 @@ def _logged(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
 
 
 def _kept(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
-    """The names of all notices."""
-    of = history_properties.c
+    """Return the names of all notices that are kept of these runs."""
+    property_ = history_properties.c
     found: dict[int, set[str]] = defaultdict(set)
-    query = select(of.history_id, of.name).where(
-        of.history_id.in_(run_ids), of.name.startswith(PREFIX, autoescape=True)
+    query = select(property_.history_id, property_.name).where(
+        property_.history_id.in_(run_ids), property_.name.startswith(PREFIX, autoescape=True)
     )
     for run_id, name in connection.execute(query):
         found[run_id].add(name)

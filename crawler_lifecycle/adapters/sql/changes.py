@@ -1,4 +1,4 @@
-"""What was written of runs lately, for live views?"""
+"""Latest changes of runs, for live views."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -12,29 +12,29 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import Changed, RunSummary
 
-run = histories.c
+runs = histories.c
 
 
 class LiveChanges(OnDatabase):
     @reading
     def latest_change(self, connection: Connection) -> datetime | None:
-        latest: datetime | None = connection.scalar(select(func.max(run.changed_at)))
+        latest: datetime | None = connection.scalar(select(func.max(runs.changed_at)))
         return latest
 
     @reading
     def changed_since(
         self, connection: Connection, moment: datetime | None, limit: int, only: int | None = None
     ) -> list[Changed]:
-        query = select(run.id, run.changed_at).order_by(run.changed_at.desc(), run.id.desc()).limit(limit)
+        query = select(runs.id, runs.changed_at).order_by(runs.changed_at.desc(), runs.id.desc()).limit(limit)
         if moment is not None:
-            query = query.where(run.changed_at >= moment)
+            query = query.where(runs.changed_at >= moment)
         if only is not None:
-            query = query.where(run.id == only)
+            query = query.where(runs.id == only)
         return [Changed(run_id=number, changed_at=at) for number, at in connection.execute(query)]
 
     @reading
     def summaries(self, connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
-        rows = connection.execute(select(*SUMMARY_COLUMNS).where(run.id.in_(run_ids)).order_by(run.id)).all()
+        rows = connection.execute(select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id)).all()
         tasks = task_counts(connection, run_ids)
         return [run_summary(row, tasks[row.id]) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Who may have which job made? A claim is a conditional UPDATE, under a lock of the run's row."""
+"""Claims of tasks: conditional UPDATEs under a lock of the run's row."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -18,11 +18,11 @@ from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.pacing import LONGEST_SILENCE
 from crawler_lifecycle.ports import Backlog, Claim
 
-of = task_histories.c
+tasks = task_histories.c
 UNCLAIMED = {"claim_token": None, "claim_expires_at": None}
 OURS = select(installation.c.uid).scalar_subquery()
 NO_CAUSE = {"cause": None, "cause_since": None}
-NO_MESSAGE = {"message": None}  # what was in the way is not any more
+NO_MESSAGE = {"message": None}  # it said why the task was not deployed
 
 
 class TaskClaims(OnDatabase):
@@ -43,10 +43,10 @@ class TaskClaims(OnDatabase):
         in_cluster = func.sum(case((_in_cluster(now, token), 1), else_=0))
         query = (
             select(histories.c.id, waiting, in_cluster, histories.c.max_parallel)
-            .join_from(histories, task_histories, of.history_id == histories.c.id)
+            .join_from(histories, task_histories, tasks.history_id == histories.c.id)
             .where(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
             .where(histories.c.installation == OURS, _is_watched(now))
-            .where(of.status.in_((TaskStatus.QUEUED, *IN_CLUSTER)))
+            .where(tasks.status.in_((TaskStatus.QUEUED, *IN_CLUSTER)))
             .group_by(histories.c.id, histories.c.max_parallel)
             .having(waiting > 0)
             .order_by(histories.c.id)
@@ -76,7 +76,7 @@ class TaskClaims(OnDatabase):
         job = {"job_name": deployment.job_name, "job_uid": deployment.job_uid, "deployed_at": self._db.clock()}
         pending = update(task_histories).where(_held_by(claim))
         fresh = {**UNCLAIMED, **NO_CAUSE, **NO_MESSAGE}
-        pending = pending.values(status=TaskStatus.PENDING, version=of.version + 1, **job, **fresh)
+        pending = pending.values(status=TaskStatus.PENDING, version=tasks.version + 1, **job, **fresh)
         held = tx.execute(pending).rowcount
         return intent if held or _is_wanted(tx, claim, deployment) else None
 
@@ -87,9 +87,11 @@ class TaskClaims(OnDatabase):
         held = update(task_histories).where(_held_by(claim))
         if refused:
             end = {"status": TaskStatus.FAILED, "reason": cause, "message": message, "finished_at": now}
-            held = held.values(version=of.version + 1, **end, **UNCLAIMED, **NO_CAUSE)
+            held = held.values(version=tasks.version + 1, **end, **UNCLAIMED, **NO_CAUSE)
         else:
-            held = held.ordered_values(*_caused(cause, now), (of.message, message), (of.version, of.version + 1))
+            held = held.ordered_values(
+                *_caused(cause, now), (tasks.message, message), (tasks.version, tasks.version + 1)
+            )
         tx.execute(held)
 
     def explain(self, run_id: int, cause: str) -> None:
@@ -99,56 +101,60 @@ class TaskClaims(OnDatabase):
 
     @reading
     def _has_another_cause(self, connection: Connection, run_id: int, cause: str) -> bool:
-        return connection.scalar(select(of.task).where(_queued_without(cause, run_id)).limit(1)) is not None
+        return connection.scalar(select(tasks.task).where(_queued_without(cause, run_id)).limit(1)) is not None
 
     @transaction
     def _write_cause(self, tx: Connection, run_id: int, cause: str) -> None:
         hold(tx, run_id)
-        changes = (*_caused(cause, self._db.clock()), (of.version, of.version + 1))
+        changes = (*_caused(cause, self._db.clock()), (tasks.version, tasks.version + 1))
         tx.execute(update(task_histories).where(_queued_without(cause, run_id)).ordered_values(*changes))
 
 
 def _queued_without(cause: str, run_id: int) -> ColumnElement[bool]:
     """Condition for the QUEUED tasks of the run that have another cause, or none."""
-    another = or_(of.cause.is_(None), of.cause != cause)
-    return and_(of.history_id == run_id, of.status == TaskStatus.QUEUED, another)
+    another = or_(tasks.cause.is_(None), tasks.cause != cause)
+    return and_(tasks.history_id == run_id, tasks.status == TaskStatus.QUEUED, another)
 
 
 def _is_watched(now: datetime) -> ColumnElement[bool]:
-    """What nobody looks at gets no more jobs: its row may be one of a backup, of a run that has ended since."""
+    """Condition for runs that a supervisor looks at. The row of any other run may come from a backup of a run that has
+    ended since, and gets no more jobs."""
     run, since = histories.c, now - LONGEST_SILENCE
     just_begun = and_(run.next_look_at.is_(None), or_(run.supervisor_began_at > since, run.started_at > since))
     return or_(run.next_look_at > since, just_begun)
 
 
 def _claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
-    """A claim that ran out, or the asker's own: whoever asks has no request under way."""
-    free = or_(of.claim_expires_at.is_(None), of.claim_expires_at <= now, of.claim_token == token)
-    return and_(of.status == TaskStatus.DEPLOYING, free)
+    """Condition for claims that ran out or are the caller's own: the caller has no request under way."""
+    free = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now, tasks.claim_token == token)
+    return and_(tasks.status == TaskStatus.DEPLOYING, free)
 
 
 def _claimable(now: datetime, token: str) -> ColumnElement[bool]:
-    return or_(of.status == TaskStatus.QUEUED, _claim_is_free(now, token))
+    return or_(tasks.status == TaskStatus.QUEUED, _claim_is_free(now, token))
 
 
 def _waiting_child(now: datetime, token: str) -> ColumnElement[bool]:
-    return and_(of.task != MAIN_TASK, _claimable(now, token))
+    return and_(tasks.task != MAIN_TASK, _claimable(now, token))
 
 
 def _in_cluster(now: datetime, token: str) -> ColumnElement[bool]:
-    """A child that waits to be claimed again is not counted: it must not take the place that it needs itself."""
-    waiting = and_(of.task != MAIN_TASK, _claim_is_free(now, token))
-    return and_(of.status.in_(IN_CLUSTER), not_(waiting))
+    """Condition for tasks that have, or may have, a job. A child whose claim is free is not counted: it would take the
+    place that it needs itself."""
+    waiting = and_(tasks.task != MAIN_TASK, _claim_is_free(now, token))
+    return and_(tasks.status.in_(IN_CLUSTER), not_(waiting))
 
 
 def _held_by(claim: Claim) -> ColumnElement[bool]:
-    task = and_(of.history_id == claim.run_id, of.task == claim.task, of.attempt == claim.request.attempt)
-    return and_(task, of.status == TaskStatus.DEPLOYING, of.claim_token == claim.token)
+    task = and_(tasks.history_id == claim.run_id, tasks.task == claim.task, tasks.attempt == claim.request.attempt)
+    return and_(task, tasks.status == TaskStatus.DEPLOYING, tasks.claim_token == claim.token)
 
 
 def _is_wanted(connection: Connection, claim: Claim, deployment: Deployment) -> bool:
-    """Of a claim that was lost: its job is on record, or will be when the task is deployed again or looked at."""
-    query = select(of.attempt, of.status, of.job_uid).where(of.history_id == claim.run_id, of.task == claim.task)
+    """Return whether the job of a lost claim is on record, or will be when the task is deployed or looked at again."""
+    query = select(tasks.attempt, tasks.status, tasks.job_uid).where(
+        tasks.history_id == claim.run_id, tasks.task == claim.task
+    )
     row = connection.execute(query).one_or_none()
     if row is None or row.attempt != claim.request.attempt:
         return False
@@ -156,17 +162,21 @@ def _is_wanted(connection: Connection, claim: Claim, deployment: Deployment) -> 
 
 
 def _caused(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:
-    """MySQL assigns one after the other: `cause_since` looks at the old cause."""
-    return (of.cause_since, case((of.cause == cause, of.cause_since), else_=now)), (of.cause, cause)
+    """Return assignments of the time of the cause, and of the cause. The time compares the old cause; MySQL assigns in
+    order."""
+    return (tasks.cause_since, case((tasks.cause == cause, tasks.cause_since), else_=now)), (tasks.cause, cause)
 
 
 def _next_children(connection: Connection, run: Row[Any], most: int, now: datetime, token: str) -> Sequence[int]:
-    """Claims that ran out first, as they may have a job already; never more than the run may have in the cluster."""
+    """Return the children to claim: first claims that ran out, as they may have a job already, and never more than the
+    run may have in the cluster."""
     if run.max_parallel is not None:
-        there = select(func.count()).select_from(task_histories).where(of.history_id == run.id, _in_cluster(now, token))
+        there = (
+            select(func.count()).select_from(task_histories).where(tasks.history_id == run.id, _in_cluster(now, token))
+        )
         most = min(most, run.max_parallel - (connection.scalar(there) or 0))
-    children = select(of.task).where(of.history_id == run.id, _waiting_child(now, token))
-    return connection.scalars(children.order_by(of.status, of.task).limit(max(most, 0))).all()
+    children = select(tasks.task).where(tasks.history_id == run.id, _waiting_child(now, token))
+    return connection.scalars(children.order_by(tasks.status, tasks.task).limit(max(most, 0))).all()
 
 
 def _claim(
@@ -179,12 +189,12 @@ def _claim(
 ) -> list[Claim]:
     if not numbers:
         return []
-    these = and_(of.history_id == run.id, of.task.in_(numbers))
+    these = and_(tasks.history_id == run.id, tasks.task.in_(numbers))
     values = {"status": TaskStatus.DEPLOYING, "claim_token": token, "claim_expires_at": until, **NO_CAUSE}
-    taken = update(task_histories).where(these, allowed).values(version=of.version + 1, **values)
+    taken = update(task_histories).where(these, allowed).values(version=tasks.version + 1, **values)
     if not connection.execute(taken).rowcount:
         return []
-    ours = select(of.task, of.attempt).where(these, of.claim_token == token).order_by(of.task)
+    ours = select(tasks.task, tasks.attempt).where(these, tasks.claim_token == token).order_by(tasks.task)
     return [_as_claim(run, task, attempt, token, until) for task, attempt in connection.execute(ours)]
 
 

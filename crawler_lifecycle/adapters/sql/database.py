@@ -1,4 +1,4 @@
-"""How do we speak to the database: one connection pool, short transactions, errors of our own?"""
+"""Connections to the database: one pool, short transactions, errors of our own."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, explain
-from crawler_lifecycle.adapters.sql.turns import Turns
+from crawler_lifecycle.adapters.sql.fair_lock import FairLock
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
 TRIES = 6
 FIRST_PAUSE = 0.02
 WRITING = {"writing": True}
-# what the URL may say otherwise
+# defaults that the URL may replace
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 MYSQL_SESSION = (
     "SET time_zone = '+00:00', innodb_lock_wait_timeout = 10,"
@@ -31,7 +31,7 @@ def utcnow() -> datetime:
 
 
 class Database:
-    """The connections of one process. Made without connecting; thread-safe."""
+    """Connections of one process. It is made without connecting, and is thread-safe."""
 
     def __init__(self, url: str, *, pool_size: int = 20, clock: Callable[[], datetime] = utcnow) -> None:
         address = parse_url(url)
@@ -39,7 +39,7 @@ class Database:
         self.where = address.database or ":memory:" if is_sqlite(address) else address.set(query={}).render_as_string()
         self.engine = _sqlite(address, pool_size) if is_sqlite(address) else _mysql(address, pool_size)
         self._writing = self.engine.execution_options(**WRITING)
-        self._turn: AbstractContextManager[None] = Turns() if is_sqlite(address) else nullcontext()
+        self._writer: AbstractContextManager[None] = FairLock() if is_sqlite(address) else nullcontext()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -48,12 +48,12 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """One transaction that writes: committed at the end, rolled back by any error."""
-        with self._turn, self._explained(), self._writing.begin() as connection:
+        """Open one transaction that writes: committed at the end, rolled back by any error."""
+        with self._writer, self._explained(), self._writing.begin() as connection:
             yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:
-        """The same, tried again as a whole when another transaction was in the way."""
+        """Do the work in a transaction; make the whole transaction again when another transaction was in the way."""
         return tried_again(lambda: self._once(work))
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Database:
 
 
 def tried_again(attempt: Callable[[], T]) -> T:
-    """What this attempt gives once nobody is in its way."""
+    """Return the result of the attempt; try up to TRIES times while another transaction is in the way."""
     for number in range(TRIES - 1):
         try:
             return attempt()
@@ -82,7 +82,7 @@ def tried_again(attempt: Callable[[], T]) -> T:
 
 
 def parse_url(url: str) -> URL:
-    """The address with the driver we use, or NotReady."""
+    """Return the address with the driver that we use. NotReady if the address cannot be used."""
     try:
         address = make_url(url)
     except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
@@ -116,13 +116,13 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions: we say which kind
+        connection.isolation_level = None  # else the driver would begin transactions of the wrong kind
         for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # a transaction that reads first and writes later cannot wait for its turn, it fails
+        # a transaction that reads first and writes later fails instead of waiting for the lock
         writing = connection.get_execution_options().get("writing")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
@@ -133,7 +133,7 @@ def _mysql(address: URL, pool_size: int) -> Engine:
     return create_engine(
         address,
         pool_size=pool_size,
-        max_overflow=0,  # a server has a limit for all who come: what one of ours may take is what it is told
+        max_overflow=0,  # a server limits all processes together: this process takes no more than its setting
         pool_pre_ping=True,
         pool_recycle=1800,
         isolation_level="READ COMMITTED",

@@ -1,4 +1,4 @@
-"""What has been announced and exported of a run, and what came of it?"""
+"""Exports of a run: the events that were announced, the archives, and their states."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import NotFound
 
-row, of = exports.c, histories.c
+export, runs = exports.c, histories.c
 
 
 class Exports(OnDatabase):
     @transaction
     def open_export(self, tx: Connection, run: RunRef, event: ExportEvent) -> ExportRecord:
         fence(tx, run)
-        mine = select(exports).where(row.event_id == event.event_id)
+        mine = select(exports).where(export.event_id == event.event_id)
         if (known := tx.execute(mine).one_or_none()) is not None:
             return export_record(known)
         key = {"event_id": event.event_id, "history_id": run.run_id, "kind": event.kind}
@@ -33,7 +33,7 @@ class Exports(OnDatabase):
 
     @reading
     def export_event(self, connection: Connection, event_id: str) -> ExportEvent | None:
-        kept = connection.scalar(select(row.event).where(row.event_id == event_id))
+        kept = connection.scalar(select(export.event).where(export.event_id == event_id))
         return None if kept is None else ExportEvent.model_validate_json(kept)
 
     @transaction
@@ -49,34 +49,34 @@ class Exports(OnDatabase):
     ) -> None:
         fence(tx, run)
         at = None if state is ExportState.PENDING else self._db.clock()
-        # what is done stays done, however late an earlier try reports its failure
-        mine = (row.event_id == event_id, row.history_id == run.run_id)
+        # else a late failure of an earlier try would undo an export that is done
+        mine = (export.event_id == event_id, export.history_id == run.run_id)
         open_for = tuple(ExportState) if state is ExportState.DONE else (ExportState.PENDING, ExportState.FAILED)
         values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": at}
         if event is not None:
             values["event"] = event.model_dump_json()
-        if tx.scalar(select(row.event_id).where(*mine)) is None:
+        if tx.scalar(select(export.event_id).where(*mine)) is None:
             raise NotFound(f"run {run.run_id} has no export {event_id}")
-        tx.execute(update(exports).where(*mine, row.state.in_(open_for)).values(values))
+        tx.execute(update(exports).where(*mine, export.state.in_(open_for)).values(values))
         _sum_up(tx, run.run_id)
 
     @reading
     def owed_exports(self, connection: Connection, run_id: int) -> ExportsOwed:
-        run = connection.execute(select(of.run_uid, of.end_number).where(of.id == run_id)).one_or_none()
+        run = connection.execute(select(runs.run_uid, runs.end_number).where(runs.id == run_id)).one_or_none()
         if run is None:
             raise NotFound(f"there is no run {run_id}")
-        done = select(row.event_id).where(row.history_id == run_id, row.state == ExportState.DONE)
+        done = select(export.event_id).where(export.history_id == run_id, export.state == ExportState.DONE)
         known = set(connection.scalars(done))
 
-        def left(kind: ExportKind) -> list[int]:
+        def missing(kind: ExportKind) -> list[int]:
             return [end for end in range(run.end_number, 0, -1) if event_id(run.run_uid, kind, end) not in known]
 
-        return ExportsOwed(events=left(ExportKind.RUN_ENDED), archives=left(ExportKind.FILES_READY))
+        return ExportsOwed(events=missing(ExportKind.RUN_ENDED), archives=missing(ExportKind.FILES_READY))
 
 
 def _sum_up(connection: Connection, run_id: int) -> None:
-    """The run's own export state: the worst of its exports; pending while one of any of its ends is still to come."""
-    states = list(connection.scalars(select(row.state).where(row.history_id == run_id)))
+    """Write the run's export state: the worst of its exports, PENDING while an export of any end is missing."""
+    states = list(connection.scalars(select(export.state).where(export.history_id == run_id)))
     ends = connection.scalar(select(histories.c.end_number).where(histories.c.id == run_id)) or 0
     states += [ExportState.PENDING] * (ends * len(ExportKind) - len(states))
     worst = next(state for state in (ExportState.FAILED, ExportState.PENDING, ExportState.DONE) if state in states)

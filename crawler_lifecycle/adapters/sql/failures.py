@@ -1,4 +1,4 @@
-"""What does an error of a driver mean: try again, mend the installation, or never?"""
+"""Translation of the drivers' errors: try again, mend the installation, or never."""
 
 import sqlite3
 from typing import Final
@@ -24,7 +24,7 @@ class Contended(TemporaryError):
 
 
 def explain(error: SQLAlchemyError, where: str) -> LifecycleError:
-    """The error as the rest of the house knows it; `where` is the database's address without its password."""
+    """Return our error for the driver's; `where` is the database's address without its password."""
     if isinstance(error, PoolTimeout):
         return TemporaryError(f"all connections to the database at {where} are in use: {error}")
     if not isinstance(error, DBAPIError):
@@ -63,7 +63,7 @@ def _of_mysql(error: DBAPIError, where: str) -> LifecycleError:
 
 
 def _other(error: DBAPIError, where: str) -> LifecycleError:
-    # SQLAlchemy counts among the operational errors what comes from the server's state and not from the statement
+    # SQLAlchemy's operational errors come from the server's state, and not from the statement
     if error.connection_invalidated or type(error).__name__ in ("OperationalError", "InternalError", "InterfaceError"):
         return TemporaryError(f"the database at {where} had trouble: {error.orig}")
     return PermanentError(f"the database at {where} refuses a statement: {error.orig}")

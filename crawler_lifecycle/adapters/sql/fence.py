@@ -1,4 +1,4 @@
-"""May this supervisor write? Every transaction about a run begins with one of these, which also lock its row."""
+"""Fences: every transaction about a run begins with `fence`, `hold` or `held_intent`, which lock the run's row."""
 
 from typing import Any
 
@@ -15,9 +15,9 @@ Assignment = tuple[Column[Any], Any]
 
 
 def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
-    """Writes these values if the run is still this supervisor's; nobody else writes to it until we are done.
+    """Write these values and lock the run's row. Raise Fenced if the run has another supervisor.
 
-    MySQL assigns one after the other: what is computed from an old value comes before its new one."""
+    MySQL assigns in order: a value that is computed from an old one comes before the old one's assignment."""
     this_run = (histories.c.id == run.run_id, _unindexed(histories.c.run_uid) == run.run_uid)
     held = update(histories).where(*this_run, histories.c.epoch == run.epoch)
     if connection.execute(held.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
@@ -29,12 +29,12 @@ def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None
 
 
 def hold(connection: Connection, run_id: int) -> None:
-    """For claims, which know no epoch: nobody else writes to the run until we are done."""
+    """Lock the run's row for a caller without an epoch: a door, or a deployer with its claim."""
     connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
 
 
 def held_intent(connection: Connection, run_id: int) -> Intent:
-    """For those that hold a claim: the run's intent, which does not change until we are done."""
+    """Lock the run's row and return its intent, which does not change before the transaction ends."""
     hold(connection, run_id)
     intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id))
     if intent is None:
@@ -43,19 +43,19 @@ def held_intent(connection: Connection, run_id: int) -> Intent:
 
 
 def _unindexed(column: Column[str]) -> ColumnElement[str]:
-    """A run is locked by its primary key alone: two that lock it by way of different indexes deadlock."""
+    """Hide the column from the planner: two writers that lock a run by way of different indexes deadlock."""
     return func.lower(column)
 
 
 def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:
-    """A line of the run's timeline; the same key is logged once. The run's row is locked already."""
+    """Add a line to the run's timeline, unless this key is logged. The run's row is locked already."""
     if not is_logged(connection, run, key):
         uid = _line_uid(run, key)
         connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))
 
 
 def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
-    """In place of what it was. The run's row is locked already."""
+    """Write the property in place of its earlier value. The run's row is locked already."""
     key = {"history_id": run.run_id, "name": name}
     known = update(history_properties).filter_by(**key).values(value=value)
     if not connection.execute(known).rowcount:

@@ -1,4 +1,4 @@
-"""What have audits found, since when, and what was done?"""
+"""Findings of audits: since when, how often seen, and the acts on them."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -24,12 +24,12 @@ from crawler_lifecycle.contract.audits import (
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.ports import Acted
 
-found = audit_findings.c
+finding = audit_findings.c
 FORGOTTEN_AT_ONCE = 1000
 NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")
 Subject = tuple[FindingKind, str]
-TOLD = ("message", "problem", "evidence", "action")
-SEEN = [found.open_key, *(found[name] for name in TOLD)]
+TEXTS = ("message", "problem", "evidence", "action")
+SEEN = [finding.open_key, *(finding[name] for name in TEXTS)]
 
 
 class SqlFindings(OnDatabase):
@@ -45,7 +45,9 @@ class SqlFindings(OnDatabase):
         keys = {_key(*each): each for each in findings}
         known: dict[Subject, Acted] = {}
         for page in pages(sorted(keys)):
-            query = select(found.open_key, found.acts, found.acted_at, found.action).where(found.open_key.in_(page))
+            query = select(finding.open_key, finding.acts, finding.acted_at, finding.action).where(
+                finding.open_key.in_(page)
+            )
             known |= {keys[key]: Acted(*done) for key, *done in connection.execute(query)}
         return known
 
@@ -61,7 +63,7 @@ class SqlFindings(OnDatabase):
         now = self._db.clock()
         by = {"last_seen_at": now, "last_seen_by": audit.audit_uid}
         keys = {_key(each.kind, each.subject): each for each in findings}
-        known = set(tx.scalars(select(found.open_key).where(found.open_key.in_(sorted(keys)))))
+        known = set(tx.scalars(select(finding.open_key).where(finding.open_key.in_(sorted(keys)))))
         if again := [(key, each) for key, each in sorted(keys.items()) if key in known]:
             tx.execute(_seen_again(tx, again, now).values(by))
         if new := [by | _opened(key, each, now) for key, each in sorted(keys.items()) if key not in known]:
@@ -71,13 +73,13 @@ class SqlFindings(OnDatabase):
     def keep(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
         by = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
         for page in pages(sorted(_key(*each) for each in subjects)):
-            tx.execute(update(audit_findings).where(found.open_key.in_(page)).values(by))
+            tx.execute(update(audit_findings).where(finding.open_key.in_(page)).values(by))
 
     @transaction
     def close(self, tx: Connection, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
-        # what another audit, which began later, has seen since is its business
-        unseen = (found.last_seen_by != audit.audit_uid, found.last_seen_at < audit.began_at)
-        vanished = (found.closed_at.is_(None), found.kind.in_(kinds), *unseen)
+        # a later audit closes the findings that it has seen
+        unseen = (finding.last_seen_by != audit.audit_uid, finding.last_seen_at < audit.began_at)
+        vanished = (finding.closed_at.is_(None), finding.kind.in_(kinds), *unseen)
         closed = update(audit_findings).where(*vanished).values(closed_at=self._db.clock(), open_key=None)
         return tx.execute(closed).rowcount
 
@@ -94,8 +96,8 @@ class SqlFindings(OnDatabase):
     @transaction
     def _forget(self, tx: Connection, before: datetime) -> None:
         """Delete a bounded number of old rows; the next audit goes on."""
-        old = select(found.id).where(found.closed_at < before).order_by(found.closed_at).limit(FORGOTTEN_AT_ONCE)
-        tx.execute(delete(audit_findings).where(found.id.in_(tx.scalars(old).all())))
+        old = select(finding.id).where(finding.closed_at < before).order_by(finding.closed_at).limit(FORGOTTEN_AT_ONCE)
+        tx.execute(delete(audit_findings).where(finding.id.in_(tx.scalars(old).all())))
         past = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
         numbers = tx.scalars(past.limit(FORGOTTEN_AT_ONCE)).all()
         tx.execute(delete(audits).where(audits.c.audit_uid.in_(numbers)))
@@ -115,7 +117,7 @@ class SqlFindings(OnDatabase):
 
 
 def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
-    query = select(audit_findings).where(found.run_uid == run_uid).order_by(found.id)
+    query = select(audit_findings).where(finding.run_uid == run_uid).order_by(finding.id)
     return [_record(row) for row in connection.execute(query)]
 
 
@@ -141,19 +143,19 @@ def _opened(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
 
 
 def _seen_again(connection: Connection, findings: Sequence[tuple[str, Finding]], now: datetime) -> Update:
-    """In one statement. What was done, and what was printed, stays until there is something newer."""
-    page = rows_of(connection, SEEN, [(key, *(getattr(each, name) for name in TOLD)) for key, each in findings])
+    """Return one statement for all. An act, and printed evidence, stay until there is something newer."""
+    page = rows_of(connection, SEEN, [(key, *(getattr(each, name) for name in TEXTS)) for key, each in findings])
     new, nothing_done = page.c, page.c.action.is_(None)
     return (
         update(audit_findings)
-        .where(found.open_key == new.open_key)
+        .where(finding.open_key == new.open_key)
         .values(
             message=new.message,
             problem=new.problem,
-            evidence=func.coalesce(new.evidence, found.evidence),
-            action=func.coalesce(new.action, found.action),
-            acted_at=case((nothing_done, found.acted_at), else_=now),
-            acts=found.acts + case((nothing_done, 0), else_=1),
+            evidence=func.coalesce(new.evidence, finding.evidence),
+            action=func.coalesce(new.action, finding.action),
+            acted_at=case((nothing_done, finding.acted_at), else_=now),
+            acts=finding.acts + case((nothing_done, 0), else_=1),
         )
     )
 
@@ -180,13 +182,13 @@ def _last_complete(connection: Connection) -> datetime | None:
 
 
 def _counts(connection: Connection) -> dict[FindingKind, int]:
-    query = select(found.kind, func.count()).where(found.closed_at.is_(None)).group_by(found.kind)
+    query = select(finding.kind, func.count()).where(finding.closed_at.is_(None)).group_by(finding.kind)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _findings(connection: Connection, limit: int) -> list[FindingRecord]:
-    is_closed = case((found.closed_at.is_(None), 0), else_=1)
-    query = select(audit_findings).order_by(is_closed, found.id.desc()).limit(limit)
+    is_closed = case((finding.closed_at.is_(None), 0), else_=1)
+    query = select(audit_findings).order_by(is_closed, finding.id.desc()).limit(limit)
     return [_record(row) for row in connection.execute(query)]
 
 

@@ -1,4 +1,4 @@
-"""What does a run's supervisor write about the run itself?"""
+"""Rows of runs as their supervisors write them."""
 
 from datetime import datetime
 from typing import Any
@@ -135,8 +135,8 @@ class Histories(OnDatabase):
         for numbers in pages(range(new.tasks)):
             rows = [{"task": number, **fresh, **_waits_for(number, now)} for number in numbers]
             tx.execute(insert(task_histories), rows)
-        asked = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
-        line = {"at": now, "event": "created", "message": asked, "actor": new.request.requested_by}
+        message = f"{new.request.trigger} run of {new.request.crawler}, {counted(new.tasks, 'task')}"
+        line = {"at": now, "event": "created", "message": message, "actor": new.request.requested_by}
         log(tx, run, "created", line)
         return run_record(tx, run_id)
 
@@ -163,7 +163,7 @@ FRESH_TASK = {
 
 
 def _refuse_while_another_lives(connection: Connection, new: NewRun) -> None:
-    """A workflow id stands for one run at a time: else a stop of the one would reach the other."""
+    """Raise BadInput while another run of this workflow id is open: a stop of one run would reach the other."""
     same_id = and_(histories.c.workflow_id == new.workflow_id, histories.c.status.in_(LIVE))
     others = histories.c.first_execution_run_id != new.first_execution_run_id
     if (run_id := connection.scalar(select(histories.c.id).where(same_id, others))) is not None:

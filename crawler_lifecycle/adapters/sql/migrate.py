@@ -30,12 +30,12 @@ VERSIONS = table("alembic_version", column("version_num", String(32)))
 def check(database: Database) -> None:
     """Raise NotReady unless the schema has every part that this program was written for."""
     with database.read() as connection:
-        found = revision(connection)
-    if found is None:
+        present = revision(connection)
+    if present is None:
         raise NotReady(f"the database at {database.where} has no schema yet: {UPGRADE}")
-    _refuse_unknown(database, found)
-    if found < REVISION:
-        raise NotReady(f"the schema of {database.where} is at {found}, this program needs {REVISION}: {UPGRADE}")
+    _refuse_unknown(database, present)
+    if present < REVISION:
+        raise NotReady(f"the schema of {database.where} is at {present}, this program needs {REVISION}: {UPGRADE}")
 
 
 def upgrade(url: str) -> str:
@@ -50,9 +50,9 @@ def upgrade(url: str) -> str:
 
 def _upgrade(database: Database) -> str:
     with _locked(database) as connection:
-        found = revision(connection)
-        _refuse_unknown(database, found)
-        if found is None or found < REVISION:
+        present = revision(connection)
+        _refuse_unknown(database, present)
+        if present is None or present < REVISION:
             _run_migrations(connection)
         return _installation(connection, database)
 
@@ -63,12 +63,12 @@ def revision(connection: Connection) -> str | None:
     return connection.scalar(select(VERSIONS.c.version_num))
 
 
-def _refuse_unknown(database: Database, found: str | None) -> None:
+def _refuse_unknown(database: Database, present: str | None) -> None:
     """Raise NotReady for a later generation, and for any revision that is not a number of four digits."""
-    if found is None or (found.isdecimal() and len(found) == len(REVISION) and found[:2] <= REVISION[:2]):
+    if present is None or (present.isdecimal() and len(present) == len(REVISION) and present[:2] <= REVISION[:2]):
         return
     raise NotReady(
-        f"the schema of {database.where} is at {found!r}, which this program (up to {REVISION}) does not know:"
+        f"the schema of {database.where} is at {present!r}, which this program (up to {REVISION}) does not know:"
         " use a newer version of the program"
     )
 

@@ -1,6 +1,7 @@
-"""How does a moment in a row grow with every write, although clocks differ and a write may wait for its lock?
+"""Column of a moment that grows with every write, although clocks differ and a write may wait for its lock.
 
-The writer's clock, or a microsecond after what the row has, whichever is later, computed where the row is locked.
+The value is the writer's clock, or a microsecond after the row's value, whichever is later. It is computed where the
+row is locked.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from crawler_lifecycle.adapters.sql.types import UtcDateTime
 
 
-class later(FunctionElement[datetime]):  # noqa: N801 (named as what it is in SQL)
+class later(FunctionElement[datetime]):  # noqa: N801 (the name of the SQL function)
     type = UtcDateTime()
     inherit_cache = True
 
@@ -33,7 +34,7 @@ def _mysql(element: later, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(later, "sqlite")
 def _sqlite(element: later, compiler: SQLCompiler, **options: Any) -> str:
-    """It is text there, with six digits after the point; functions of SQLite know three."""
+    """Compile for SQLite, where a moment is text with six digits after the point: its functions know three."""
     moment, before = (compiler.process(each, **options) for each in element.clauses)
     second, micros = f"substr({before}, 1, 19)", f"(substr({before}, 21, 6) + 1)"
     carried = f"datetime({second}, ({micros} / 1000000) || ' seconds')"

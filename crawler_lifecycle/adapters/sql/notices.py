@@ -1,4 +1,4 @@
-"""What have people been told of a run? Kept among the run's properties, one for each notice."""
+"""Notices of a run, kept among the run's properties."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.steps import RunRef
 
 PREFIX = "notice:"
-row = history_properties.c
+props = history_properties.c
 
 
 class Notices(OnDatabase):
@@ -19,7 +19,7 @@ class Notices(OnDatabase):
     def keep_notice(self, tx: Connection, run: RunRef, notice: Notice) -> Notice:
         fence(tx, run)
         name = name_of(notice.kind, notice.notice_id)
-        kept = tx.scalar(select(row.value).where(row.history_id == run.run_id, row.name == name))
+        kept = tx.scalar(select(props.value).where(props.history_id == run.run_id, props.name == name))
         if kept is not None and notice.kind is not NoticeKind.PROGRESS:
             return Notice.model_validate_json(kept)
         keep_property(tx, run, name, notice.model_dump_json())
@@ -27,11 +27,11 @@ class Notices(OnDatabase):
 
 
 def notices_of(connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
-    kept = select(row.value).where(row.history_id.in_(run_ids), row.name.startswith(PREFIX, autoescape=True))
-    found = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
-    return sorted(found, key=lambda notice: (notice.at, notice.notice_id))
+    kept = select(props.value).where(props.history_id.in_(run_ids), props.name.startswith(PREFIX, autoescape=True))
+    notices = [Notice.model_validate_json(value) for value in connection.scalars(kept)]
+    return sorted(notices, key=lambda notice: (notice.at, notice.notice_id))
 
 
 def name_of(kind: NoticeKind, notice_id: str = "") -> str:
-    """A run that changes a thousand times keeps its last progress, which tells all that was told before."""
+    """Return the property's name. Notices of progress share one name, as the last says all that earlier ones said."""
     return PREFIX + kind if kind is NoticeKind.PROGRESS else f"{PREFIX}{kind}:{notice_id}"

@@ -1,4 +1,4 @@
-"""Which supervisors may be nudged? One nudge a run is under way at most."""
+"""Claims of nudges. One nudge of a run is under way at most."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,9 +11,9 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, tra
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 
-run = histories.c
+runs = histories.c
 OURS = select(installation.c.uid).scalar_subquery()
-COLUMNS = (run.id, run.run_uid, run.supervisor_workflow_id, run.nudge_sent)  # requests and entries are long
+COLUMNS = (runs.id, runs.run_uid, runs.supervisor_workflow_id, runs.nudge_sent)  # requests and entries are long
 
 
 class NudgeClaims(OnDatabase):
@@ -25,33 +25,35 @@ class NudgeClaims(OnDatabase):
             except LifecycleError:
                 if not claimed:
                     raise
-                break  # those before are this caller's by now: it has to hear of them
+                break  # else the caller would not learn of the nudges that are claimed already
         return claimed
 
     @transaction
     def _claim_page(self, tx: Connection, uids: Sequence[str]) -> list[Nudge]:
-        ids = tx.scalars(select(run.id).where(run.run_uid.in_(uids), _idle())).all()
+        ids = tx.scalars(select(runs.id).where(runs.run_uid.in_(uids), _idle())).all()
         # the lock, by primary key alone as everywhere, keeps other watchers away; SQLite lets one writer in at a time
-        tx.execute(select(run.id).where(run.id.in_(ids)).order_by(run.id).with_for_update())
-        rows = tx.execute(select(*COLUMNS).where(run.id.in_(ids), _idle())).all()
+        tx.execute(select(runs.id).where(runs.id.in_(ids)).order_by(runs.id).with_for_update())
+        rows = tx.execute(select(*COLUMNS).where(runs.id.in_(ids), _idle())).all()
         claimed = [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent + 1) for row in rows]
-        one_more = update(histories).where(run.id.in_([nudge.run_id for nudge in claimed]))
-        tx.execute(one_more.values(nudge_sent=run.nudge_sent + 1))
+        one_more = update(histories).where(runs.id.in_([nudge.run_id for nudge in claimed]))
+        tx.execute(one_more.values(nudge_sent=runs.nudge_sent + 1))
         return claimed
 
     @reading
     def unanswered_nudges(self, connection: Connection) -> list[Nudge]:
-        waits = (run.status.in_(LIVE), run.nudge_sent > run.nudge_acknowledged, run.installation == OURS)
-        rows = connection.execute(select(*COLUMNS).where(*waits).order_by(run.id)).all()
+        waits = (runs.status.in_(LIVE), runs.nudge_sent > runs.nudge_acknowledged, runs.installation == OURS)
+        rows = connection.execute(select(*COLUMNS).where(*waits).order_by(runs.id)).all()
         return [Nudge(row.id, row.run_uid, row.supervisor_workflow_id, row.nudge_sent) for row in rows]
 
     @reading
     def open_among(self, connection: Connection, run_uids: Iterable[str]) -> set[str]:
-        found: set[str] = set()
+        open_uids: set[str] = set()
         for uids in pages(sorted(set(run_uids))):
-            found.update(connection.scalars(select(run.run_uid).where(run.run_uid.in_(uids), run.status.in_(LIVE))))
-        return found
+            open_uids.update(
+                connection.scalars(select(runs.run_uid).where(runs.run_uid.in_(uids), runs.status.in_(LIVE)))
+            )
+        return open_uids
 
 
 def _idle() -> ColumnElement[bool]:
-    return and_(run.status.in_(LIVE), run.nudge_sent <= run.nudge_acknowledged)
+    return and_(runs.status.in_(LIVE), runs.nudge_sent <= runs.nudge_acknowledged)

@@ -1,4 +1,4 @@
-"""How do a thousand rows fit into one statement? As one JSON parameter, joined like a table."""
+"""Pages of a thousand rows in one statement: one JSON parameter, joined like a table."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def rows_of(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]) -> FromClause:
-    """A table of these rows, its columns named and typed like the given ones."""
+    """Return a table of these rows; its columns have the names and types of the given columns."""
     prepared = [[_plain(value, kind, connection) for value, kind in zip(row, columns, strict=True)] for row in rows]
     payload = json.dumps(prepared, ensure_ascii=False, separators=(",", ":"))
     if connection.dialect.name == "sqlite":
@@ -28,9 +28,9 @@ def rows_of(connection: Connection, columns: Sequence[Column[Any]], rows: Sequen
 
 
 def _sqlite_rows(columns: Sequence[Column[Any]], payload: str) -> FromClause:
-    each = func.json_each(payload).table_valued("value", name="each_row")
+    element = func.json_each(payload).table_valued("value", name="each_row")
     fields = [
-        func.json_extract(each.c.value, f"$[{place}]", type_=field.type).label(field.name)
+        func.json_extract(element.c.value, f"$[{place}]", type_=field.type).label(field.name)
         for place, field in enumerate(columns)
     ]
     return select(*fields).subquery(ROWS)

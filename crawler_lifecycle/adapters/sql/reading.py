@@ -1,4 +1,4 @@
-"""What do the rows say in the words of the contract?"""
+"""Translation of rows into the contract's models."""
 
 import json
 from collections import defaultdict
@@ -29,8 +29,9 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
 
 
 def own_row(connection: Connection, run_id: int) -> Row[Any]:
-    """For whoever ends a run or has it go on. A restored or shared database has rows of other installations, whose
-    jobs are not ours to touch."""
+    """Return the row of a run that is to be stopped or resumed. Conflict if another installation began the run.
+
+    A restored or shared database has rows of other installations, and their jobs are not ours to touch."""
     row = run_row(connection, run_id)
     ours = connection.scalar(select(installation.c.uid))
     if row.installation != ours:
@@ -64,7 +65,7 @@ def run_summary(row: Row[Any], tasks: Counts) -> RunSummary:
 
 
 def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, Counts]:
-    """How many tasks of each of these runs have which status; only those that occur."""
+    """Count the tasks of each of these runs by status; a status without tasks is left out."""
     of = task_histories.c
     query = select(of.history_id, of.status, func.count()).where(of.history_id.in_(run_ids))
     counts: dict[int, Counts] = defaultdict(dict)

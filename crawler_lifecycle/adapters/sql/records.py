@@ -1,4 +1,4 @@
-"""What do people and doors get to read?"""
+"""Records of runs for people and doors."""
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
@@ -85,10 +85,10 @@ class RunRecords(OnDatabase):
     @reading
     def run_id(self, connection: Connection, run_uid: str) -> int:
         query = select(histories.c.id).where(histories.c.run_uid == run_uid)
-        found = connection.execute(query).scalar_one_or_none()
-        if found is None:
+        run_id = connection.execute(query).scalar_one_or_none()
+        if run_id is None:
             raise NotFound(f"there is no run with run_uid {run_uid}")
-        return int(found)
+        return int(run_id)
 
     @reading
     def scheduled_runs(self, connection: Connection, first: str, last: str) -> list[ScheduledRun]:
@@ -100,16 +100,16 @@ class RunRecords(OnDatabase):
 def _overview(connection: Connection, run_id: int) -> RunOverview:
     of_run = {"history_id": run_id}
     log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
-    told = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
+    exported = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
     run = run_record(connection, run_id)
     return RunOverview(
         run=run,
         log=[log_record(row) for row in connection.execute(log)],
-        exports=[export_record(row) for row in connection.execute(told)],
+        exports=[export_record(row) for row in connection.execute(exported)],
         findings=findings_of(connection, run.run_uid),
     )
 
 
 def _to_the_end(text: ColumnElement[str]) -> ColumnElement[str]:
-    """MySQL takes no notice of blanks at the end of what it compares."""
+    """Return the text with a last character that is no blank: MySQL ignores blanks at the end when it compares."""
     return text + "."

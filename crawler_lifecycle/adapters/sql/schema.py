@@ -1,7 +1,7 @@
-"""What does the database keep? (`migrations/` makes it; a test proves that both say the same.)
+"""Tables of the database. `migrations/` makes them; a test proves that both say the same.
 
-Everything about a run hangs on its row in `histories`. Whoever writes to a run or its tasks locks that row
-first: so writers of one run follow each other, and none can deadlock with another.
+Everything about a run refers to its row in `histories`. Every write to a run or its tasks locks that row first: writers
+of one run follow each other and cannot deadlock.
 """
 
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ def now() -> datetime:
 
 
 metadata = MetaData()
-# names and ids differ by case; MySQL compares without it unless told
+# names and ids differ by case, which MySQL's default collation ignores
 MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 installation = Table(
@@ -67,12 +67,12 @@ histories = Table(
     Column("intent", words(Intent), nullable=False),
     Column("tasks", Integer, nullable=False),
     Column("max_parallel", Integer),
-    # the execution that made the run, which never changes, and the one that supervises it now
+    # the execution that made the run never changes; the supervising execution does
     Column("workflow_id", String(LONGEST_WORKFLOW_ID), nullable=False),
     Column("first_execution_run_id", String(36), nullable=False),
     Column("supervisor_workflow_id", String(LONGEST_WORKFLOW_ID), nullable=False),
     Column("supervisor_run_id", String(36), nullable=False),
-    Column("supervisor_began_at", UtcDateTime),  # none: the execution that made the run
+    Column("supervisor_began_at", UtcDateTime),  # null: the execution that made the run
     Column("epoch", Integer, nullable=False),
     Column("request", Document, nullable=False),
     Column("entry", Document, nullable=False),
@@ -87,10 +87,10 @@ histories = Table(
     Column("export_state", words(ExportState)),
     Column("end_number", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-    Column("begun_at", UtcDateTime, nullable=False),  # what its limits count from: created, or reopened
+    Column("begun_at", UtcDateTime, nullable=False),  # limits count from here: created, or reopened
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
-    # set by every UPDATE of the row, and whoever writes to a run or its tasks updates that: what live views follow
+    # set by every UPDATE of the row, which every write to a run or its tasks makes; live views follow it
     growing("changed_at", now),
     PrimaryKeyConstraint("id", name="pk_histories"),
     UniqueConstraint("run_uid", name="uq_histories_run_uid"),
@@ -118,7 +118,7 @@ history_logs = Table(
     metadata,
     Column("id", Id, nullable=False, autoincrement=True),
     Column("history_id", Id, ForeignKey("histories.id", name="fk_history_logs_history"), nullable=False),
-    Column("entry_uid", String(36), nullable=False),  # the same however often the same thing is logged
+    Column("entry_uid", String(36), nullable=False),  # made of the line's key: a line is logged once
     Column("at", UtcDateTime, nullable=False),
     Column("event", String(64), nullable=False),
     Column("message", Lines(4000), nullable=False),
@@ -157,7 +157,7 @@ task_histories = Table(
     Column("log_tail", Lines(16_000, keep_end=True)),
     Column("events", Document, nullable=False),
     PrimaryKeyConstraint("history_id", "task", name="pk_task_histories"),
-    # the first for what is asked of one run, the second for what the dispatcher asks of all
+    # the first for queries about one run, the second for the dispatcher's about all runs
     Index("ix_task_histories_run", "history_id", "status", "task"),
     Index("ix_task_histories_status", "status", "history_id", "task", "claim_expires_at"),
     **MYSQL,
@@ -170,7 +170,7 @@ exports = Table(
     Column("history_id", Id, ForeignKey("histories.id", name="fk_exports_history"), nullable=False),
     Column("kind", String(32), nullable=False),
     Column("state", words(ExportState), nullable=False),
-    Column("event", Document, nullable=False),  # as announced, for those that read this table instead
+    Column("event", Document, nullable=False),  # as announced, for pipelines that read this table
     Column("location", Lines(4000)),
     Column("problem", Lines(4000)),
     Column("created_at", UtcDateTime, nullable=False),
@@ -199,10 +199,10 @@ audit_findings = Table(
     "audit_findings",
     metadata,
     Column("id", Id, nullable=False, autoincrement=True),
-    Column("open_key", String(36)),  # of kind and subject; none once it is closed, so that there is one open at most
+    Column("open_key", String(36)),  # of kind and subject, null once closed: a second open finding is refused
     Column("kind", words(FindingKind), nullable=False),
     Column("subject", Line(255), nullable=False),
-    Column("history_id", Id),  # no foreign key: what was found outlives the run
+    Column("history_id", Id),  # no foreign key: a finding outlives its run
     Column("run_uid", String(36)),
     Column("message", Lines(4000), nullable=False),
     Column("evidence", Lines(16_000, keep_end=True)),

@@ -1,4 +1,4 @@
-"""Who wants a run to end, and how far has that come?"""
+"""Stops of runs: requests for the end of a run, and the phases on the way."""
 
 from datetime import datetime
 from typing import Any
@@ -46,7 +46,7 @@ class Stops(OnDatabase):
 def _write(
     connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
 ) -> Intent:
-    """The run's row is locked. What has been wanted once is not taken back; what was wanted too late is only told."""
+    """Write the stop; the run's row is locked. The intent never goes back. A run that is over gets the line only."""
     row = run_row(connection, run_id)
     intent = Intent(row.intent)
     if not row.status.is_over:
@@ -59,8 +59,8 @@ def _write(
 
 
 def _key(stop: StopRequest, asked_at: datetime) -> str:
-    """Stops that name neither who asks nor when have one time if they waited for a worker: what they want tells them
-    apart."""
+    """Return the key of the stop's line. Stops without an actor that waited for a worker have the same time, so their
+    content is a part of the key."""
     return ":".join(("stop", asked_at.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
 
 

@@ -1,4 +1,4 @@
-"""Which workflow supervises a run, and how does a run that failed get another chance?"""
+"""Supervision of runs: take-over by another execution, reopening, and the clock of the limits."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.errors import Conflict, Fenced
 from crawler_lifecycle.ports import Execution
 
-of = task_histories.c
+tasks = task_histories.c
 REOPENED = "reopened"
 HELD_MESSAGES = {
     True: "all that is left in the cluster is suspended: until that changes, the run's limits of time stand still",
@@ -81,7 +81,7 @@ class Supervision(OnDatabase):
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
             now = self._db.clock()
             _supervise(tx, row, execution, REOPENED, now)
-            _try_again(tx, row, now)
+            _queue_again(tx, row, now)
         return run_record(tx, run_id)
 
 
@@ -93,33 +93,33 @@ def _row_to_supervise(tx: Connection, run_id: int, execution: Execution) -> Row[
         raise Conflict(f"run {run_id} belongs to workflow {row.workflow_id}, not to {execution.workflow_id}")
     if row.supervisor_run_id == execution.run_id:
         return None
-    _refuse_the_late(row, execution)
+    _refuse_predecessor(row, execution)
     return row
 
 
 def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
-    """When the timeline of the run's present end first tells one of these."""
-    first: datetime | None = connection.scalar(_told(run_id, events, history_logs.c.at).limit(1))
+    """Return the time of the first of these events on the way to the run's present end."""
+    first: datetime | None = connection.scalar(_events(run_id, events, history_logs.c.at).limit(1))
     return first
 
 
 def _clock(connection: Connection, run_id: int) -> Clock:
     line = history_logs.c
     return clock_of(
-        (at, event) for at, event in connection.execute(_told(run_id, [HELD, RELEASED], line.at, line.event))
+        (at, event) for at, event in connection.execute(_events(run_id, [HELD, RELEASED], line.at, line.event))
     )
 
 
-def _told(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select[Any]:
-    """Of the timeline of the run's present end."""
+def _events(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select[Any]:
+    """Return the statement for these events on the way to the run's present end."""
     line = history_logs.c
     reopened = select(func.max(line.id)).where(line.history_id == run_id, line.event == REOPENED).scalar_subquery()
-    told = select(*columns).where(line.history_id == run_id, line.event.in_(events))
-    return told.where(line.id > func.coalesce(reopened, 0)).order_by(line.id)
+    lines = select(*columns).where(line.history_id == run_id, line.event.in_(events))
+    return lines.where(line.id > func.coalesce(reopened, 0)).order_by(line.id)
 
 
-def _refuse_the_late(row: Row[Any], execution: Execution) -> None:
-    """An execution that was terminated may still be about to take over when the next one already has."""
+def _refuse_predecessor(row: Row[Any], execution: Execution) -> None:
+    """Raise Fenced for an execution that was terminated and comes after its successor."""
     known, began_at = row.supervisor_began_at, execution.began_at
     if known is not None and began_at is not None and began_at < known:
         raise Fenced(f"run {row.id} has a later supervisor already, execution {row.supervisor_run_id}")
@@ -132,9 +132,9 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
         "supervisor_workflow_id": execution.workflow_id,
         "supervisor_run_id": execution.run_id,
         "supervisor_began_at": execution.began_at,
-        "next_look_at": None,  # that of whoever is gone
+        "next_look_at": None,  # the former supervisor's
     }
-    # whoever was nudged is gone: the next change must be able to nudge us
+    # the nudged execution is gone and will not acknowledge: without this, no later change could nudge us
     answered = {"nudge_acknowledged": row.nudge_sent}
     connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **answered))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)
@@ -142,16 +142,16 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
     log(connection, run, f"{event}:{epoch}", {"at": now, "event": event, "message": message})
 
 
-def _try_again(connection: Connection, row: Row[Any], now: datetime) -> None:
-    main = select(of.status).where(of.history_id == row.id, of.task == MAIN_TASK)
+def _queue_again(connection: Connection, row: Row[Any], now: datetime) -> None:
+    main = select(tasks.status).where(tasks.history_id == row.id, tasks.task == MAIN_TASK)
     started = connection.scalar(main) is TaskStatus.SUCCEEDED
     fresh = {"status": RunStatus.PROCESSING if started else RunStatus.INITIALIZING, "intent": Intent.RUN}
     open_again = {"begun_at": now, "started_at": now if started else None, "finished_at": None}
     values = {**fresh, **open_again, "reason": None, "export_state": None, **NOT_WAITING}
     connection.execute(update(histories).where(histories.c.id == row.id).values(values))
-    failed = update(task_histories).where(of.history_id == row.id, of.status != TaskStatus.SUCCEEDED)
-    next_attempt = {"attempt": of.attempt + 1, "version": of.version + 1, "status": TaskStatus.QUEUED}
+    failed = update(task_histories).where(tasks.history_id == row.id, tasks.status != TaskStatus.SUCCEEDED)
+    next_attempt = {"attempt": tasks.attempt + 1, "version": tasks.version + 1, "status": TaskStatus.QUEUED}
     cleared = {"queued_at": now, "absent_count": 0, "restarts": 0, "events": "[]", **NEVER_RUN}
     connection.execute(failed.values(**next_attempt, **cleared))
     cause = {"cause": DISPATCHER if started else MAIN_JOB, "cause_since": now}
-    connection.execute(failed.where(of.task != MAIN_TASK).values(cause))
+    connection.execute(failed.where(tasks.task != MAIN_TASK).values(cause))

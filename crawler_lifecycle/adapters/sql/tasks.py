@@ -1,4 +1,4 @@
-"""How do looks read and write the tasks of a run, a thousand at a time?"""
+"""Rows of tasks as looks read and write them, a thousand at a time."""
 
 import json
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ class TaskRows(OnDatabase):
 
     @reading
     def rows(self, connection: Connection, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
-        found: list[TaskRow] = []
+        task_rows: list[TaskRow] = []
         for numbers in pages(sorted(set(tasks))):
             wanted = rows_of(connection, KEY, [(run_id, number) for number in numbers])
             query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
-            found.extend(TaskRow(*row) for row in connection.execute(query))
-        return found
+            task_rows.extend(TaskRow(*row) for row in connection.execute(query))
+        return task_rows
 
     @transaction
     def sync(self, tx: Connection, run: RunRef, changes: Sequence[TaskChange]) -> int:
@@ -87,7 +87,7 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
     new = page.c
     is_over = new.status.in_(OVER)
     adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # nothing is in its way any more
-    # MySQL assigns one after the other: what compares with an old value comes before the new one
+    # MySQL assigns in order: an expression with an old value comes before the old value's assignment
     return (
         update(task_histories)
         .where(*_same_task(page))
@@ -116,8 +116,10 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
 
 
 def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
-    """Evidence leaves the version alone: it is written between the read and the write of a status. What comes later,
-    by a cluster that was busy, takes nothing from what the end has said itself."""
+    """Return the statement that keeps evidence of a page of tasks.
+
+    The version stays: evidence is written between the read and the write of a status. Evidence that comes late does not
+    replace the message of an end."""
     page = rows_of(connection, RECONCILED, [(run_id, *_evident(item)) for item in evidence])
     new = page.c
     return (
@@ -137,8 +139,8 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
 
 
 def _same_task(page: FromClause) -> tuple[ColumnElement[bool], ...]:
-    """The run's id comes out of the page, too: given as a constant, both planners go through all tasks of the run
-    and read the whole page for each of them."""
+    """Return the conditions that join the page. The run's id is a column of the page, too: with a constant, both
+    planners go through all tasks of the run and read the whole page for each."""
     return old.history_id == page.c.history_id, old.task == page.c.task
 
 
@@ -148,6 +150,6 @@ def _changed(change: TaskChange) -> tuple[object, ...]:
 
 
 def _evident(item: TaskEvidence) -> tuple[object, ...]:
-    """What is empty now does not erase what was seen before."""
+    """Return the row of evidence. Empty values become NULL, which replaces nothing."""
     events = json.dumps(item.events) if item.events else None
     return item.task, item.attempt, item.message, item.node, item.restarts or None, item.log_tail or None, events

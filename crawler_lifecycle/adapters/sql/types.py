@@ -1,4 +1,4 @@
-"""How are times, words and texts kept, so that both databases give back what was put in?"""
+"""Column types: both databases give back times, words and texts as they were written."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ Document = Text().with_variant(MEDIUMTEXT, "mysql")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware in UTC outside, naive with microseconds inside."""
+    """A time that is aware in UTC outside, and naive with microseconds inside."""
 
     impl = DateTime
     cache_ok = True
@@ -35,7 +35,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Line(TypeDecorator[str]):
-    """Text from outside, of any length and content: cut where the column ends."""
+    """Text from outside, of any length and content; it is cut where the column ends."""
 
     impl = String
     cache_ok = True
@@ -49,7 +49,7 @@ class Line(TypeDecorator[str]):
 
 
 class Lines(TypeDecorator[str]):
-    """Longer text from outside; of what is too long, the end is kept if `keep_end`, else the beginning."""
+    """Longer text from outside. Of a text that is too long the end is kept if `keep_end`, else the beginning."""
 
     impl = Text
     cache_ok = True
@@ -69,10 +69,10 @@ class Lines(TypeDecorator[str]):
 
 
 def storable(text: str) -> str:
-    """Neither database keeps a NUL in the middle of a text, and half a surrogate pair is no text at all."""
+    """Return a text that both databases keep: without NUL, and without halves of surrogate pairs."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def words(kind: type[Word]) -> Enum:
-    """A column that holds one of these words, as text: a new word needs no migration."""
+    """Return the type of a column that holds one of these words as text: a new word needs no migration."""
     return Enum(kind, native_enum=False, length=16, values_callable=lambda members: [word.value for word in members])

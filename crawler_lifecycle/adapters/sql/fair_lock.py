@@ -1,15 +1,15 @@
-"""Who of this process's threads writes next to SQLite? The one that has waited longest.
+"""Fair lock for SQLite writers of one process.
 
-SQLite lets one writer in at a time and has those that wait look again now and then: under load one of them may
-starve. Within a process nobody has to; between processes SQLite's own waiting remains.
+SQLite lets one writer in at a time, and waiting writers try again now and then: under load a writer may starve. Within
+a process this lock prevents that; between processes SQLite's own waiting remains.
 """
 
 from collections import deque
 from threading import Lock
 
 
-class Turns:
-    """A lock that is given in the order in which it was asked for."""
+class FairLock:
+    """A lock that threads get in the order in which they asked for it."""
 
     def __init__(self) -> None:
         self._queue: deque[Lock] = deque()
@@ -24,7 +24,7 @@ class Turns:
         try:
             if not is_first:
                 mine.acquire()
-        except BaseException:  # a cancelled activity is interrupted here: who comes next must not wait for it
+        except BaseException:  # a cancelled activity is interrupted here; the next thread would wait for ever
             self._leave(mine)
             raise
 
