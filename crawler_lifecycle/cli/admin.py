@@ -61,10 +61,10 @@ def doctor(state: Path | None, as_json: bool) -> None:
 @state_option
 @json_option
 def accept_namespace(state: Path | None, as_json: bool) -> None:
-    """Records the present Kubernetes namespace as the one of this installation.
+    """Records the present Kubernetes namespace as the namespace of this installation.
 
     The installation remembers its namespace by the uid. With another kubeconfig, or after a cluster was made anew, a
-    namespace of the same name shows no jobs: none of them counts as gone until this command says that they are.
+    namespace of the same name shows no jobs: no job counts as gone until this command is given.
 
     \b
     Example:

@@ -81,7 +81,7 @@ def verdicts(
 
 
 def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
-    """A job that is being deleted before any job of this task is on record: its deployment waits until it is gone."""
+    """A job is being deleted, and no job of the task is on record: the deployment waits for its name."""
     return row.job_uid is None and job.phase is JobPhase.ENDING and not job.left_behind
 
 

@@ -152,10 +152,11 @@ def test_a_check_is_one_line_and_says_what_is_wrong(cluster: KubernetesCluster, 
 
 
 @pytest.mark.parametrize(
-    ("told", "words"), [("v1.30.0-gke.100", "version 1.30"), ("v1.36.4+k3s1", "version 1.36"), ("?", "version unknown")]
+    ("version", "words"),
+    [("v1.30.0-gke.100", "version 1.30"), ("v1.36.4+k3s1", "version 1.36"), ("?", "version unknown")],
 )
-def test_a_check_names_the_version(cluster: KubernetesCluster, server: ApiServer, told: str, words: str) -> None:
-    server.git_version = told
+def test_a_check_names_the_version(cluster: KubernetesCluster, server: ApiServer, version: str, words: str) -> None:
+    server.git_version = version
     assert f", {words}, " in cluster.check()
 
 

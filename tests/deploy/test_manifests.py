@@ -32,8 +32,8 @@ def ids(folder: Folder) -> str:
 
 @pytest.fixture(params=manifests.folders(), ids=ids)
 def folder(request: pytest.FixtureRequest) -> Folder:
-    found: Folder = request.param
-    return found
+    folder: Folder = request.param
+    return folder
 
 
 def test_they_fit_the_schemas(folder: Folder) -> None:

@@ -159,8 +159,8 @@ class Service:
             details = self.details(run)
             return details if is_handed_over(details) else None
 
-        found: RunDetails = await eventually(over, patience, partial(self.seen, run))
-        return found
+        details: RunDetails = await eventually(over, patience, partial(self.seen, run))
+        return details
 
     async def until_waiting(self, run: Started, cause: str, patience: float = PATIENCE) -> RunDetails:
         def waits() -> RunDetails | None:
@@ -168,17 +168,17 @@ class Service:
             causes = {details.run.waiting_cause, *(task.cause for task in details.tasks)}
             return details if cause in causes else None
 
-        found: RunDetails = await eventually(waits, patience, partial(self.seen, run))
-        return found
+        details: RunDetails = await eventually(waits, patience, partial(self.seen, run))
+        return details
 
     def seen(self, run: Started) -> str:
         """Say how the run, its tasks, jobs and pods stand, for a wait that was in vain."""
         details = self.details(run)
-        tasks = [(each.task, each.attempt, str(each.status), each.cause, each.reason) for each in details.tasks[:SHOWN]]
+        tasks = [(row.task, row.attempt, str(row.status), row.cause, row.reason) for row in details.tasks[:SHOWN]]
         there = [
-            (each["metadata"]["name"], each["metadata"].get("deletionTimestamp"), each.get("status"))
+            (thing["metadata"]["name"], thing["metadata"].get("deletionTimestamp"), thing.get("status"))
             for kind in ("jobs", "pods")
-            for each in self.objects(kind, run)[:SHOWN]
+            for thing in self.objects(kind, run)[:SHOWN]
         ]
         looked = f"looked at {details.run.last_look_at}, next {details.run.next_look_at}: {details.run.look_problem}"
         return f"{details.run.status} {details.run.waiting_cause}; {looked}; tasks {tasks}; in the cluster {there}"

@@ -94,7 +94,7 @@ def test_what_the_node_said_is_among_the_evidence(kubernetes: KubernetesBench) -
     until(told, "the event to be there")
 
 
-def test_of_many_that_fail_each_has_its_own_warnings(kubernetes: KubernetesBench) -> None:
+def test_of_many_that_fail_entryhas_its_own_warnings(kubernetes: KubernetesBench) -> None:
     """By one list of all that warns in the namespace."""
     first = deployed(kubernetes, fates.EVICTED)
     requests = [first, *(deployed(kubernetes, fates.EVICTED, run_uid=first.run_uid, task=task) for task in range(1, 6))]
@@ -163,7 +163,7 @@ def test_a_job_that_is_suspended_goes_on_although_its_pod_is_left_for_a_while(
     admin.merge(job, {"spec": {"suspend": True}})
     until(lambda: admin.get(path)["status"]["phase"] in ("Failed", "Succeeded"), "the pod to end")
     time.sleep(SYNCS_SECONDS)
-    assert {each["type"] for each in admin.get(job)["status"]["conditions"]} == {"Suspended"}
+    assert {entry["type"] for entry in admin.get(job)["status"]["conditions"]} == {"Suspended"}
     admin.merge(path, {"metadata": {"finalizers": None}})
     admin.merge(job, {"spec": {"suspend": False}})
     kubernetes.until_phase(request, JobPhase.RUNNING)

@@ -63,7 +63,7 @@ def test_of_many_each_is_read_by_its_name_and_one_of_another_uid_is_not_ours() -
     seen = look(Shelf().put(jobs=there), uids, list(uids))
 
     assert seen.jobs.keys() == uids.keys() - {(0, 1)}
-    assert {each.phase for each in seen.jobs.values()} == {JobPhase.RUNNING}
+    assert {look.phase for look in seen.jobs.values()} == {JobPhase.RUNNING}
 
 
 def test_a_job_without_labels_and_without_a_uid_on_record_is_named() -> None:

@@ -25,8 +25,8 @@ class Absence:
     ground: Ground
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, thread_name_prefix="by-name"))
 
-    def found(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
-        """Those of these Jobs that are there after all, each by its name. None: it is there, and cannot be read."""
+    def present(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
+        """Yield the name and the Job where it is there after all. None stands for a Job that cannot be read."""
         self.ground.check()
         there = list(uids) if len(uids) <= MOST_BY_NAME else self._there(uids, pages)
         for name, (is_there, job) in zip(there, self.pool.map(self._read, there), strict=True):
@@ -42,14 +42,14 @@ class Absence:
             return True, None
 
     def _there(self, uids: Uids, pages: Pages) -> list[str]:
-        """Those among all Jobs of the namespace, without their labels: those may have been changed.
+        """Return the names that a list of all Jobs has, whatever their labels: labels may have been changed.
 
-        A Job with another uid than the one on record only has the name."""
+        A Job whose uid is not the uid on record only has the name."""
         listed: dict[str, str] = {}
         for body in pages(self.api.batch("jobs"), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST):
             page = METADATA.page(body)
-            listed.update((each.metadata.name, each.metadata.uid) for each in page.whole)
-            listed.update((each.name, each.uid) for each in page.broken)
+            listed.update((item.metadata.name, item.metadata.uid) for item in page.whole)
+            listed.update((item.name, item.uid) for item in page.broken)
         if "" in listed:
             raise Unreadable("the namespace has a Job without a name: what is absent cannot be told")
         return [name for name, uid in uids.items() if name in listed and not (uid and listed[name] not in ("", uid))]

@@ -82,14 +82,18 @@ class Deploying:
             raise TemporaryError(what, cause=CLUSTER_UNAVAILABLE) from error
         if job.deletion_timestamp is not None:
             raise TemporaryError(f"job {name} is being deleted: its name is free when it is gone", cause=JOB_LEAVING)
-        found, wanted = job.labels or NO_LABELS, labels_of(request)
-        if found.installation not in (None, request.installation):
-            raise Conflict(f"{request.key} belongs to another installation, {found.installation}")
-        if changed := [each for each in _changed_labels(found, request) if getattr(found, each) is None]:
+        present, wanted = job.labels or NO_LABELS, labels_of(request)
+        if present.installation not in (None, request.installation):
+            raise Conflict(f"{request.key} belongs to another installation, {present.installation}")
+        if changed := [label for label in _changed_labels(present, request) if getattr(present, label) is None]:
             self._take_back(job, changed)
-        if (found.run_uid, found.task, found.attempt) != (request.run_uid, str(request.task), str(request.attempt)):
+        if (present.run_uid, present.task, present.attempt) != (
+            request.run_uid,
+            str(request.task),
+            str(request.attempt),
+        ):
             raise Conflict(f"there is a job {name} that is not of {request.key}")
-        if found.spec_hash != wanted[SPEC_HASH]:
+        if present.spec_hash != wanted[SPEC_HASH]:
             raise Conflict(f"{request.key} was deployed already, for another request")
         return _deployment(request, job, created=False)
 
@@ -97,7 +101,7 @@ class Deploying:
         """Delete exactly this Job, and refuse its deployment. Its name holds the run's uid: nobody else made it."""
         options = {"propagationPolicy": "Background"}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
-        lost = f"job {job.name} came without its label {', '.join(LABELS[each] for each in changed)}"
+        lost = f"job {job.name} came without its label {', '.join(LABELS[label] for label in changed)}"
         try:
             self.api.delete(self.api.batch("jobs", job.name), body, options)
         except Missing:
@@ -114,9 +118,9 @@ def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
     return metadata
 
 
-def _changed_labels(found: Labels, request: DeploymentRequest) -> list[str]:
+def _changed_labels(present: Labels, request: DeploymentRequest) -> list[str]:
     wanted = labels_of(request)
-    return [each for each in OURS if getattr(found, each) != wanted[LABELS[each]]]
+    return [label for label in OURS if getattr(present, label) != wanted[LABELS[label]]]
 
 
 def _deployment(request: DeploymentRequest, job: Metadata, *, created: bool) -> Deployment:

@@ -1,4 +1,4 @@
-"""The namespace of the jobs, and whether it is the one that the installation knows.
+"""The namespace of the jobs, compared with the namespace that the installation knows.
 
 With the kubeconfig of another cluster, a namespace of the same name shows none of our Jobs: each of them would seem to
 be gone, and a stop would be proved while all of them run. The namespace's uid tells. If it is another, the uid of
@@ -24,22 +24,22 @@ class Ground:
     places: Places
 
     def check(self, *, keep: bool = True) -> None:
-        """TemporaryError where nothing counts as absent: in a namespace that is gone, being deleted, or another one.
+        """Raise TemporaryError where nothing counts as absent: in a namespace that is gone, being deleted, or unknown.
 
         `keep`: whether a namespace that is seen for the first time is recorded."""
         known, seen = self.places.known(), self._namespace()
         if seen is None or (known and (known.namespace, known.namespace_uid) == (seen.namespace, seen.namespace_uid)):
             return
-        found = self._with_cluster(seen)
-        if known is None or (known.namespace == seen.namespace and _is_the_same_cluster(known, found)):
+        present = self._with_cluster(seen)
+        if known is None or (known.namespace == seen.namespace and _is_the_same_cluster(known, present)):
             if keep:
-                self.places.keep(found, known)
+                self.places.keep(present, known)
             return
-        message = f"{_words(found)} is not the {_words(known)} that this installation knows, {_why(known, found)}"
+        message = f"{_words(present)} is not the {_words(known)} that this installation knows, {_why(known, present)}"
         raise TemporaryError(f"{message}: nothing in it counts as absent; {ACCEPT}", cause=NAMESPACE_CHANGED)
 
     def check_if_readable(self, *, keep: bool = True) -> None:
-        """The same, where only another namespace is an objection. Whoever asks next tells about all other trouble."""
+        """Do the same, but only object to an unknown namespace: the next request tells about other trouble."""
         try:
             self.check(keep=keep)
         except TemporaryError as error:
@@ -47,16 +47,16 @@ class Ground:
                 raise
 
     def accept(self) -> tuple[Place | None, Place]:
-        """Record the present namespace. Return the one on record before, and the present one."""
+        """Record the present namespace. Return the namespace on record before, and the present namespace."""
         seen = self._namespace()
         if seen is None:
             raise TemporaryError(f"namespace {self.api.namespace} does not tell its uid")
-        known, found = self.places.known(), self._with_cluster(seen)
-        self.places.keep(found, known)
-        return known, found
+        known, present = self.places.known(), self._with_cluster(seen)
+        self.places.keep(present, known)
+        return known, present
 
     def _namespace(self) -> Place | None:
-        """None: it is active, and does not tell its uid."""
+        """Return the active namespace; None if its uid is missing."""
         name = self.api.namespace
         try:
             namespace = NAMESPACES.one(self.api.get(self.api.core()))
@@ -75,15 +75,15 @@ class Ground:
         return Place(seen.namespace, seen.namespace_uid, uid or None)
 
 
-def _is_the_same_cluster(known: Place, found: Place) -> bool:
-    return known.cluster_uid is not None and known.cluster_uid == found.cluster_uid
+def _is_the_same_cluster(known: Place, present: Place) -> bool:
+    return known.cluster_uid is not None and known.cluster_uid == present.cluster_uid
 
 
 def _words(place: Place) -> str:
     return f"namespace {place.namespace} ({place.namespace_uid})"
 
 
-def _why(known: Place, found: Place) -> str:
-    if found.cluster_uid is None or known.cluster_uid is None:
+def _why(known: Place, present: Place) -> str:
+    if present.cluster_uid is None or known.cluster_uid is None:
         return f"and {CLUSTER} could not be read to tell whether it is in the same cluster"
-    return "of the same cluster" if found.cluster_uid == known.cluster_uid else "and is of another cluster"
+    return "of the same cluster" if present.cluster_uid == known.cluster_uid else "and is of another cluster"

@@ -97,7 +97,7 @@ class Jobs:
 
     def dated_by_name(self, run_uid: str, uids: Mapping[Key, str]) -> dict[Key, DatedJob]:
         """Return those that are there with the uid on record, read one by one by their names."""
-        found: dict[Key, DatedJob] = {}
+        jobs: dict[Key, DatedJob] = {}
 
         def read(key: Key) -> None:
             try:
@@ -105,10 +105,10 @@ class Jobs:
             except (Missing, Unreadable):
                 return
             if job.metadata.uid == uids[key]:
-                found[key] = job
+                jobs[key] = job
 
         self.each(read, uids, "not all jobs could be read by their names")
-        return found
+        return jobs
 
     def pods(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, list[Pod]]:
         """The pods of these, newest first."""
@@ -161,7 +161,7 @@ def _key(job: Job | DatedJob, run_uid: str) -> Key | None:
 
 
 def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
-    """Each once: a list that began anew shows some twice."""
+    """Sort pods, without the doubles of a list that began anew."""
     return sorted({pod.metadata.name: pod for pod in pods}.values(), key=_age, reverse=True)
 
 

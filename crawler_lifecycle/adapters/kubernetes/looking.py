@@ -91,7 +91,7 @@ class Looking:
         say; a Job with another uid, and without our labels, only has the name."""
         keys = {survey.name(key): key for key in missing}
         on_record = {name: uids.get(key) for name, key in keys.items()}
-        for name, job in self._absence.found(on_record, partial(self._pages, survey)):
+        for name, job in self._absence.present(on_record, partial(self._pages, survey)):
             key, uid = keys[name], on_record[name]
             if job is None:
                 survey.add_unclear(key, name, f"job {name} cannot be read")

@@ -24,16 +24,16 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
 def checked_version(api: Api) -> str:
     """Return the version in words. NotReady if it is too old; a version that cannot be read is unknown."""
     try:
-        told = msgspec.json.decode(api.get(PATH), type=Version).git_version
+        name = msgspec.json.decode(api.get(PATH), type=Version).git_version
     except (ApiFailed, Missing, msgspec.MsgspecError):
         return "version unknown"
-    found = NUMBERS.match(told)
-    if found is None:
+    numbers = NUMBERS.match(name)
+    if numbers is None:
         return "version unknown"
-    version = int(found[1]), int(found[2])
+    version = int(numbers[1]), int(numbers[2])
     if version < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise NotReady(
-            f"Kubernetes at {api.host} is {told}: use {oldest} or later, older ones keep no Job as we make it"
+            f"Kubernetes at {api.host} is {name}: use {oldest} or later, older ones keep no Job as we make it"
         )
     return f"version {version[0]}.{version[1]}"
