@@ -1,4 +1,4 @@
-"""Who makes jobs, shows them and ends them?"""
+"""Ports to clusters and to the scheduler service."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class LogChunk:
 
 
 class Cluster(Protocol):
-    """Jobs. Only those with this installation's label are read, adopted or ended, and those with the uid on record.
+    """Jobs. A cluster reads, adopts and ends only jobs with our installation's label, or with a uid on record.
 
-    `uids`: such uids. Somebody may have edited a job's labels: with its uid the job is found all the same."""
+    `uids` are the uids on record: a job is found by its uid even if its labels were edited."""
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
-        """One job per key for ever; Conflict if the key was used for something else."""
+        """Make one job per key, for ever. Conflict if the key was used for another request."""
 
     def look(
         self,
@@ -37,58 +37,58 @@ class Cluster(Protocol):
         *,
         uids: Uids = NO_UIDS,
     ) -> Look:
-        """All jobs of the run at once. What could not be seen makes the look incomplete; it does not raise.
+        """Look at all jobs of the run. Jobs that cannot be seen make the look incomplete and raise no error.
 
-        `watched`: (task, attempt) of those that are believed alive, where details and absence matter.
-        `tasks`: only their jobs, each attempt of them."""
+        `watched`: (task, attempt) of jobs that are believed alive, where details and absence matter.
+        `tasks`: look at their jobs only, in every attempt."""
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
-        """All jobs of the installation that live or take room, in pages. TemporaryError if one cannot be had: then
-        those before it are no list. A job may be listed more than once."""
+        """List all jobs of the installation that live or take room, in pages. A job may be listed twice. TemporaryError
+        if a page cannot be read: the pages before are no full list."""
 
     def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
-        """Of these (task, attempt); a job without evidence is left out. `hurried`: only what can be had within
+        """Return the evidence about these jobs; a job without evidence is left out. `hurried`: read only for
         seconds."""
 
     def stop(
         self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
     ) -> None:
-        """Ask these jobs to end. A job that is gone is success. `hurried`: they are killed next."""
+        """Ask these jobs to end. An absent job is success. `hurried`: the jobs are killed next."""
 
     def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
-        """End these jobs without asking. A job that is gone is success."""
+        """End these jobs without asking. An absent job is success."""
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
-        """Of these, those that live where nobody reaches them, each with its node: ended by force, they may run on."""
+        """Return the living jobs on unreachable nodes, with their nodes: ended by force, the jobs may run on."""
 
     def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
-        """These jobs, and earlier attempts of their tasks, leave the cluster; their logs go to the run's files first.
+        """Remove these jobs and earlier attempts of their tasks; their logs go to the run's files first.
 
-        Answers how many have to stay for now: a late copy of their request could make them anew. One that has not
-        ended is left alone and does not count."""
+        Return how many jobs have to stay for now, since a late copy of their request could make them anew. A job that
+        has not ended stays, too, and does not count."""
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
-        """What the task printed from this byte on (negative: that many bytes from the end)."""
+        """Return the task's log from this byte on (negative: from that many bytes before the end)."""
 
     def changes(self) -> Iterator[set[str]]:
-        """The run_uids whose jobs changed, as it happens, for ever (an empty set now and then); may miss any.
+        """Yield the run_uids whose jobs changed, for ever, and an empty set now and then. Changes may be missed.
 
-        TemporaryError, again and again, while they cannot be followed; then it goes on."""
+        TemporaryError, again and again, while changes cannot be followed; afterwards the iterator goes on."""
 
     def check(self) -> str:
-        """One line about the cluster, or an error that says what to mend."""
+        """Return one line about the cluster, or raise an error with the remedy."""
 
 
 class Deployer(Protocol):
     """The scheduler service, ours or the company's."""
 
     def crawler(self, name: str) -> Crawler:
-        """The catalogue's entry; BadInput for `crawler` if there is none."""
+        """Return the catalogue's entry; BadInput for `crawler` if the catalogue has none."""
 
     def crawler_names(self) -> list[str]:
-        """The names of the catalogue."""
+        """Return the crawlers' names in the catalogue."""
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
-        """Refused if it never will be, TemporaryError if it is not known whether it was."""
+        """Deploy. Refused if the request can never succeed, TemporaryError if its outcome is unknown."""
 
     def check(self) -> str: ...

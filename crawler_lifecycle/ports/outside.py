@@ -1,4 +1,4 @@
-"""Whom else does a run speak to?"""
+"""Ports to workflows, receivers of notices and events, and archives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from crawler_lifecycle.domain.audit import Described
 
 
 class Supervisors(Protocol):
-    """The workflows of runs, as the engine has them."""
+    """Workflows of runs, as the engine lists them."""
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        """Have this workflow run with this request; if it is open already, leave it to it."""
+        """Start the workflow with this request, unless the workflow is open already."""
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
-        """Ask this one execution to close as cancelled. NotFound if it is not open."""
+        """Ask the execution to close as cancelled. NotFound if it is not open."""
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
-        """Which of these are listed as open. Lists lag: what is not listed may be open, what is may have ended."""
+        """Return the ids that are listed as open. Lists lag behind, in both directions."""
 
     async def describe(self, workflow_id: str) -> Described:
-        """As it is now."""
+        """Return the workflow's present state."""
 
     async def asked_for(self, workflow_id: str) -> int | None:
-        """The RunID that its last execution goes on with; 0: it made a run of its own; None: nobody can tell.
-        PermanentError if what it was started with cannot be read."""
+        """Return the RunID with which the last execution was started; 0 if it made its own run, None if unknown.
+        PermanentError if the input cannot be read."""
 
     async def task_failure(self, workflow_id: str) -> str | None:
         """Return in one line why its last workflow task failed; None if its latest events hold no failure."""
@@ -35,15 +35,15 @@ class Supervisors(Protocol):
 
 class Pusher(Protocol):
     def send(self, notice: Notice) -> None:
-        """TemporaryError: may be sent again, under its id; PermanentError: this one will never be taken."""
+        """Send. TemporaryError: send again under the same id. PermanentError: the notice can never be delivered."""
 
     def check(self) -> str:
-        """One line about where notices go, or an error that says what to mend."""
+        """Return one line about the receivers, or raise an error with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive as it was written. `bytes` counts the files, `size` the zip; `sha256` is that of the zip."""
+    """An archive that was written. `bytes` counts the files, `size` and `sha256` are the zip's."""
 
     location: str | None
     files: int
@@ -54,7 +54,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class StoredArchive:
-    """An archive in its place: a file of this machine (`path`), or an address that is good for some minutes (`url`)."""
+    """An archive in its place: a file here (`path`), or an address (`url`) that is good for some minutes."""
 
     name: str
     size: int
@@ -70,7 +70,7 @@ class Announcer(Protocol):
     def announce(self, event: ExportEvent) -> None: ...
 
     def check_events(self) -> str:
-        """One line about where events go, or an error that says what to mend."""
+        """Return one line about the receiver of events, or raise an error with the remedy."""
 
 
 class Archives(Protocol):
@@ -80,14 +80,14 @@ class Archives(Protocol):
 
 class Archiver(Archives, Protocol):
     def destination(self, run_uid: str, end: int) -> str:
-        """Where the archive of the run's end of this number (from 1) will be, before it is there."""
+        """Return the place where the archive of the run's end with this number (from 1) will be."""
 
     def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
-        """Stream what the run left behind to its destination; None if it left nothing."""
+        """Stream the run's files to the destination; None if the run has no files."""
 
     def check_archives(self) -> str:
-        """One line about where archives go, or an error that says what to mend."""
+        """Return one line about the archives' place, or raise an error with the remedy."""
 
 
 class Exporter(Announcer, Archiver, Protocol):
-    """Both."""
+    """Announcer and archiver in one."""
