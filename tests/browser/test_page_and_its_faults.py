@@ -83,7 +83,7 @@ async def go(page: Page, place: str) -> None:
 async def test_an_api_that_hangs_is_told_within_five_seconds(
     page: Page, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was called live for 30 s, before an empty page."""
+    """The badge said live for 30 s, above an empty page."""
     run = desk.run()
     await page.until(f"{FIRST_ROW}.querySelector('a').textContent === '{run.run_id}'")
     hangs, goes_on = threading.Event(), threading.Event()
@@ -125,8 +125,8 @@ async def test_an_error_in_the_list_stays(page: Page, desk: Desk) -> None:
 async def test_the_start_dialog_promises_no_absence_of_limits(page: Page) -> None:
     await page.press("n")
     await page.until("document.querySelector('dialog.start[open]')")
-    told = await page.evaluate("[...document.querySelectorAll('dialog input')].map((each) => each.placeholder)")
-    assert not [each for each in told if "no limit" in each]
+    hints = await page.evaluate("[...document.querySelectorAll('dialog input')].map((each) => each.placeholder)")
+    assert not [hint for hint in hints if "no limit" in hint]
     await page.press("Escape")
 
 
@@ -157,10 +157,10 @@ async def test_a_log_is_shown_without_the_codes_of_a_terminal(
     page: Page, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = ["\x1b[31mred\x1b[0m one\r\ntwo \x1b[1", f";32mgreen\x1b[0m\x00 {TURN}turned\n"]
-    told = iter(parts)
+    printed = iter(parts)
 
     def log(_: Control, run_uid: str, task: object, offset: int = 0) -> LogChunk:
-        text = next(told, "")
+        text = next(printed, "")
         return LogChunk(text=text, offset=max(offset, 0) + len(text.encode()), ended=not text)
 
     monkeypatch.setattr(Control, "task_log", log)

@@ -11,8 +11,8 @@ from crawler_lifecycle.services.embedded.addresses import Ports
 def test_the_command_that_takes_the_option_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(NotReady) as told:
+        with pytest.raises(NotReady) as refused:
             Ports(temporal=port).refuse_taken()
-    assert f"port {port} (Temporal)" in told.value.message
-    assert "`crawlctl up --temporal-port PORT`" in told.value.message
-    assert "`crawlctl up --free-ports`" in told.value.message
+    assert f"port {port} (Temporal)" in refused.value.message
+    assert "`crawlctl up --temporal-port PORT`" in refused.value.message
+    assert "`crawlctl up --free-ports`" in refused.value.message

@@ -87,8 +87,8 @@ def test_an_archive_is_given_whole_and_in_parts(
     assert (part.status_code, part.content) == (206, content[10:])
     other = http.get(f"/v1/runs/{run.run_id}/archive", headers={"Range": "bytes=10-", "If-Range": '"another"'})
     assert other.content == content
-    for asked, status in ((f"bytes={len(content)}-", 416), ("lines=1-2", 400)):
-        problem(http.get(f"/v1/runs/{run.run_id}/archive", headers={"Range": asked}), status, "Range")
+    for wanted, status in ((f"bytes={len(content)}-", 416), ("lines=1-2", 400)):
+        problem(http.get(f"/v1/runs/{run.run_id}/archive", headers={"Range": wanted}), status, "Range")
 
 
 def test_an_archive_in_a_bucket_is_a_redirect_to_a_signed_address(

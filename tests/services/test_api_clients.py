@@ -238,6 +238,6 @@ def test_a_stream_is_not_packed_and_comes_at_once(http: httpx.Client) -> None:
 
 def test_new_tasks_say_where_they_are(http: httpx.Client, make_run: MakeRun) -> None:
     run = make_run().run_id
-    made = http.post(f"/v1/runs/{run}/tasks", json={"count": 2}, headers={"Idempotency-Key": "more"})
-    assert made.status_code == 201
-    assert [task["task"] for task in http.get(made.headers["location"]).json()["tasks"]] == [1, 2]
+    answer = http.post(f"/v1/runs/{run}/tasks", json={"count": 2}, headers={"Idempotency-Key": "more"})
+    assert answer.status_code == 201
+    assert [task["task"] for task in http.get(answer.headers["location"]).json()["tasks"]] == [1, 2]
