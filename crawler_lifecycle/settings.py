@@ -24,8 +24,16 @@ def longest_request(connect_seconds: float, read_seconds: float) -> float:
 
 
 def default_state() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
     return Path(base) / "crawler-lifecycle"
+
+
+def _home() -> Path:
+    """Return the user's home, or a folder that nobody has for a user id without one, as in a container."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")
 
 
 class DatabaseSettings(BaseModel):

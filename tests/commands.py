@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli import main
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest

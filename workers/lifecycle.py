@@ -103,9 +103,9 @@ async def _knows_search_attributes(engine: Engine) -> bool:
     return not missing
 
 
-def _runtime(metrics: MetricsSettings) -> Runtime | None:
+def _runtime(metrics: MetricsSettings) -> Runtime:
     if metrics.port is None:
-        return None
+        return Runtime.default()
     return Runtime(telemetry=TelemetryConfig(metrics=PrometheusConfig(bind_address=f"{metrics.host}:{metrics.port}")))
 
 

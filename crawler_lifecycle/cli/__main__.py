@@ -1,26 +1,47 @@
 """`crawlctl` as a process, also `python -m crawler_lifecycle.cli`."""
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from crawler_lifecycle.cli import main
-from crawler_lifecycle.cli.common import OK, WRONG
+INTERRUPTED = 130
 
 
 def run() -> NoReturn:
-    """Ends without taking the interpreter apart: threads of Temporal's SDK outlive its client, and then crash now and
-    then what was done and said already, and with it the exit status (temporalio/sdk-python, issue 300)."""
-    status = OK
-    try:
-        main(prog_name="crawlctl")
-    except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else WRONG if end.code else OK
+    """Run the command, then end without taking the interpreter apart: threads of Temporal's SDK outlive its client,
+    and then crash at times, which loses the exit status (temporalio/sdk-python, issue 300)."""
+    status = _main()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed by whoever read it, or never there
+        with suppress(OSError, ValueError, AttributeError):  # closed by its reader, or never there
             stream.flush()
     os._exit(status)
+
+
+def _main() -> int:
+    _end_at_once_on_interrupt()  # a Ctrl-C among the imports would be a traceback
+    from crawler_lifecycle.cli.failures import OK, WRONG
+    from crawler_lifecycle.cli.program import main
+
+    try:
+        _interrupt_as_usual()
+        main(prog_name="crawlctl")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else WRONG if end.code else OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return OK
+
+
+def _end_at_once_on_interrupt() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else ignored, as behind `&` in a script
+        signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
+
+
+def _interrupt_as_usual() -> None:
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import NOT_READY, json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.failures import NOT_READY, Commands
 
 
-@click.group("db")
+@click.group("db", cls=Commands)
 def database() -> None:
     """The database's schema."""
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import DISAGREES, NOT_READY, OK, json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.audits import AuditOverview, AuditReport

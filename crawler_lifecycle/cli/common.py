@@ -1,91 +1,19 @@
-"""What do all commands share: their options, their exit codes, how they fail?"""
+"""The options and the ways of printing that all commands share."""
 
-import gc
+import getpass
+import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, Over, TemporaryError
-
-OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, IS_OVER, DISAGREES, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
-EXIT_CODES = """\b
-Exit status:
-  0    done; a run that was watched is COMPLETED
-  1    something went wrong
-  2    what was typed is not acceptable
-  3    there is no such run or task
-  4    a part of the installation does not answer or is not ready
-  5    the run ended, but not COMPLETED
-  6    the run was over already: nothing was stopped or resumed
-  7    database, Temporal and cluster disagree (audit)
-  130  interrupted; what was started goes on
-"""
 F = TypeVar("F", bound=Callable[..., Any])
-RARELY = 100_000  # new objects
-LONGEST_REFUSAL = 300  # what was typed is part of it
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-class Commands(click.Group):
-    """An error is one line on stderr and an exit status, never a traceback or a lesson."""
-
-    def make_context(self, *given: Any, **named: Any) -> click.Context:
-        with _refusals_in_a_line():
-            return super().make_context(*given, **named)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            with _rare_collections(), _refusals_in_a_line():
-                return super().invoke(ctx)
-        except LifecycleError as error:
-            _tell_error(error.message)
-            raise click.exceptions.Exit(_exit_code(error)) from error
-        except KeyboardInterrupt as interrupt:
-            click.echo(err=True)
-            raise click.exceptions.Exit(INTERRUPTED) from interrupt
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """A tenth of a cold start would go into looking for garbage among the classes that are just being imported."""
-    before = gc.get_threshold()
-    gc.set_threshold(RARELY, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
-@contextmanager
-def _refusals_in_a_line() -> Iterator[None]:
-    """What click refuses by itself, which has four lines for it."""
-    try:
-        yield
-    except click.exceptions.NoArgsIsHelpError:
-        raise
-    except click.UsageError as error:
-        message = " ".join(error.format_message().split()).rstrip(".")
-        if len(message) > LONGEST_REFUSAL:
-            message = f"{message[: LONGEST_REFUSAL // 2]} ... {message[-LONGEST_REFUSAL // 2 :]}"
-        more = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
-        _tell_error(message + more)
-        raise click.exceptions.Exit(error.exit_code) from error
-
-
-def _tell_error(message: str) -> None:
-    click.echo(click.style("Error: ", fg="red") + plain(message), err=True)
-
-
-def _exit_code(error: LifecycleError) -> int:
-    families = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Over, IS_OVER), (TemporaryError, NOT_READY))
-    return next((code for family, code in families if isinstance(error, family)), WRONG)
 
 
 class Duration(click.ParamType[int]):
@@ -140,8 +68,16 @@ def print_json(value: Any) -> None:
     click.echo(to_json(value).decode())
 
 
+def user_name() -> str:
+    """Return the login name of whoever types, or the number of a user id that has no name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError before Python 3.13
+        return f"uid {os.getuid()}"
+
+
 def as_typed() -> str:
-    """How `crawlctl` is called from here: by its name if a shell finds it, else by where it is."""
+    """Return how `crawlctl` is called from here: its name if a shell finds it, else its path."""
     beside, here = Path(sys.executable).with_name("crawlctl"), Path.cwd()
     if shutil.which("crawlctl") or not beside.exists():
         return "crawlctl"
@@ -149,7 +85,8 @@ def as_typed() -> str:
 
 
 def plain(value: Any) -> Any:
-    """A text, or all texts of a model, as a terminal may get them: what a crawl printed must not steer it."""
+    """Return a text, or a model with all its texts, without control characters: a crawl's output must not steer the
+    terminal."""
     if type(value) is str:
         return value.replace("\r\n", "\n").translate(UNPRINTABLE)
     if isinstance(value, Mapping):

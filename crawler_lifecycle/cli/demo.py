@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import (
-    INTERRUPTED,
-    NOT_COMPLETED,
-    OK,
-    as_typed,
-    json_option,
-    plain,
-    print_json,
-    say,
-    tell_stderr,
-)
+from crawler_lifecycle.cli.common import as_typed, json_option, plain, print_json, say, tell_stderr
+from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.up import EXAMPLES
 from crawler_lifecycle.errors import NotReady, TemporaryError
 

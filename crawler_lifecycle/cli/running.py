@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import (
-    INTERRUPTED,
-    NOT_COMPLETED,
-    OK,
-    Duration,
-    KeyValue,
-    json_option,
-    plain,
-    print_json,
-    state_option,
-)
+from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails

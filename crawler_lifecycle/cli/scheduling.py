@@ -1,14 +1,14 @@
 """Commands for runs that start by the clock: schedule create, list, show, pause, resume, trigger, backfill, delete."""
 
 import asyncio
-import getpass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option, user_name
+from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import ScheduleDetails, ScheduleRequest, Triggered
@@ -18,7 +18,7 @@ OVERLAPS = ("skip", "queue", "replace", "allow")
 TIME = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
 
 
-@click.group()
+@click.group(cls=Commands)
 def schedule() -> None:
     """Runs that start by the clock.
 
@@ -76,7 +76,7 @@ def create(schedule_id: str, crawler: str, arguments: tuple[tuple[str, str], ...
     """
     replace = options.pop("replace")
     request, schedules = make_schedule(schedule_id, crawler, arguments, options), _schedules(state)
-    made = schedules.replace(request) if replace else schedules.create(request, actor=getpass.getuser())
+    made = schedules.replace(request) if replace else schedules.create(request, actor=user_name())
     _print(asyncio.run(made), as_json=as_json)
 
 
@@ -96,7 +96,7 @@ def make_schedule(
     rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
     rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
     rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
-    options["requested_by"] = options["requested_by"] or getpass.getuser()
+    options["requested_by"] = options["requested_by"] or user_name()
     try:
         return ScheduleRequest(
             schedule_id=schedule_id, run=make_request(crawler, arguments, {**options, "trigger": "scheduled"}), **rules
@@ -163,7 +163,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
     Example:
       crawlctl schedule pause nightly --reason "the site is being rebuilt"
     """
-    paused = _schedules(state).pause(schedule_id, actor=actor or getpass.getuser(), reason=reason)
+    paused = _schedules(state).pause(schedule_id, actor=actor or user_name(), reason=reason)
     _print(asyncio.run(paused), as_json=as_json)
 
 
@@ -175,7 +175,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @json_option
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Lets SCHEDULE go on. What was due while it was paused stays skipped: `backfill` makes up for it."""
-    resumed = _schedules(state).resume(schedule_id, actor=actor or getpass.getuser(), reason=reason)
+    resumed = _schedules(state).resume(schedule_id, actor=actor or user_name(), reason=reason)
     _print(asyncio.run(resumed), as_json=as_json)
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import INTERRUPTED, OK, json_option, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, print_json, state_option, user_name
+from crawler_lifecycle.cli.failures import INTERRUPTED, OK
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
@@ -42,14 +43,12 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
 
 
 def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopRequest":
-    import getpass
-
     from pydantic import ValidationError
 
     from crawler_lifecycle.contract.requests import StopRequest, as_bad_input
 
     try:
-        return StopRequest(force=force, reason=reason, actor=actor or getpass.getuser(), door="crawlctl")
+        return StopRequest(force=force, reason=reason, actor=actor or user_name(), door="crawlctl")
     except ValidationError as error:
         raise as_bad_input(error) from error
 

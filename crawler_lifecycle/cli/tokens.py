@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import Commands, json_option, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, print_json, state_option
+from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
     from crawler_lifecycle.services.api.tokens import Tokens

@@ -233,7 +233,7 @@ def _refuse_what_is_over(run: RunRecord, *, reopen: bool, left: bool) -> None:
     if reopen and run.status is not RunStatus.FAILED:
         raise Conflict(f"run {run.run_id} is {run.status}: only a run that ended FAILED is reopened")
     if run.status.is_over and not reopen and not left:
-        more = "; --reopen gives its unfinished tasks another attempt" if run.status is RunStatus.FAILED else ""
+        more = ", but it can be reopened" if run.status is RunStatus.FAILED else ""
         raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume{more}")
 
 

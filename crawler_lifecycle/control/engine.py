@@ -1,6 +1,6 @@
-"""How do we speak to Temporal? The only commander of its client.
+"""The only module that commands Temporal's client.
 
-Its errors become ours here: not reachable is temporary, a workflow that refused its input is bad input.
+The client's errors become ours here: not reachable is temporary, a workflow that refused its input is bad input.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.descriptions import MISSING, described, run_of, task_failure
+from crawler_lifecycle.control.silence import silent_runtime
 from crawler_lifecycle.control.temporal_errors import failure_of, translated
 from crawler_lifecycle.domain.audit import Described
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
@@ -57,7 +58,10 @@ REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, 
 
 
 class Engine:
-    """A Temporal server, as its own variables and configuration file name it."""
+    """A Temporal server, as its own variables and configuration file name it.
+
+    `runtime`: of a worker, which has metrics; without it the SDK's library runs without a log.
+    """
 
     def __init__(self, environment: Mapping[str, str], task_queue: str, runtime: Runtime | None = None) -> None:
         self._environment = environment
@@ -245,9 +249,10 @@ class Engine:
 
     async def _connect(self) -> Client:
         options = {"target_host": DEFAULT_ADDRESS, **self._options()}
+        runtime = self._runtime or silent_runtime()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await Client.connect(**options, data_converter=lifecycle_data_converter, runtime=self._runtime)
+                return await Client.connect(**options, data_converter=lifecycle_data_converter, runtime=runtime)
         except (RuntimeError, TimeoutError) as error:  # what the SDK raises when nobody answers
             raise TemporaryError(
                 f"Temporal does not answer at {self.address}: start the stack with `crawlctl up`, "

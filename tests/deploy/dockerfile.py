@@ -12,6 +12,7 @@ CHECKOUT = Path(__file__).parents[2]
 DOCKERFILE = CHECKOUT / "Dockerfile"
 HERE = ("/app", "/state")  # folders of the image that stand somewhere else in a test
 BUILD_SECONDS = 900
+STRANGER = "12345"  # a user id and a group id that have no name
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,17 @@ class Image:
             text=True,
             timeout=120,
         )
+
+    def start_as_stranger(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A command under a user id without a name and a home, where nothing but the state folder can be written, and
+        with no environment but this."""
+        state = self.folder / "state"
+        program = [str(self.folder / "app" / "bin" / command[0]), *command[1:]]
+        alone = "mount --make-rprivate / && mount --bind {0} {0} && mount -o remount,bind,ro / && exec setpriv "
+        user = ["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "--no-new-privs", "env", "-i"]
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        shell = ["sh", "-c", alone.format(shlex.quote(str(state))) + shlex.join([*user, *variables, *program])]
+        return subprocess.run(["unshare", "-m", *shell], cwd="/", capture_output=True, text=True, timeout=120)
 
     @property
     def environment(self) -> dict[str, str]:

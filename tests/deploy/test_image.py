@@ -1,17 +1,84 @@
 """What the Dockerfile installs works outside the checkout, for every command, and writes where it may only."""
 
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
 import pytest
 
 from crawler_lifecycle import __version__
-from tests.deploy.dockerfile import BUILD_SECONDS, Image
+from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.cli.program import main
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.ports import NewRun
+from tests.deploy.dockerfile import BUILD_SECONDS, STRANGER, Image
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(BUILD_SECONDS)]
 LARGEST_MB = 340  # most of it the Kubernetes client, the Temporal SDK and botocore
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return Image(tmp_path_factory.mktemp("image")).built()
+def image() -> Iterator[Image]:
+    with tempfile.TemporaryDirectory(prefix="image-") as name:  # a folder of pytest's own is closed to other users
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "state").mkdir()
+        if os.geteuid() == 0:
+            os.chown(folder / "state", int(STRANGER), int(STRANGER))
+        yield Image(folder).built()
+
+
+def typed(command: click.Command) -> Iterator[str]:
+    """The least that the command takes."""
+    for param in command.params:
+        if param.required:
+            yield from ["1"] if isinstance(param, click.Argument) else [param.opts[0], "2026-11-01"]
+
+
+def every_verb(group: click.Group, *above: str) -> Iterator[list[str]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from every_verb(command, *above, name)
+        else:
+            yield [*above, name, *typed(command)]
+
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+
+
+@only_root
+@pytest.mark.parametrize("words", list(every_verb(main)), ids=" ".join)
+def test_every_verb_runs_under_a_user_id_without_a_name(image: Image, words: list[str]) -> None:
+    """`stop` and the verbs of schedules ended with a KeyError: they asked for the name."""
+    ended = image.start_as_stranger("crawlctl", *words)
+    assert ended.returncode in (0, 3, 4), ended.stderr
+    assert "Traceback" not in ended.stderr
+    if ended.returncode:
+        assert ended.stderr.count("\n") <= 1 or words == ["doctor"], ended.stderr
+
+
+@only_root
+def test_a_stop_by_a_user_id_without_a_name_is_on_record(image: Image) -> None:
+    here = {"CRAWLER_STATE": str(image.folder / "state"), "TEMPORAL_ADDRESS": "127.0.0.1:1"}
+    upgraded = image.start_as_stranger("crawlctl", "db", "upgrade", **here)
+    assert upgraded.returncode == 0, upgraded.stderr
+    url = f"sqlite:///{image.folder / 'state' / 'crawler.db'}"
+    new = NewRun(RunRequest(crawler="shop", tasks=1), Crawler(name="shop", command=["true"]), 1, "w", str(uuid.uuid4()))
+    database = Database(url, pool_size=1)
+    try:
+        run = SqlHistories(database).create(new)
+    finally:
+        database.close()
+    for path in (image.folder / "state").iterdir():
+        os.chown(path, int(STRANGER), int(STRANGER))
+    stopped = image.start_as_stranger("crawlctl", "stop", str(run.run_id), **here)
+    assert stopped.returncode == 0, stopped.stderr
+    assert f"uid {STRANGER}" in image.start_as_stranger("crawlctl", "show", str(run.run_id), **here).stdout
 
 
 def test_the_program_is_the_installed_one(image: Image) -> None:

@@ -340,12 +340,12 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
         ("stop", "999999"): (3, "there is no run 999999"),
         ("stop", "seven"): (3, "is neither a RunID (a number) nor a run_uid"),
         ("stop", str(failed.run_id)): (6, "there is nothing to stop"),
-        ("stop", str(going_on.run_id), "--reason", reason): (2, "reason: String should have at most 1024 characters"),
-        ("stop", str(going_on.run_id), "--actor", reason): (2, "actor: String should have at most 256 characters"),
+        ("stop", str(going_on.run_id), "--reason", reason): (2, "--reason: String should have at most 1024 characters"),
+        ("stop", str(going_on.run_id), "--actor", reason): (2, "--actor: String should have at most 256 characters"),
         ("resume", "999999"): (3, "there is no run 999999"),
-        ("resume", str(failed.run_id)): (6, "there is nothing to resume; --reopen gives"),
-        ("resume", str(completed.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
-        ("resume", str(going_on.run_id), "--reopen"): (1, "only a run that ended FAILED is reopened"),
+        ("resume", str(failed.run_id)): (6, "there is nothing to resume, but it can be reopened"),
+        ("resume", str(completed.run_id), "--reopen"): (6, "only a run that ended FAILED is reopened"),
+        ("resume", str(going_on.run_id), "--reopen"): (6, "only a run that ended FAILED is reopened"),
     }
     answers = await asyncio.gather(*(command(stack, *words) for words in bad))
     for (status, told), (expected, words) in zip(answers, bad.values(), strict=True):
@@ -412,7 +412,7 @@ async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
     assert status == 0, told
     for words in (f"run {run_id} COMPLETED", f"overlap  {run.workflow_id} was still open", "paused by ann: enough"):
         assert words in told
-    assert await command(stack, *create) == (1, "Error: schedule_id: there is a schedule every-second already\n")
+    assert await command(stack, *create) == (6, "Error: there is a schedule every-second already\n")
     assert await command(stack, "schedule", "delete", "every-second") == (
         0,
         "schedule every-second is deleted; runs under way go on\n",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.cli import main
 from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.bootstrap.parts import NO_SERVICE
-from crawler_lifecycle.cli import main
 from crawler_lifecycle.cli.common import Duration, KeyValue
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.cli.running import make_request
 from crawler_lifecycle.contract.states import Trigger
 
@@ -30,15 +30,15 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
     [
         (["run", "bookshop", "--arg", "site"], "name=value"),
         (["run", "bookshop", "--max-duration", "soon"], "duration"),
-        (["run", "bookshop", "--tasks", "0"], "tasks: "),
-        (["run", "bookshop", "--tasks", "-4"], "tasks: "),
+        (["run", "bookshop", "--tasks", "0"], "--tasks: "),
+        (["run", "bookshop", "--tasks", "-4"], "--tasks: "),
         (["run", "bookshop", "--tasks", "four"], "--tasks"),
-        (["run", "bookshop", "--max-parallel", "0"], "max_parallel: "),
-        (["run", "bookshop", "--max-duration", "99999d"], "max_duration_seconds: "),
-        (["run", "bookshop", "--allowed-failures", "2"], "allowed_failures: "),
-        (["run", ""], "crawler: "),
-        (["run", "x" * 200], "crawler: "),
-        (["run", "book\x07shop"], "crawler: "),
+        (["run", "bookshop", "--max-parallel", "0"], "--max-parallel: "),
+        (["run", "bookshop", "--max-duration", "99999d"], "--max-duration: "),
+        (["run", "bookshop", "--allowed-failures", "2"], "--allowed-failures: "),
+        (["run", ""], "CRAWLER: "),
+        (["run", "x" * 200], "CRAWLER: "),
+        (["run", "book\x07shop"], "CRAWLER: "),
         (["list", "--status", "NEARLY"], "--status"),
         (["list", "--limit", "0"], "--limit"),
         (["list", "--before", "-1"], "--before"),

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from crawler_lifecycle.cli import main
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import LogChunk
@@ -72,7 +72,7 @@ def test_that_there_is_no_log_is_said_beside_the_log(
 
 def test_a_run_that_goes_on_is_not_exported(crawlctl: Crawlctl, run: RunRecord) -> None:
     result = crawlctl("export", str(run.run_id))
-    assert result.exit_code == 1
+    assert result.exit_code == 6
     assert "INITIALIZING" in result.stderr
 
 
@@ -81,7 +81,7 @@ def test_list_imports_nothing_heavy(run: RunRecord, state: Path, monkeypatch: py
         monkeypatch.setenv(f"CRAWLER_{name}", "4711")
     code = (
         "import sys\n"
-        "from crawler_lifecycle.cli import main\n"
+        "from crawler_lifecycle.cli.program import main\n"
         f"main(['list', '--json', '--state', {str(state)!r}], standalone_mode=False)\n"
         "heavy = {'temporalio', 'fastapi', 'httpx', 'uvicorn', 'alembic', 'psutil', 'kubernetes', 'urllib3', "
         "'boto3', 'botocore', 'pusher'}\n"

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from crawler_lifecycle.cli import main
+from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.cli.schedule_lines import details_lines, list_lines
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import (
@@ -40,29 +40,29 @@ def crawlctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crawlctl:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (CREATE, "every_seconds: either cron or an interval is needed"),
-        ([*CREATE, *CRON, "--every", "5m"], "every_seconds: either"),
+        (CREATE, "--every: either cron or an interval is needed"),
+        ([*CREATE, *CRON, "--every", "5m"], "--every: either"),
         ([*CREATE, "--cron", "0 0 30 2 *"], "never fires"),
         ([*CREATE, "--cron", "30 2 25-31 3 0", "--time-zone", "Europe/Berlin"], "never fires in Europe/Berlin"),
         ([*CREATE, "--cron", "61 3 * * *"], "minute"),
         ([*CREATE, "--cron", ""], "five fields"),
         ([*CREATE, *CRON, "--jitter", "-5s"], "duration"),
         ([*CREATE, *CRON, "--jitter", "-5"], "duration"),
-        ([*CREATE, *CRON, "--jitter", "999999d"], "jitter_seconds: "),
-        ([*CREATE, *CRON, "--missed-window", "5s"], "missed_window_seconds: "),
-        ([*CREATE, *CRON, "--time-zone", ""], "time_zone: "),
-        ([*CREATE, *CRON, "--time-zone", "Local"], "time_zone: "),
-        ([*CREATE, "--every", "1h", "--time-zone", "Europe/Berlin"], "time_zone: "),
+        ([*CREATE, *CRON, "--jitter", "999999d"], "--jitter: "),
+        ([*CREATE, *CRON, "--missed-window", "5s"], "--missed-window: "),
+        ([*CREATE, *CRON, "--time-zone", ""], "--time-zone: "),
+        ([*CREATE, *CRON, "--time-zone", "Local"], "--time-zone: "),
+        ([*CREATE, "--every", "1h", "--time-zone", "Europe/Berlin"], "--time-zone: "),
         ([*CREATE, *CRON, "--overlap", "sometimes"], "--overlap"),
-        ([*CREATE, "--every", "0"], "every_seconds: "),
-        ([*CREATE, "--every", "1m", "--offset", "1m"], "offset_seconds: "),
-        ([*CREATE, *CRON, "--offset", "1m"], "offset_seconds: "),
-        ([*CREATE, *CRON, "--tasks", "0"], "tasks: "),
+        ([*CREATE, "--every", "0"], "--every: "),
+        ([*CREATE, "--every", "1m", "--offset", "1m"], "--offset: "),
+        ([*CREATE, *CRON, "--offset", "1m"], "--offset: "),
+        ([*CREATE, *CRON, "--tasks", "0"], "--tasks: "),
         ([*CREATE, *CRON, "--arg", "site"], "name=value"),
-        (["schedule", "create", "a b", "bookshop", *CRON], "schedule_id: "),
-        (["schedule", "create", "", "bookshop", *CRON], "schedule_id: "),
-        (["schedule", "create", "x" * 101, "bookshop", *CRON], "schedule_id: "),
-        (["schedule", "create", "nightly", "", *CRON], "crawler: "),
+        (["schedule", "create", "a b", "bookshop", *CRON], "SCHEDULE: "),
+        (["schedule", "create", "", "bookshop", *CRON], "SCHEDULE: "),
+        (["schedule", "create", "x" * 101, "bookshop", *CRON], "SCHEDULE: "),
+        (["schedule", "create", "nightly", "", *CRON], "CRAWLER: "),
         (["schedule", "show", "nightly", "--last", "-1"], "--last"),
         (["schedule", "backfill", "nightly"], "--from"),
         (["schedule", "backfill", "nightly", "--from", "yesterday"], "--from"),

@@ -27,7 +27,7 @@ def test_a_run_of_another_installation_is_refused(
     other = give_away(state_url)
     before = crawlctl("show", str(run.run_id), "--json").output
     result = crawlctl(words[0], str(run.run_id), *words[1:])
-    assert result.exit_code == 1, result.output
+    assert result.exit_code == 6, result.output
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert f"run {run.run_id} belongs to installation {other}" in line
@@ -61,7 +61,7 @@ def test_as_much_as_a_command_line_takes_is_one_short_line(
     done = subprocess.run([*words, f"--{option}={longest}"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"Error: {option}: ")
+    assert line.startswith(f"Error: --{option}: ")
     assert len(line) < 200
     if sys.platform == "linux":
         with pytest.raises(OSError, match="Argument list too long"):

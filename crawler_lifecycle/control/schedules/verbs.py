@@ -58,7 +58,7 @@ class Schedules:
                         rpc_timeout=RPC_TIMEOUT,
                     )
                 except ScheduleAlreadyRunningError as error:
-                    raise Conflict(f"schedule_id: there is a schedule {request.schedule_id} already") from error
+                    raise Conflict(f"there is a schedule {request.schedule_id} already") from error
         return await self.show(request.schedule_id)
 
     async def replace(self, request: ScheduleRequest) -> ScheduleDetails:

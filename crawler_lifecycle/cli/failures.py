@@ -1,0 +1,141 @@
+"""Failures of a command: one line on stderr, or with --json one object, and an exit status. Never a traceback."""
+
+import gc
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from crawler_lifecycle.cli.common import plain
+from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
+
+OK, WRONG, USAGE, NOT_FOUND, NOT_READY, NOT_COMPLETED, REFUSED, DISAGREES, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 7, 130
+EXIT_CODES = """\b
+Exit status:
+  0    done; a run that was watched is COMPLETED
+  1    something went wrong
+  2    what was typed is not acceptable
+  3    there is no such run, task or schedule
+  4    a part of the installation does not answer or is not ready
+  5    the run ended, but not COMPLETED
+  6    refused as things are: the run is over already, the name is taken
+  7    database, Temporal and cluster disagree (audit)
+  130  interrupted; what was started goes on
+"""
+KINDS = {
+    WRONG: "failed",
+    USAGE: "bad_input",
+    NOT_FOUND: "not_found",
+    NOT_READY: "not_ready",
+    REFUSED: "refused",
+    INTERRUPTED: "interrupted",
+}
+FAMILIES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
+RARELY = 100_000  # new objects
+LONGEST_REFUSAL = 300  # the refused words are part of the message
+COMMAND = "crawlctl.command"  # key in the context: the command that was typed
+
+
+class Commands(click.Group):
+    """A group whose commands fail in one line, or in one JSON object with --json."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if os.environ.get("NO_COLOR"):
+            extra["color"] = False
+        as_json = wants_json(args) if parent is None else parent.meta["as_json"]
+        with _told(as_json, None):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta["as_json"] = as_json
+        return context
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        ctx.meta[COMMAND] = command
+        return name, command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _rare_collections(), _told(ctx.meta["as_json"], ctx):
+            return super().invoke(ctx)
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Return whether --json is among the options, also where the command line itself is refused."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
+
+
+@contextmanager
+def _told(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        more = f" (see `{error.ctx.command_path} --help`)" if error.ctx and not as_json else ""
+        option = _name_of(error.param) if isinstance(error, click.BadParameter) and error.param else None
+        tell_failure(_in_a_line(error) + more, error.exit_code, as_json=as_json, option=option)
+        raise click.exceptions.Exit(error.exit_code) from error
+    except LifecycleError as error:
+        message, option = _as_typed(error, ctx.meta.get(COMMAND) if ctx else None)
+        status = next((status for family, status in FAMILIES if isinstance(error, family)), WRONG)
+        tell_failure(message, status, as_json=as_json, option=option)
+        raise click.exceptions.Exit(status) from error
+    except KeyboardInterrupt as interrupt:
+        if as_json:
+            tell_failure("interrupted", INTERRUPTED, as_json=True)
+        else:
+            click.echo(err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from interrupt
+
+
+def tell_failure(message: str, status: int, *, as_json: bool, option: str | None = None) -> None:
+    """Print why a command fails with this exit status. docs/howto/command-line.md has the shape of the object."""
+    if as_json:
+        failure = {"error": KINDS[status], "exit_status": status, "message": message, "option": option}
+        click.echo(json.dumps(failure), err=True)
+    else:
+        click.echo(click.style("Error: ", fg="red") + plain(message), err=True)
+
+
+def _in_a_line(error: click.UsageError) -> str:
+    """Click itself uses four lines."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if len(message) <= LONGEST_REFUSAL:
+        return message
+    return f"{message[: LONGEST_REFUSAL // 2]} ... {message[-LONGEST_REFUSAL // 2 :]}"
+
+
+def _as_typed(error: LifecycleError, command: click.Command | None) -> tuple[str, str | None]:
+    """Return the message with the option or argument that was typed in the place of the request's field."""
+    if not isinstance(error, BadInput):
+        return error.message, None
+    field, _, inside = error.field.partition(".")
+    for param in command.params if command else ():
+        if field in (param.name, f"{param.name}_seconds"):
+            name = _name_of(param)
+            unit = " (in seconds)" if field != param.name and "greater" in error.expected else ""
+            return f"{name}{f' {inside}' if inside else ''}: {error.expected}{unit}", name
+    return error.message, None
+
+
+def _name_of(param: click.Parameter) -> str:
+    """Return `--max-duration` of an option, `SCHEDULE` of an argument."""
+    return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """A tenth of a cold start would go into looking for garbage among the classes that are just being imported."""
+    before = gc.get_threshold()
+    gc.set_threshold(RARELY, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -1,0 +1,45 @@
+"""The commands of `crawlctl`.
+
+Each command imports the heavy modules that it needs by itself: `crawlctl list` speaks to the database alone.
+"""
+
+import click
+
+from crawler_lifecycle import __version__
+from crawler_lifecycle.cli import admin, auditing, demo, reading, running, scheduling, stopping, tokens, up
+from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
+
+
+@click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def main() -> None:
+    """Run web crawls and never lose track of one.
+
+    \b
+    Start with:
+      crawlctl demo            one crawl from start to finish, on this machine
+      crawlctl up              the whole service on this machine, until Ctrl-C
+      crawlctl run bookshop    start a run and watch it
+    """
+
+
+for command in (
+    up.up,
+    demo.demo,
+    running.run,
+    reading.list_runs,
+    reading.crawlers,
+    reading.show,
+    running.watch,
+    reading.logs,
+    running.export,
+    stopping.stop,
+    stopping.resume,
+    scheduling.schedule,
+    auditing.audit,
+    tokens.token,
+    admin.database,
+    admin.doctor,
+    admin.accept_namespace,
+):
+    main.add_command(command)
