@@ -1,16 +1,20 @@
 """Crawls the bookshop: as task k of n, every n-th list page from the k-th on, and the books listed there.
 
-What it is told: the argument `site` (the shop's address), CRAWL_TASK and CRAWL_TASKS (its share), CRAWL_FILES
-(the folder for `items-<task>.jsonl`). It exits with 0 only if its whole share was collected.
+The spider reads the argument `site` (the shop's address; without it, the spider opens the shop beside this file for as
+long as the crawl takes), CRAWL_TASK and CRAWL_TASKS (its share), and CRAWL_FILES (the folder for `items-<task>.jsonl`).
+It exits with 0 only if its whole share was collected.
 """
 
 import json
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bookshop_site import make_server
 from scrapy import Request, Spider
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.http import HtmlResponse
@@ -67,15 +71,25 @@ class BookshopSpider(Spider):
         self.logger.error("%s: %s", failure.request.url, failure.getErrorMessage())
 
 
+@contextmanager
+def shop(site: str | None) -> Iterator[str]:
+    """The address of the given shop, or of one that is open during the crawl."""
+    if site is not None:
+        yield site
+        return
+    with make_server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def main() -> int:
     arguments = json.loads(os.environ.get("CRAWL_ARGUMENTS", "{}"))
-    if "site" not in arguments:
-        print("the argument `site` is missing: the address of the bookshop", file=sys.stderr)
-        return 2
     process = AsyncCrawlerProcess(SETTINGS)
     crawler = process.create_crawler(BookshopSpider)
-    process.crawl(crawler, site=arguments["site"])
-    process.start()
+    with shop(arguments.get("site")) as site:
+        process.crawl(crawler, site=site)
+        process.start()
     assert isinstance(crawler.spider, BookshopSpider)
     assert crawler.stats
     return report(crawler.spider, crawler.stats.get_stats())

@@ -91,7 +91,7 @@ class SupervisionActivities:
             raise Conflict(f"{belongs} and is {run.status}: only a run that ended FAILED is reopened")
         _refuse_before_hand_over(run)
         if (await self.supervisors.describe(run.workflow_id)).is_open:
-            raise Conflict(f"{belongs}, which still hands it over: reopen it after that")
+            raise Conflict(f"{belongs}, which has not finished with its end: try again in a moment")
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:
         """A next attempt is only for tasks whose last one provably has no job."""

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ import click
 from crawler_lifecycle.cli.common import as_typed, json_option, plain, print_json, say, tell_stderr
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.up import EXAMPLES
-from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.errors import NotReady
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
@@ -78,12 +77,11 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
     tell = tell_stderr if as_json else say
     tell(f"Starting Temporal, the scheduler service, dispatcher, watcher, API and worker in {stack.plan.state} ...")
     async with stack.running() as control:
-        site = await _start_site(stack)
         tell("They are up. While this lasts:")
         tell(f"  page    {stack.plan.page}")
         tell(f"  Web UI  {stack.plan.web_ui}")
-        tell(f"Crawling {site} ...\n")
-        request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL, arguments={"site": site})
+        tell("Crawling the bookshop that comes along ...\n")
+        request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL)
         started = await control.start(request)
         changes = control.watch(started.run_id)
         details = await (_last(changes) if as_json else follow(changes))
@@ -102,23 +100,6 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
 
 async def _last(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
     return [details async for details in changes][-1]
-
-
-async def _start_site(stack: "Stack") -> str:
-    from crawler_lifecycle.services.embedded.addresses import LOOPBACK, free_ports
-    from crawler_lifecycle.services.embedded.plan import Part
-
-    (port,) = free_ports(1)
-
-    async def answers() -> None:
-        try:
-            _, writer = await asyncio.open_connection(LOOPBACK, port)
-        except OSError as error:
-            raise TemporaryError(f"the site does not answer on port {port}") from error
-        writer.close()
-
-    await stack.add(Part("site", [sys.executable, str(EXAMPLES / "bookshop_site.py"), str(port)]), answers)
-    return f"http://{LOOPBACK}:{port}"
 
 
 def _count_items(control: "Control", details: "RunDetails") -> int:

@@ -1,4 +1,4 @@
-"""How does a run look as text? Pure: records in, lines out."""
+"""Runs as text. Pure: records in, lines out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
+from crawler_lifecycle.cli.stop_lines import stop_lines
+from crawler_lifecycle.cli.times import rfc3339
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
-from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
+from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import LOG_NOT_READ
 from crawler_lifecycle.domain.pacing import look_time
 
@@ -16,19 +18,11 @@ COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
     "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
 }  # fmt: skip
-ASKED = ("stop", "force stop")
-PHASES: dict[str, str] = {
-    StopPhase.QUEUED_CANCELLED: "queue cleared", StopPhase.JOBS_ASKED: "jobs asked to end",
-    StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
-}  # fmt: skip
 CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
 OVERDUE = timedelta(seconds=90)
 LAST_LINES = 3
-COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK")
-
-
-def rfc3339(moment: datetime | None) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "-"
+LONGEST_WHY = 80  # characters in a list
+COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK", "WHY")
 
 
 def duration(time: timedelta) -> str:
@@ -73,7 +67,16 @@ def _crawler_row(crawler: Crawler) -> tuple[str, ...]:
 def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
     took = duration((run.finished_at or now) - run.created_at)
     shown = (run.run_id, run.crawler, run.status, run.reason or "-", counts(run.tasks), run.trigger)
-    return (*(str(cell) for cell in shown), rfc3339(run.created_at), took)
+    return (*(str(cell) for cell in shown), rfc3339(run.created_at), took, _shortened(why(run) or ""))
+
+
+def why(run: RunSummary) -> str | None:
+    """Return why the run ended, in one sentence; None while it is under way and if all of its tasks succeeded."""
+    return " ".join(run.explanation.text.split()) if run.explanation else None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_WHY else f"{text[: LONGEST_WHY - 1]}…"
 
 
 def stage(details: RunDetails) -> str:
@@ -89,46 +92,18 @@ def stage(details: RunDetails) -> str:
     return "1/4 initiation" if is_queued else "2/4 deployment"
 
 
-def waiting(details: RunDetails) -> str:
-    """What the run waits for, and since when."""
+def waiting(details: RunDetails) -> str | None:
+    """Return the cause of the wait and since when it lasts; None if nothing of the run is to come."""
     run = details.run
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
-        return f"export ({', '.join(pending)})" if pending else "nothing"
+        return f"its export ({', '.join(pending)})" if pending else None
     if run.waiting_cause:
-        message = f": {run.waiting_message}" if run.waiting_message else ""
-        return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
+        return _cause(run)
     alive = [task for task in details.tasks if not task.status.is_over]
     if run.status is RunStatus.INITIALIZING or not alive:
         return "the main job" if run.status is RunStatus.INITIALIZING else "the last look"
     return f"{len(alive)} of {len(details.tasks)} tasks"
-
-
-def stop_lines(details: RunDetails) -> Iterator[str]:
-    """Who asked for the stop that is the latest, by which door, and how long each phase of it took."""
-    asked: LogRecord | None = None
-    before: datetime | None = None
-    lines = _latest_stop(details.log)
-    proved = any(line.event == StopPhase.PROVED for line in lines)
-    for line in lines:
-        if line.event in ASKED:
-            who = ", ".join(part for part in (line.actor, line.door) if part)
-            yield f"{line.event} asked {rfc3339(line.at)} by {who or 'nobody named'}: {line.message}"
-            asked = asked or line
-        elif line.event in PHASES:
-            took = line.at - (before or (asked or line).at)
-            yield f"{PHASES[line.event]} after {took.total_seconds():.1f} s: {line.message}"
-            before = line.at
-        elif line.event == StopPhase.UNCONFIRMED:
-            yield f"not confirmed: {line.message}"
-    if asked and not proved and not details.run.status.is_over:
-        yield "not proved yet: something of the run may still be running"
-
-
-def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
-    """A run that was reopened may have been stopped before; that is another story."""
-    starts = [number for number, line in enumerate(log) if line.event == "reopened"]
-    return log[starts[-1] :] if starts else log
 
 
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
@@ -137,7 +112,10 @@ def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Itera
     took = duration((run.finished_at or now) - run.created_at)
     yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
     yield f"  stage     {stage(details)}"
-    yield f"  waits for {waiting(details)}"
+    if reason := why(run):
+        yield f"  why       {reason}"
+    if cause := waiting(details):
+        yield f"  waits for {cause}"
     if not run.status.is_over:
         yield f"  next look {_next_look(run, now)}"
     for line in stop_lines(details):
@@ -201,9 +179,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         yield from (f"  {line}" for line in stops)
     yield ""
     yield click.style("Exports", bold=True)
-    for export in details.exports:
-        what = export.problem or export.location or "-"
-        yield f"  {export.kind:12}  {export.state:8}  {what}"
+    yield from (f"  {export_line(export, run.end_number)}" for export in details.exports)
     if not details.exports:
         yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
     if details.findings:
@@ -239,6 +215,7 @@ def _facts(run: RunRecord) -> Iterator[str]:
     arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
     for name, value in (
         ("reason", run.reason),
+        ("why", why(run)),
         ("run_uid", run.run_uid),
         ("workflow", run.workflow_id),
         ("trigger", run.trigger),
@@ -252,11 +229,24 @@ def _facts(run: RunRecord) -> Iterator[str]:
         ("finished", rfc3339(run.finished_at)),
         ("last look", rfc3339(run.last_look_at)),
         ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
-        ("waits for", run.waiting_cause and f"{run.waiting_cause}: {run.waiting_message or ''}"),
+        ("waits for", None if run.status.is_over else _cause(run)),
         ("look problem", run.look_problem),
     ):
         if value:
             yield f"  {name:13} {value}"
+
+
+def _cause(run: RunSummary) -> str | None:
+    if run.waiting_cause is None:
+        return None
+    message = f": {run.waiting_message}" if run.waiting_message else ""
+    return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
+
+
+def export_line(export: ExportRecord, ends: int) -> str:
+    """Say which end is meant where the run has several."""
+    end = f"end {export.end}  " if ends > 1 else ""
+    return f"{end}{export.kind:12}  {export.state:8}  {export.problem or export.location or '-'}"
 
 
 def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
@@ -265,7 +255,10 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
     old = before.run if before else None
     new_state = (run.status, stage(after), run.waiting_cause)
     if before is None or old is None or new_state != (old.status, stage(before), old.waiting_cause):
-        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}, waits for {waiting(after)}"
+        cause = waiting(after)
+        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}{f', waits for {cause}' if cause else ''}"
+    if why(run) and (old is None or why(old) != why(run)):
+        yield f"run {run.run_id}  why: {why(run)}"
     known = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
     for task in after.tasks:
         if (task.status, task.cause) != known.get(task.task, (TaskStatus.QUEUED, None)):

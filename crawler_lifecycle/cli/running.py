@@ -36,7 +36,7 @@ def run(crawler: str, arguments: tuple[tuple[str, str], ...], detach: bool, stat
 
     \b
     Examples:
-      crawlctl run bookshop --arg site=http://127.0.0.1:8000 --tasks 4
+      crawlctl run bookshop --tasks 2
       crawlctl run sleeper --arg seconds=60 --max-duration 5m --detach
     """
     from crawler_lifecycle.control.control import Control
@@ -119,13 +119,15 @@ async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
 
 
 def _print_end(details: "RunDetails") -> None:
-    from crawler_lifecycle.cli.render import coloured, counts
+    from crawler_lifecycle.cli.render import coloured, counts, export_line, why
 
     details = plain(details)
     run = details.run
     click.echo(f"run {run.run_id} ended {coloured(run.status)} ({run.reason}): {counts(run.tasks)}")
+    if reason := why(run):
+        click.echo(f"  why: {reason}")
     for export in details.exports:
-        click.echo(f"  {export.kind}: {export.state} {export.problem or export.location or ''}".rstrip())
+        click.echo(f"  {export_line(export, run.end_number)}")
 
 
 @click.command()
@@ -143,5 +145,7 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(details.exports)
     else:
+        from crawler_lifecycle.cli.render import export_line
+
         for each in plain(details.exports):
-            click.echo(f"{each.kind}: {each.state} {each.problem or each.location or ''}".rstrip())
+            click.echo(export_line(each, details.run.end_number))

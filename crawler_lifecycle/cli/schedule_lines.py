@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import click
 
-from crawler_lifecycle.cli.render import coloured, duration, rfc3339
+from crawler_lifecycle.cli.render import coloured, duration
+from crawler_lifecycle.cli.times import rfc3339
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleDetails, ScheduleSummary
 
 COLUMNS = ("SCHEDULE", "CRAWLER", "WHEN", "STATE", "NEXT", "LAST START")

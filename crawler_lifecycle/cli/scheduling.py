@@ -9,6 +9,7 @@ import click
 
 from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option, user_name
 from crawler_lifecycle.cli.failures import Commands
+from crawler_lifecycle.domain.words import counted
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.schedules import ScheduleDetails, ScheduleRequest, Triggered
@@ -174,7 +175,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @state_option
 @json_option
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
-    """Lets SCHEDULE go on. What was due while it was paused stays skipped: `backfill` makes up for it."""
+    """Lets SCHEDULE go on. What was due while it was paused stays skipped; `backfill` starts it."""
     resumed = _schedules(state).resume(schedule_id, actor=actor or user_name(), reason=reason)
     _print(asyncio.run(resumed), as_json=as_json)
 
@@ -223,13 +224,16 @@ def backfill(schedule_id: str, since: datetime, until: datetime | None, at_once:
       crawlctl schedule backfill nightly --from 2026-11-16 --to 2026-11-18
       crawlctl schedule backfill news --from 2026-11-20T06:00Z --at-once
     """
-    from crawler_lifecycle.cli.render import rfc3339
+    from crawler_lifecycle.cli.times import rfc3339
 
     since, until = _in_utc(since), _in_utc(until or datetime.now(UTC))
     made = asyncio.run(_schedules(state).backfill(schedule_id, since, until, at_once=at_once))
     if as_json:
         return print_json(made)
-    click.echo(f"schedule {schedule_id}: {len(made.occurrences)} occurrences are made up for")
+    how = "at once" if at_once else "one after another"
+    click.echo(
+        f"schedule {schedule_id}: runs are started {how} for {counted(len(made.occurrences), 'past occurrence')}:"
+    )
     for each in made.occurrences:
         click.echo(f"  {rfc3339(each)}")
     return None

@@ -51,7 +51,7 @@ def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool
 @json_option
 def list_tokens(state: Path | None, as_json: bool) -> None:
     """The tokens' names and scopes."""
-    from crawler_lifecycle.cli.render import rfc3339
+    from crawler_lifecycle.cli.times import rfc3339
 
     found = _tokens(state).all()
     if as_json:

@@ -11,6 +11,19 @@ from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 
+class Explanation(Message):
+    """Why a run ended as it did."""
+
+    text: str = Field(description="one sentence for people")
+    task: int | None = Field(default=None, description="the number of the task that decided")
+    task_reason: str | None = Field(default=None, description="the reason of this task")
+    exit_code: int | None = Field(default=None, description="the exit code of this task")
+    last_line: str | None = Field(default=None, description="the last line of the log of this task")
+    stopped_by: str | None = Field(default=None, description="who asked for the stop that ended the run")
+    door: str | None = Field(default=None, description="by which door this stop came in")
+    forced: bool = Field(default=False, description="whether the jobs were ended by force")
+
+
 class RunSummary(Message):
     """A line of a list of runs."""
 
@@ -30,6 +43,9 @@ class RunSummary(Message):
     waiting_since: datetime | None
     waiting_message: str | None
     changed_at: datetime
+    explanation: Explanation | None = Field(
+        default=None, description="why the run ended as it did; null while it is under way and if all succeeded"
+    )
 
 
 HIDDEN = "***"
@@ -97,24 +113,12 @@ class LogRecord(Message):
 class ExportRecord(Message):
     event_id: str
     kind: str
+    end: int = Field(default=1, description="the end of the run that is meant; a run that was reopened has several")
     state: ExportState
     location: str | None
     problem: str | None
     created_at: datetime
     finished_at: datetime | None
-
-
-class Explanation(Message):
-    """Why a run ended as it did."""
-
-    text: str = Field(description="one sentence for people")
-    task: int | None = Field(default=None, description="the number of the task that decided")
-    task_reason: str | None = Field(default=None, description="the reason of this task")
-    exit_code: int | None = Field(default=None, description="the exit code of this task")
-    last_line: str | None = Field(default=None, description="the last line of the log of this task")
-    stopped_by: str | None = Field(default=None, description="who asked for the stop that ended the run")
-    door: str | None = Field(default=None, description="by which door this stop came in")
-    forced: bool = Field(default=False, description="whether the jobs were ended by force")
 
 
 class RunOverview(Message):

@@ -195,7 +195,7 @@ class Triggered(Message):
 
 
 class Backfilled(Message):
-    """The occurrences that are to be made up for."""
+    """The past occurrences for which runs are started."""
 
     schedule_id: str
     occurrences: list[datetime]

@@ -157,8 +157,18 @@ class Control(Reading):
                 return Resumed(run=record, started=True)  # only what is owed is left to do, under the same epoch
             return Resumed(run=await self._resumed(record), started=True)
         if reopen:
-            raise Conflict(f"workflow {record.workflow_id} still hands over run {record.run_id}: reopen it after that")
+            raise await self._refusal_to_reopen(record)
         return Resumed(run=record, started=False)
+
+    async def _refusal_to_reopen(self, before: RunRecord) -> Conflict:
+        """The workflow may be open for its last end, or because somebody else has reopened the run a moment ago."""
+        run = await self.asked(lambda parts: parts.runs.get(before.run_id))
+        if not run.status.is_over:
+            return Conflict(f"run {run.run_id} was reopened a moment ago and is under way")
+        return Conflict(
+            f"run {run.run_id} has ended, but its workflow {run.workflow_id} still exports its end or takes up the run "
+            f"again: see `crawlctl show {run.run_id}` and try again in a moment"
+        )
 
     def _is_left(self, record: RunRecord) -> bool:
         """Whether its end is on record, and not yet exported or told."""

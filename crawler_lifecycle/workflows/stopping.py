@@ -53,7 +53,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
     await record_stops(watch.stop, plan)
     await _force_in_time(watch.stop, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
-    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} will never run")
+    await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} cancelled")
     rounds = Rounds(watch, plan)
     while not rounds.are_over(looked := await rounds.next()):
         if not looked.is_proof:  # else the next execution might force, when there is nothing to force

@@ -1,14 +1,20 @@
 """Do people read what was written, newest first, page by page?"""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunSummary
+from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 from crawler_lifecycle.errors import NotFound
 from tests.databases import MakeRun, ref_to
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def test_pages_go_from_the_newest_to_the_oldest(database: Database, make_run: MakeRun) -> None:
@@ -39,6 +45,33 @@ def test_lists_by_status_and_crawler(database: Database, make_run: MakeRun) -> N
     assert ids(RunStatus.PROCESSING, None) == [upper.run_id]
     assert ids(RunStatus.PROCESSING, "books") == []
     assert ids(None, "' OR 1=1 --") == []
+
+
+def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Database, make_run: MakeRun) -> None:
+    failed, stopped, running = (make_run(3, requested_by=name) for name in ("ann", "bob", "cid"))
+    store = SqlStore(database)
+    with database.transaction() as connection:
+        of = task_histories.c
+        third = task_histories.update().where(of.history_id == failed.run_id, of.task == 2)
+        connection.execute(third.values(status=TaskStatus.FAILED, reason="exit_3", exit_code=3, log_tail="no room\n"))
+    store.XSTOPS.ask(stopped.run_id, StopRequest(actor="ann", door="api", reason="wrong site"), NOW)
+    for run, reason in ((failed, "too_many_failures"), (stopped, "stopped")):
+        store.tasks.cancel_queued(ref_to(run), "stopped")
+        store.runs.close(ref_to(run), RunStatus.FAILED, reason)
+    records = store.records
+    listed = {run.run_id: run for run in records.page(limit=9, before=None, status=None, crawler=None)}
+    live = {run.run_id: run for run in records.summaries(list(listed))}
+    for run in (failed, stopped, running):
+        shown = records.overview(run.run_id).run
+        assert listed[run.run_id].explanation == shown.explanation == live[run.run_id].explanation
+    why = listed[failed.run_id].explanation
+    assert why is not None
+    assert (why.task, why.exit_code, why.last_line) == (2, 3, "no room")
+    assert why.text == "task 2 FAILED with exit code 3: no room"
+    by_ann = listed[stopped.run_id].explanation
+    assert by_ann is not None
+    assert by_ann.text.startswith("stopped by ann (api): ")
+    assert listed[running.run_id].explanation is None
 
 
 def test_details_are_all_there_is(database: Database, make_run: MakeRun) -> None:

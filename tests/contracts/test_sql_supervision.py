@@ -302,10 +302,10 @@ def test_its_earlier_end_stays_in_its_log_and_the_next_has_a_number_of_its_own(
     log = [(line.event, line.message) for line in SqlStore(database).records.details(run.run_id).log]
     assert log == [
         ("created", "api run of books, 1 task"),
-        ("started", "the main job no longer waits to start"),
+        ("started", "the main job has started"),
         ("ended", "FAILED: tasks_failed"),
-        ("reopened", "by execution execution-2 of its workflow"),
-        ("started", "the main job no longer waits to start"),
+        ("reopened", "its workflow goes on in execution execution-2"),
+        ("started", "the main job has started"),
         ("ended", "COMPLETED: all_succeeded"),
     ]
 

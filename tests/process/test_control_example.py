@@ -29,7 +29,7 @@ EXPECTED = [  # in this order
     r"run 1 ended COMPLETED \(all_succeeded\): 3 SUCCEEDED",
     r"task 2 +SUCCEEDED .*attempt 2",
     r"ended: FAILED: stopped",
-    r"reopened: by execution",
+    r"reopened: its workflow goes on",
     r"ended: COMPLETED: all_succeeded",
     r"3 +brief +COMPLETED",
     r"2 +stubborn +FAILED +stopped_forced",

@@ -44,7 +44,7 @@ def _accept(listener: socket.socket) -> None:
 
 
 def _answer(connection: socket.socket) -> None:
-    """Speak some HTTP/2: answer the first call, which is about the abilities of the server, and refuse every other one."""
+    """Speak some HTTP/2: answer the first call, about what the server can do, and refuse every other one."""
     status = b"0"
     with suppress(OSError), connection, connection.makefile("rb") as asked:
         asked.read(PREFACE)

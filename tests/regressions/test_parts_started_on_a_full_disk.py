@@ -34,6 +34,9 @@ class Bare(Stack):
     async def _start(self) -> None:
         self._start_reaper()
 
+    async def add(self, part: Part) -> None:
+        (await self._start_child(part)).keep(self._group)
+
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`crawlctl up` ended with a traceback."""
@@ -52,11 +55,9 @@ async def test_it_is_found_as_soon_as_there_is_room(state: Path, monkeypatch: py
     said: list[str] = []
     part = Part("sleeper", [sys.executable, "-c", "import time; time.sleep(1000)", str(state)])
 
-    async def at_once() -> None: ...
-
     stack = Bare(Plan(state, Ports.free(), {}, ""), said.append)
     async with stack.running():
-        await stack.add(part, at_once)
+        await stack.add(part)
         (first,) = processes_of(state, _sleeps)
         with monkeypatch.context() as full:
             full.setattr(stack_file, "write", _no_room)

@@ -16,11 +16,11 @@ from crawler_lifecycle.cli.render import (
     list_lines,
     progress_lines,
     stage,
-    stop_lines,
     waiting,
 )
+from crawler_lifecycle.cli.stop_lines import stop_lines
 from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import ExportRecord, LogRecord, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.contract.records import Explanation, ExportRecord, LogRecord, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
@@ -76,12 +76,12 @@ def test_the_stage_follows_from_the_record(details: RunDetails, expected: str) -
             "capacity (since 2026-03-01T12:00:00Z)",
         ),
         (a_run(RunStatus.PROCESSING, TaskStatus.RUNNING, TaskStatus.SUCCEEDED), "1 of 2 tasks"),
-        (a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED), "nothing"),
-        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.PENDING)]), "export (files_ready)"),
-        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.FAILED)]), "nothing"),
+        (a_run(RunStatus.COMPLETED, TaskStatus.SUCCEEDED), None),
+        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.PENDING)]), "its export (files_ready)"),
+        (a_run(RunStatus.COMPLETED, exports=[an_export(ExportState.FAILED)]), None),
     ],
 )
-def test_what_is_waited_for(details: RunDetails, expected: str) -> None:
+def test_what_is_waited_for(details: RunDetails, expected: str | None) -> None:
     assert waiting(details) == expected
 
 
@@ -100,6 +100,34 @@ def test_only_what_changed_is_printed_again() -> None:
     (line,) = change_lines(before, after)
     assert "task 1" in click.unstyle(line)
     assert "SUCCEEDED" in line
+
+
+def test_why_a_run_failed_is_in_every_view_of_it() -> None:
+    """It stood in the log of a task only, two commands away."""
+    because = Explanation(text="task 0 (the main job) FAILED with exit code 2: the argument `site` is missing")
+    details = a_run(RunStatus.FAILED, TaskStatus.FAILED, reason="main_job_failed", explanation=because)
+    for lines in (
+        details_lines(details, NOW),
+        progress_lines(details, NOW, 3),
+        change_lines(None, details),
+        list_lines([details.run], NOW),
+    ):
+        assert sum("main job) FAILED with exit code 2: the argument" in line for line in lines) == 1
+
+
+def test_nothing_is_waited_for_by_a_run_that_is_over() -> None:
+    """`show` told of a run that was refused that it waits for deployment_refused."""
+    details = a_run(RunStatus.FAILED, TaskStatus.FAILED, waiting_cause="deployment_refused", waiting_since=NOW)
+    for lines in (details_lines(details, NOW), progress_lines(details, NOW, 3), change_lines(None, details)):
+        assert not any("waits for" in line for line in lines)
+
+
+def test_the_end_of_an_export_is_named_where_there_are_several() -> None:
+    ends = [an_export(ExportState.DONE).model_copy(update={"end": end}) for end in (1, 2)]
+    once = "\n".join(details_lines(a_run(RunStatus.COMPLETED, exports=ends[:1], end_number=1), NOW))
+    twice = "\n".join(details_lines(a_run(RunStatus.COMPLETED, exports=ends, end_number=2), NOW))
+    assert "end 1" not in once
+    assert twice.index("end 1  files_ready") < twice.index("end 2  files_ready")
 
 
 def test_a_list_lines_up_whatever_the_colours() -> None:

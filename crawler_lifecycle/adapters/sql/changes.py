@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
+from crawler_lifecycle.adapters.sql.explaining import explained
 from crawler_lifecycle.adapters.sql.notices import notices_of
 from crawler_lifecycle.adapters.sql.reading import SUMMARY_COLUMNS, run_summary, task_counts
 from crawler_lifecycle.adapters.sql.schema import histories
@@ -36,7 +37,7 @@ class LiveChanges(OnDatabase):
     def summaries(self, connection: Connection, run_ids: Sequence[int]) -> list[RunSummary]:
         rows = connection.execute(select(*SUMMARY_COLUMNS).where(runs.id.in_(run_ids)).order_by(runs.id)).all()
         tasks = task_counts(connection, run_ids)
-        return [run_summary(row, tasks[row.id]) for row in rows]
+        return explained(connection, [run_summary(row, tasks[row.id]) for row in rows])
 
     @reading
     def notices_of(self, connection: Connection, run_ids: Sequence[int]) -> list[Notice]:

@@ -73,7 +73,7 @@ class Histories(OnDatabase):
             values = {"status": RunStatus.PROCESSING, "started_at": began, **NOT_WAITING}
             tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
             tx.execute(_queued(run.run_id).values(cause=DISPATCHER, cause_since=now))
-            line = {"at": now, "event": "started", "message": "the main job no longer waits to start"}
+            line = {"at": now, "event": "started", "message": "the main job has started"}
             log(tx, run, f"started:{row.end_number}", line)
         return run_record(tx, run.run_id)
 

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.errors import Conflict, NotFound
 
 Counts = dict[TaskStatus, int]
-DIFFERENT = {"run_id", "trigger", "tasks", "request", "entry"}
+DIFFERENT = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
 SUMMARY_FIELDS = RunSummary.model_fields.keys() - DIFFERENT
 RECORD_FIELDS = RunRecord.model_fields.keys() - DIFFERENT
 SUMMARY_COLUMNS = [histories.c.id, histories.c.trigger_kind, *(histories.c[name] for name in sorted(SUMMARY_FIELDS))]
@@ -43,11 +43,14 @@ def own_row(connection: Connection, run_id: int) -> Row[Any]:
 
 
 def run_record(connection: Connection, run_id: int) -> RunRecord:
-    row = run_row(connection, run_id)
+    return record_of(run_row(connection, run_id), task_counts(connection, [run_id])[run_id])
+
+
+def record_of(row: Row[Any], tasks: Counts) -> RunRecord:
     return RunRecord(
         run_id=row.id,
         trigger=row.trigger_kind,
-        tasks=task_counts(connection, [row.id])[row.id],
+        tasks=tasks,
         request=KeptRequest.model_validate_json(row.request),
         entry=Crawler.model_validate_json(row.entry),
         **_fields(row, RECORD_FIELDS),
@@ -83,7 +86,8 @@ def log_record(row: Row[Any]) -> LogRecord:
 
 
 def export_record(row: Row[Any]) -> ExportRecord:
-    return ExportRecord(**_fields(row, ExportRecord.model_fields))
+    end = json.loads(row.event)["end"]
+    return ExportRecord(end=end, **_fields(row, ExportRecord.model_fields.keys() - {"end"}))
 
 
 def _fields(row: Row[Any], names: Iterable[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from crawler_lifecycle.adapters.sql.explaining import explained
 from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.migrate import check
 from crawler_lifecycle.adapters.sql.reading import (
@@ -53,7 +54,7 @@ class RunRecords(OnDatabase):
             query = query.where(func.lower(histories.c.crawler).contains(search.lower(), autoescape=True))
         rows = connection.execute(query).all()
         tasks = task_counts(connection, [row.id for row in rows])
-        return [run_summary(row, tasks[row.id]) for row in rows]
+        return explained(connection, [run_summary(row, tasks[row.id]) for row in rows])
 
     @reading
     def details(self, connection: Connection, run_id: int) -> RunDetails:
@@ -100,12 +101,12 @@ class RunRecords(OnDatabase):
 def _overview(connection: Connection, run_id: int) -> RunOverview:
     of_run = {"history_id": run_id}
     log = select(history_logs).filter_by(**of_run).order_by(history_logs.c.id)
-    exported = select(exports).filter_by(**of_run).order_by(exports.c.created_at, exports.c.event_id)
-    run = run_record(connection, run_id)
+    announced = [export_record(row) for row in connection.execute(select(exports).filter_by(**of_run))]
+    (run,) = explained(connection, [run_record(connection, run_id)])
     return RunOverview(
         run=run,
         log=[log_record(row) for row in connection.execute(log)],
-        exports=[export_record(row) for row in connection.execute(exported)],
+        exports=sorted(announced, key=lambda each: (each.end, each.kind)),
         findings=findings_of(connection, run.run_uid),
     )
 

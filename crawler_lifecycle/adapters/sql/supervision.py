@@ -138,7 +138,7 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
     answered = {"nudge_acknowledged": row.nudge_sent}
     connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **answered))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)
-    message = f"by execution {execution.run_id} of its workflow"
+    message = f"its workflow goes on in execution {execution.run_id}"
     log(connection, run, f"{event}:{epoch}", {"at": now, "event": event, "message": message})
 
 

@@ -166,7 +166,7 @@ class Schedules:
     ) -> Backfilled:
         """Starts what was due from `since` to `until`, whether it ran or not: one after another, or all at once."""
         if until > _now():
-            raise BadInput("until", "must not lie in the future: only what was due is made up for")
+            raise BadInput("until", "must not lie in the future: only what was due can be started")
         if since > until:
             raise BadInput("since", "must not be later than until")
         handle, description = await self._ours(schedule_id)

@@ -19,7 +19,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.stack_file import StackFile
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded import processes
-from crawler_lifecycle.services.embedded.child import Child, Probe, Say
+from crawler_lifecycle.services.embedded.child import Child, Say
 from crawler_lifecycle.services.embedded.plan import Part, Plan, lifecycle_part, service_part, temporal_part
 
 LEFTOVER_GRACE = 5.0
@@ -86,12 +86,6 @@ class Stack:
     @property
     def control(self) -> Control:
         return Control(Installation.of(self.plan.state, self._environment))
-
-    async def add(self, part: Part, probe: Probe) -> None:
-        """One more part, ended with the others."""
-        child = await self._start_child(part)
-        await child.wait_ready(probe)
-        child.keep(self._group)
 
     def kill(self) -> None:
         """For somebody in a hurry: nothing is drained."""
