@@ -6,7 +6,7 @@ Each command imports the heavy modules that it needs by itself: `crawlctl list` 
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, auditing, demo, reading, running, scheduling, stopping, tokens, up
+from crawler_lifecycle.cli import admin, auditing, demo, fetching, reading, running, scheduling, stopping, tokens, up
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 
 
@@ -33,6 +33,7 @@ for command in (
     running.watch,
     reading.logs,
     running.export,
+    fetching.fetch,
     stopping.stop,
     stopping.resume,
     scheduling.schedule,

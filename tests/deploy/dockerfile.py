@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,10 +80,16 @@ class Image:
         with no environment but this."""
         state = self.folder / "state"
         program = [str(self.folder / "app" / "bin" / command[0]), *command[1:]]
-        alone = "mount --make-rprivate / && mount --bind {0} {0} && mount -o remount,bind,ro / && exec setpriv "
-        user = ["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "--no-new-privs", "env", "-i"]
+        user = ["setpriv", "--reuid", STRANGER, "--regid", STRANGER, "--clear-groups", "--no-new-privs"]
         variables = [f"{name}={value}" for name, value in environment.items()]
-        shell = ["sh", "-c", alone.format(shlex.quote(str(state))) + shlex.join([*user, *variables, *program])]
+        steps = [
+            "mount --make-rprivate /",
+            *_open_way(Path(sys.base_prefix)),
+            f"mount --bind {state} {state}",
+            "mount -o remount,bind,ro /",
+            "exec " + shlex.join([*user, "env", "-i", *variables, *program]),
+        ]
+        shell = ["sh", "-c", " && ".join(steps)]
         return subprocess.run(["unshare", "-m", *shell], cwd="/", capture_output=True, text=True, timeout=120)
 
     @property
@@ -108,6 +115,16 @@ class Image:
         for path in HERE:
             text = text.replace(path, str(self.folder) + path)
         return text
+
+
+def _open_way(prefix: Path) -> Iterator[str]:
+    """Show the Python alone in the folder that is closed to other users, as /root is, if Python lies in one."""
+    closed = next((folder for folder in reversed(prefix.parents) if not folder.stat().st_mode & 0o001), None)
+    if closed is not None:
+        yield f"mount --bind {prefix} /mnt"
+        yield f"mount -t tmpfs -o mode=755 none {closed}"
+        yield f"mkdir -p {prefix}"
+        yield f"mount --move /mnt {prefix}"
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,0 +1,99 @@
+"""The command fetch: the archive of a run, on this machine."""
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from crawler_lifecycle.cli.common import json_option, print_json, state_option
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.ports import StoredArchive
+
+CHUNK = 1 << 20
+SILENCE = 60.0  # seconds without a byte
+
+
+@click.command()
+@click.argument("run")
+@click.option("--end", type=click.IntRange(min=1), help="Which end of a run that was reopened; default: the last.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path(), help="File or folder; default: this folder.")
+@state_option
+@json_option
+def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: bool) -> None:
+    """Fetch the archive of RUN and check it: what its tasks have collected, as a zip.
+
+    It comes from where it was exported to, a folder or a bucket. A file of that name is replaced once the whole archive
+    is there and its SHA-256 is the one on record.
+
+    \b
+    Examples:
+      crawlctl fetch 7
+      crawlctl fetch 7 --end 1 --output before.zip
+    """
+    from crawler_lifecycle.control.control import Control
+
+    archive = Control.open(state).archive(run, end)
+    target = output / archive.stored.name if output.is_dir() else output
+    sha256 = _fetched(archive.stored, target, archive.sha256)
+    if as_json:
+        size = archive.stored.size
+        print_json({"run_id": archive.run_id, "end": archive.end, "file": str(target), "size": size, "sha256": sha256})
+    else:
+        checked = "as on record" if archive.sha256 else "none is on record to compare it with"
+        click.echo(f"{target}: the archive of run {archive.run_id}, end {archive.end}")
+        click.echo(f"  {archive.stored.size} bytes, SHA-256 {sha256} ({checked})")
+
+
+def _fetched(stored: "StoredArchive", target: Path, expected: str | None) -> str:
+    digest = hashlib.sha256()
+    on_terminal = sys.stderr.isatty()
+    bar = click.progressbar(length=stored.size, label=stored.name, file=sys.stderr, hidden=not on_terminal)
+    with _draft_of(target) as draft, draft.open("wb") as file, _chunks(stored) as chunks, bar as shown:
+        for chunk in chunks:
+            digest.update(chunk)
+            file.write(chunk)
+            shown.update(len(chunk))
+        if file.tell() != stored.size:
+            raise TemporaryError(f"{stored.name} broke off after {file.tell()} of {stored.size} bytes: try again")
+        if expected is not None and digest.hexdigest() != expected:
+            raise LifecycleError(
+                f"{stored.name} is damaged: its SHA-256 is {digest.hexdigest()}, and {expected} is on record"
+            )
+    return digest.hexdigest()
+
+
+@contextmanager
+def _draft_of(target: Path) -> Iterator[Path]:
+    """The file beside the target that takes the place of the target if all goes well, and is removed if not."""
+    draft = target.with_name(f".{target.name}.part")
+    try:
+        yield draft
+        draft.replace(target)
+    except OSError as error:
+        raise TemporaryError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _chunks(stored: "StoredArchive") -> Iterator[Iterator[bytes]]:
+    if stored.path is not None:
+        with stored.path.open("rb") as source:
+            yield iter(lambda: source.read(CHUNK), b"")
+        return
+    import httpx
+
+    try:
+        with httpx.stream("GET", stored.url or "", timeout=SILENCE) as answer:
+            answer.raise_for_status()
+            yield answer.iter_raw(CHUNK)
+    except httpx.HTTPStatusError as error:
+        raise TemporaryError(f"the bucket answers {error.response.status_code} for {stored.name}") from error
+    except httpx.HTTPError as error:
+        raise TemporaryError(f"{stored.name} cannot be fetched: {error or type(error).__name__}") from error
