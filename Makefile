@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STATE  ?=
+CATALOGUE ?=
 EXTRAS := --extra embedded --extra examples --extra build
 LOCK   := $(BIN)/uv pip compile --universal --python-version 3.11 --no-header --no-annotate --generate-hashes --quiet
 SEED    ?=
@@ -34,8 +35,8 @@ help: ## this list
 run: $(VENV)/.installed ## one real crawl from start to finish, on a stack that is gone afterwards
 	@$(BIN)/crawlctl demo
 
-up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder: where)
-	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)')
+up: $(VENV)/.installed ## the whole service on this machine until Ctrl-C; its state survives (STATE=folder, CATALOGUE=file)
+	@exec $(BIN)/crawlctl up $(if $(STATE),--state '$(STATE)') $(if $(CATALOGUE),--catalogue '$(CATALOGUE)')
 
 test: $(VENV)/.installed-dev mariadb chromium ## the tests, with a few on real processes (5 minutes on two cores)
 	@$(BIN)/pytest $(SPREAD) $(WORKERS) -q

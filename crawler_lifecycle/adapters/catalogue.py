@@ -1,4 +1,4 @@
-"""Which crawlers are there, and how is each one run? Reads the catalogue file.
+"""The catalogue of crawlers, read from its file.
 
 The file is TOML, one table `[crawlers.NAME]` a crawler, with the fields of `contract.deployment.Crawler`.
 In `command`, `{python}` stands for the Python that runs this service and `{catalogue_folder}` for the folder
@@ -7,9 +7,11 @@ of the file; any other brace is left alone.
 
 import logging
 import re
+import shutil
 import sys
 import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,7 +106,35 @@ def _read(path: Path) -> bytes:
         raise NotReady(f"{path}: cannot be read as the crawler catalogue: {error.strerror or error}") from error
 
 
+def problems_of(path: Path) -> list[str]:
+    """Return each problem of a catalogue file in a line, also programs and files that are not on this machine."""
+    try:
+        tables = _tables(path, _read(path))
+    except NotReady as error:
+        return [error.message]
+    return [problem for name, table in tables.items() for problem in _problems_of_entry(path, name, table)]
+
+
+def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
+    try:
+        entry = _entry(path, name, table)
+    except NotReady as error:
+        yield error.message
+        return
+    if entry.image:
+        return  # its programs and files are in the image
+    if shutil.which(entry.command[0]) is None:
+        yield f"{path}: crawlers.{name}: command: there is no program {entry.command[0]!r} on this machine"
+    for written, part in zip(table["command"], entry.command, strict=True):
+        if written.startswith("{catalogue_folder}") and not Path(part).exists():
+            yield f"{path}: crawlers.{name}: command: there is no file {part}"
+
+
 def _parse(path: Path, content: bytes) -> dict[str, Crawler]:
+    return {name: _entry(path, name, table) for name, table in _tables(path, content).items()}
+
+
+def _tables(path: Path, content: bytes) -> dict[str, Any]:
     try:
         document = tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
@@ -114,7 +144,7 @@ def _parse(path: Path, content: bytes) -> dict[str, Crawler]:
         raise NotReady(f"{path}: {min(document)}: unknown; expected tables [crawlers.NAME] only")
     if not isinstance(tables, dict) or not tables:
         raise NotReady(f"{path}: crawlers: expected at least one table [crawlers.NAME]")
-    return {name: _entry(path, name, table) for name, table in tables.items()}
+    return tables
 
 
 def _entry(path: Path, name: str, table: Any) -> Crawler:

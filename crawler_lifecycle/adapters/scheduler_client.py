@@ -107,7 +107,9 @@ class SchedulerClient:
             raise NotReady(self._unusable(answer).message)
         names = self._result(CrawlerNames, answer)
         line = f"scheduler service at {self._url}, {len(names.crawlers)} crawlers in its catalogue"
-        return f"{line}, an older state of it: {names.problem}" if names.problem else line
+        if names.problem:
+            raise NotReady(f"the catalogue was not read again, its last good state is in use: {names.problem}")
+        return line
 
     def _ask(self, method: str, path: str, **content: Any) -> Answer:
         try:

@@ -1,4 +1,4 @@
-"""Commands that only look: list, show, logs."""
+"""Commands that only read: list, crawlers, show, logs."""
 
 import time
 from datetime import UTC, datetime
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option, tell_stderr
+from crawler_lifecycle.cli.failures import USAGE
+from crawler_lifecycle.errors import LifecycleError
 
 FOLLOW_PAUSE = 0.3
 
@@ -49,26 +51,53 @@ def list_runs(
 
 
 @click.command()
+@click.option("--check", "file", type=click.Path(path_type=Path), help="Check this catalogue file instead.")
 @state_option
 @json_option
-def crawlers(state: Path | None, as_json: bool) -> None:
+def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
     """The crawlers that can be run: what the scheduler service has in its catalogue.
+
+    With --check, nothing of an installation is needed: every mistake of the file is a line, and the exit status is 2 if
+    there is one.
 
     \b
     Examples:
       crawlctl crawlers
+      crawlctl crawlers --check my-crawlers.toml
       crawlctl crawlers --json | jq '.[].name'
     """
     from crawler_lifecycle.cli.render import crawler_lines
     from crawler_lifecycle.contract.records import without_values
     from crawler_lifecycle.control.control import Control
 
-    found = Control.open(state).crawlers()
+    if file is not None:
+        return _check(file, as_json=as_json)
+    control = Control.open(state)
+    found = control.crawlers()
+    try:
+        control.deployer.check()
+    except LifecycleError as error:
+        tell_stderr(f"Warning: {error.message}")
     if as_json:
         return print_json([without_values(crawler) for crawler in found])
     for line in crawler_lines(plain(found)):
         click.echo(line)
     return None
+
+
+def _check(file: Path, *, as_json: bool) -> None:
+    from crawler_lifecycle.adapters.catalogue import Catalogue, problems_of
+
+    problems = problems_of(file)
+    names = [] if problems else Catalogue.load(file).names()
+    if as_json:
+        print_json({"file": str(file), "crawlers": names, "problems": problems})
+    for line in () if as_json else problems:
+        click.echo(plain(line))
+    if problems:
+        raise click.exceptions.Exit(USAGE)
+    if not as_json:
+        click.echo(f"{file} is a good catalogue: {', '.join(names)}")
 
 
 @click.command()

@@ -135,8 +135,8 @@ async def _search_attributes(control: "Control") -> str:
     missing = {name: kind for name, kind in search_attribute_types().items() if name not in known}
     if missing:
         options = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
-        raise NotReady(
-            f"{', '.join(missing)} not registered (runs work without): "
+        return (
+            f"runs work, but Temporal's lists cannot filter by {', '.join(missing)}, which are not registered: "
             f"temporal operator search-attribute create {options}"
         )
     return ", ".join(search_attribute_types())

@@ -42,6 +42,49 @@ def test_the_catalogue_is_listed_without_its_secrets(
     assert SECRET not in text.output + told.output
 
 
+def test_a_broken_edit_is_told_by_doctor_and_beside_the_list(
+    crawlctl: Crawlctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Doctor told of it in a line that was marked ok, and `crawlers` said nothing."""
+    path = tmp_path / "catalogue.toml"
+    path.write_text(CATALOGUE)
+    with served(SmallCluster(), Catalogue.load(path)) as url:
+        monkeypatch.setenv("CRAWLER_SCHEDULER__URL", url)
+        monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", TOKEN)
+        monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+        path.write_text(CATALOGUE.replace("processes = 4", "processes = 0"))
+        listed = crawlctl("crawlers")
+        checks = {check["part"]: check for check in json.loads(crawlctl("doctor", "--json").output)}
+    assert listed.exit_code == 0
+    assert "bookshop" in listed.stdout
+    assert "crawlers.bookshop: processes: " in listed.stderr
+    assert checks["scheduler service"]["ok"] is False
+    assert "crawlers.bookshop: processes: " in checks["scheduler service"]["line"]
+
+
+def test_a_catalogue_is_checked_before_anything_runs(crawlctl: Crawlctl, tmp_path: Path) -> None:
+    good, broken = tmp_path / "good.toml", tmp_path / "broken.toml"
+    good.write_text(CATALOGUE)
+    broken.write_text(
+        '[crawlers.a]\ncommand = ["no-such-program"]\n'
+        '[crawlers.b]\ncommand = ["{python}", "{catalogue_folder}/nowhere.py"]\n'
+        '[crawlers.c]\ncomand = ["true"]\n'
+        '[crawlers.d]\ncommand = ["inside"]\nimage = "d:1"\n'
+    )
+    result = crawlctl("crawlers", "--check", str(good))
+    assert (result.exit_code, result.stdout) == (0, f"{good} is a good catalogue: apples, bookshop\n")
+    result = crawlctl("crawlers", "--check", str(broken))
+    assert result.exit_code == 2
+    assert [line.removeprefix(f"{broken}: crawlers.") for line in result.stdout.splitlines()] == [
+        "a: command: there is no program 'no-such-program' on this machine",
+        f"b: command: there is no file {tmp_path / 'nowhere.py'}",
+        "c: comand: Extra inputs are not permitted",
+    ]
+    told = json.loads(crawlctl("crawlers", "--check", str(broken), "--json").stdout)
+    assert (len(told["problems"]), told["crawlers"]) == (3, [])
+    assert "No such file" in crawlctl("crawlers", "--check", str(tmp_path / "none.toml")).stdout
+
+
 def test_without_a_scheduler_service_it_is_one_line(crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRAWLER_SCHEDULER__URL", "http://127.0.0.1:1")
     monkeypatch.setenv("CRAWLER_SCHEDULER__TOKEN", TOKEN)
