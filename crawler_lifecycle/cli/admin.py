@@ -7,6 +7,7 @@ import click
 
 from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
+from crawler_lifecycle.errors import NotReady
 
 
 @click.group("db", cls=Commands)
@@ -32,7 +33,12 @@ def upgrade(state: Path | None, as_json: bool) -> None:
     control = Control.open(state)
     settings = control.installation.settings
     if settings.database.url is None:
-        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise NotReady(
+                f"{settings.state} cannot be the state folder: {error.strerror}; choose another with --state"
+            ) from error
     installation = migrate.upgrade(settings.database_url)
     if as_json:
         print_json({"database": control.database_name, "revision": REVISION, "installation": installation})

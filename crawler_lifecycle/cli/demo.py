@@ -43,13 +43,20 @@ def demo(results: Path, as_json: bool) -> None:
     if not (EXAMPLES / "catalogue.toml").exists():
         raise NotReady(f"the examples are not in {EXAMPLES}: the demo runs in a checkout")
     _forget_settings()
-    with tempfile.TemporaryDirectory(prefix="crawl-demo-", ignore_cleanup_errors=True) as folder:
+    with _temporary_folder() as folder:
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
             stack = Stack(plan, tell_stderr if as_json else say, passing=True)
             code = asyncio.run(_demo(stack, results, as_json=as_json))
     raise click.exceptions.Exit(code)
+
+
+def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
+    try:
+        return tempfile.TemporaryDirectory(prefix="crawl-demo-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise NotReady(f"the demo needs a temporary folder: {error.strerror}; set TMPDIR") from error
 
 
 def _forget_settings() -> None:

@@ -45,7 +45,8 @@ def every_verb(group: click.Group, *above: str) -> Iterator[list[str]]:
         if isinstance(command, click.Group):
             yield from every_verb(command, *above, name)
         else:
-            yield [*above, name, *typed(command)]
+            rule = ["--every", "1h"] if (*above, name) == ("schedule", "create") else []
+            yield [*above, name, *typed(command), *rule]
 
 
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

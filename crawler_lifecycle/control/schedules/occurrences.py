@@ -11,7 +11,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import ScheduleDescription
 
+from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.schedules import Occurrence, Overlap
+from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
 from crawler_lifecycle.control.schedules import forms, pauses
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 PAGE = 1000  # Temporal names at most so many times in one answer
 FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence a second the window is still within a page
 GROWTH = 8
+CANCEL = "cancel"  # the door of a stop that came as a cancel of the workflow
 JUST_BEFORE = timedelta(microseconds=1)
 
 
@@ -44,7 +47,8 @@ class Occurrences:
         known = _circumstances(description, starts, now, is_first_page=before is None)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
         occurrences = with_queue(judged(due, known), known)
-        return [await self._with_run(occurrence, first_executions) for occurrence in reversed(occurrences)]
+        replaces = forms.overlap_of(description.schedule.policy) is Overlap.REPLACE
+        return [await self._with_run(each, first_executions, replaces=replaces) for each in reversed(occurrences)]
 
     async def _starts(
         self, description: ScheduleDescription, due: Sequence[datetime], *, to_the_last: bool
@@ -57,14 +61,22 @@ class Occurrences:
         runs = await self._control.asked(lambda parts: parts.store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)
 
-    async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
+    async def _with_run(
+        self, occurrence: Occurrence, first_executions: dict[str, str], *, replaces: bool
+    ) -> Occurrence:
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
         run = await self._control.asked(lambda parts: parts.store.runs.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence
-        return occurrence.model_copy(update={"run_id": run.run_id, "run_status": run.status})
+        found: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
+        if run.status is RunStatus.FAILED:
+            run_id = run.run_id
+            overview = await self._control.asked(lambda parts: parts.records.overview(run_id))
+            why = _why(overview.run, replaces=replaces)
+            found["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
+        return occurrence.model_copy(update=found)
 
     async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
         """Return the latest times up to `until`.
@@ -126,3 +138,12 @@ def _stamp(moment: datetime) -> Timestamp:
     stamp = Timestamp()
     stamp.FromDatetime(moment.astimezone(UTC))
     return stamp
+
+
+def _why(run: RunRecord, *, replaces: bool) -> str:
+    """Temporal replaces a run by a cancel, which the run's own record cannot tell from a person's."""
+    if run.explanation is None:
+        return run.reason or ""
+    if replaces and run.explanation.door == CANCEL:
+        return "replaced: the next occurrence was due"
+    return run.explanation.text
