@@ -162,7 +162,7 @@ class Control(Reading):
 
     async def _refusal_to_reopen(self, before: RunRecord) -> Conflict:
         """The workflow may be open for its last end, or because somebody else has reopened the run a moment ago."""
-        run = await self.asked(lambda parts: parts.runs.get(before.run_id))
+        run = await self.asked(lambda parts: parts.store.runs.get(before.run_id))
         if not run.status.is_over:
             return Conflict(f"run {run.run_id} was reopened a moment ago and is under way")
         return Conflict(

@@ -54,7 +54,7 @@ def test_why_a_run_failed_stands_in_every_list_and_record_of_it(database: Databa
         of = task_histories.c
         third = task_histories.update().where(of.history_id == failed.run_id, of.task == 2)
         connection.execute(third.values(status=TaskStatus.FAILED, reason="exit_3", exit_code=3, log_tail="no room\n"))
-    store.XSTOPS.ask(stopped.run_id, StopRequest(actor="ann", door="api", reason="wrong site"), NOW)
+    store.runs.request_stop(stopped.run_id, StopRequest(actor="ann", door="api", reason="wrong site"), NOW)
     for run, reason in ((failed, "too_many_failures"), (stopped, "stopped")):
         store.tasks.cancel_queued(ref_to(run), "stopped")
         store.runs.close(ref_to(run), RunStatus.FAILED, reason)

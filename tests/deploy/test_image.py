@@ -11,7 +11,7 @@ import pytest
 
 from crawler_lifecycle import __version__
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.histories import SqlHistories
+from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
@@ -72,7 +72,7 @@ def test_a_stop_by_a_user_id_without_a_name_is_on_record(image: Image) -> None:
     new = NewRun(RunRequest(crawler="shop", tasks=1), Crawler(name="shop", command=["true"]), 1, "w", str(uuid.uuid4()))
     database = Database(url, pool_size=1)
     try:
-        run = SqlHistories(database).create(new)
+        run = SqlStore(database).runs.create(new)
     finally:
         database.close()
     for path in (image.folder / "state").iterdir():

@@ -73,7 +73,7 @@ class Occurrences:
         found: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
         if run.status is RunStatus.FAILED:
             run_id = run.run_id
-            overview = await self._control.asked(lambda parts: parts.records.overview(run_id))
+            overview = await self._control.asked(lambda parts: parts.store.records.overview(run_id))
             why = _why(overview.run, replaces=replaces)
             found["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
         return occurrence.model_copy(update=found)
