@@ -29,7 +29,7 @@ def default_state() -> Path:
 
 
 def _home() -> Path:
-    """Return the user's home, or a folder that nobody has for a user id without one, as in a container."""
+    """Return the user's home, or a folder that does not exist for a user id without a home, as in a container."""
     try:
         return Path.home()
     except RuntimeError:

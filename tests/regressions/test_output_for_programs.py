@@ -110,7 +110,7 @@ def test_an_error_is_one_object_on_stderr(
 
 @pytest.mark.parametrize("module", ["click", "crawler_lifecycle.cli.reading", "crawler_lifecycle.control.control"])
 def test_ctrl_c_among_the_imports_is_no_traceback(tmp_path: Path, module: str) -> None:
-    """It came as a traceback in the first moments: the modules of the command are imported then."""
+    """Ctrl-C was a traceback in the first moments, in which the modules of the command are imported."""
     program = (
         "import os, signal, sys\n"
         "class Interrupting:\n"

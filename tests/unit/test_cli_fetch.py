@@ -38,10 +38,10 @@ def bucket() -> Iterator[str]:
 
 @pytest.fixture
 def lies(monkeypatch: pytest.MonkeyPatch) -> list[RunArchive]:
-    """Where the archive lies; a test says so."""
-    found: list[RunArchive] = []
-    monkeypatch.setattr(Control, "archive", lambda _, run, end: found[0])
-    return found
+    """The list holds the archive that `fetch` gets; a test fills the list."""
+    archives: list[RunArchive] = []
+    monkeypatch.setattr(Control, "archive", lambda _, run, end: archives[0])
+    return archives
 
 
 def in_bucket(url: str, *, size: int = len(CONTENT), sha256: str | None = SHA256) -> RunArchive:

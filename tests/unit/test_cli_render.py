@@ -103,7 +103,7 @@ def test_only_what_changed_is_printed_again() -> None:
 
 
 def test_why_a_run_failed_is_in_every_view_of_it() -> None:
-    """It stood in the log of a task only, two commands away."""
+    """The cause stood in the log of a task only, two commands away."""
     because = Explanation(text="task 0 (the main job) FAILED with exit code 2: the argument `site` is missing")
     details = a_run(RunStatus.FAILED, TaskStatus.FAILED, reason="main_job_failed", explanation=because)
     for lines in (

@@ -23,8 +23,8 @@ def explained(connection: Connection, runs: Sequence[R]) -> list[R]:
         return list(runs)
     counts, tasks, log = task_counts(connection, over), _deciding_tasks(connection, over), _stops(connection, over)
     rows = connection.execute(select(histories).where(histories.c.id.in_(over)))
-    found = {row.id: explanation(record_of(row, counts[row.id]), tasks[row.id], log[row.id]) for row in rows}
-    return [run.model_copy(update={"explanation": found.get(run.run_id)}) for run in runs]
+    reasons = {row.id: explanation(record_of(row, counts[row.id]), tasks[row.id], log[row.id]) for row in rows}
+    return [run.model_copy(update={"explanation": reasons.get(run.run_id)}) for run in runs]
 
 
 def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[TaskRecord]]:
@@ -46,8 +46,8 @@ def _stops(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[Log
 
 
 def _by_run(connection: Connection, queries: Sequence[Select[Any]], record: Any) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = defaultdict(list)
+    records: dict[int, list[Any]] = defaultdict(list)
     for query in queries:
         for row in connection.execute(query):
-            found[row.history_id].append(record(row))
-    return found
+            records[row.history_id].append(record(row))
+    return records

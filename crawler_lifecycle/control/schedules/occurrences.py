@@ -70,13 +70,13 @@ class Occurrences:
         run = await self._control.asked(lambda parts: parts.store.runs.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence
-        found: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
+        known: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
         if run.status is RunStatus.FAILED:
             run_id = run.run_id
             overview = await self._control.asked(lambda parts: parts.store.records.overview(run_id))
             why = _why(overview.run, replaces=replaces)
-            found["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
-        return occurrence.model_copy(update=found)
+            known["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
+        return occurrence.model_copy(update=known)
 
     async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
         """Return the latest times up to `until`.
