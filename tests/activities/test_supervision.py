@@ -269,7 +269,9 @@ def test_a_wish_to_reopen_under_another_workflow_id_is_not_dropped(house: House)
     over = ended(house)
     own = house.details(over).run.workflow_id
     house.supervisors.listed.add(own)
-    with pytest.raises(Conflict, match=f"belongs to workflow {own}, which has not finished with its end: try again in a moment"):
+    with pytest.raises(
+        Conflict, match=f"belongs to workflow {own}, which has not finished with its end: try again in a moment"
+    ):
         taken_over(house, over, workflow_id="elsewhere", reopen=True)
     house.supervisors.listed.clear()
     assert taken_over(house, over, workflow_id="elsewhere", reopen=True).supervised_by == own
