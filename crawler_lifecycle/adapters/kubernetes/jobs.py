@@ -162,7 +162,7 @@ def _key(job: Job | DatedJob, run_uid: str) -> Key | None:
 
 def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
     """Sort pods, without the doubles of a list that began anew."""
-    return sorted({pod.metadata.name: pod for pod in pods}.values(), key=_age, reverse=True)
+    return sorted({(pod.metadata.name, pod.metadata.uid): pod for pod in pods}.values(), key=_age, reverse=True)
 
 
 def _age(pod: Pod) -> tuple[float, str]:

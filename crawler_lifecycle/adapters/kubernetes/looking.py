@@ -140,7 +140,10 @@ class Looking:
                     if key in keys:
                         found.setdefault(key, []).append(pod)
         # each once: a list that began anew shows some twice
-        return {key: list({each.metadata.name: each for each in several}.values()) for key, several in found.items()}
+        return {
+            key: list({(each.metadata.name, each.metadata.uid): each for each in several}.values())
+            for key, several in found.items()
+        }
 
     def _pages(
         self, survey: Survey, path: str, query: Mapping[str, str | int], *, accept: str = JSON
