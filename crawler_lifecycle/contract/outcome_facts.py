@@ -1,0 +1,37 @@
+"""Outcome facts: how the program of a job ended, as the first look that saw the end read it from the cluster's objects.
+
+They are kept with the task and decide its status once the objects are gone. Debug evidence (the last lines of a log,
+events, the node) decides nothing.
+"""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+
+LONGEST_MESSAGE = 300  # thousands of tasks may end in one look, whose answer has to fit a payload
+
+
+class OutcomeFacts(Message):
+    """Facts about the program of one job. They count only for the task whose job has this uid."""
+
+    job_uid: str
+    pod_uid: str | None = Field(default=None, description="none: the job alone told the facts")
+    succeeded: bool | None = Field(default=None, description="how the main program ended; none: it has not ended")
+    told: bool | None = Field(default=None, description="it was told to end before it ended; none: not known")
+    told_by: str | None = Field(default=None, description="who told it to end, in one word")
+    reason: str | None = Field(default=None, description="why it failed, in one word")
+    exit_code: int | None = None
+    message: str | None = Field(default=None, description="the program's own last message, or its pod's")
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.succeeded is not None
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the program is known to have ended before anybody told it to."""
+        return self.has_ended and self.told is False
