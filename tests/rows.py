@@ -29,7 +29,15 @@ def applied(old: TaskRow, change: TaskChange | None) -> TaskRow:
         exit_code=change.exit_code,
         absent_count=change.absent_count,
         started_at=change.started_at,
+        cause_since=_since(old, change.cause),
+        facts=change.facts,
     )
+
+
+def _since(old: TaskRow, cause: str | None) -> datetime | None:
+    if cause is None:
+        return None
+    return old.cause_since if cause == old.cause else NOW
 
 
 def after(old: TaskRow, *looks: Look, intent: Intent = Intent.RUN, stopped_at: datetime | None = None) -> TaskRow:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from temporalio import activity
 
@@ -35,11 +36,12 @@ from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
-# what fits a payload with room to spare (2 MB are its end): a change is at most 350 bytes, evidence about 5 kB
+# what fits a payload with room to spare (2 MB are its end): a change is mostly 350 bytes, evidence about 5 kB
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
 Key = tuple[int, int]  # task and attempt
+T = TypeVar("T", TaskChange, TaskEvidence)
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
 STOPPING_WITH_EVIDENCE = 100  # a stop of thousands must not wait for what each of them printed
 JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
@@ -76,7 +78,7 @@ class ReconciliationActivities:
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         note_clocks(look.clock_ahead, run.cluster)
         changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
-        page = changes[:CHANGES_IN_A_LOOK]
+        page = list(_that_fit(changes[:CHANGES_IN_A_LOOK]))
         open_rows = list(_not_ended(rows, changes))
         living = lingering(look, open_rows, run.intent)
         return Differences(
@@ -84,7 +86,7 @@ class ReconciliationActivities:
             changes=page,
             evidence=to_ranges(_with_evidence(page)),
             more=len(changes) > len(page),
-            unwanted=to_ranges({task for task, _ in (*living, *overdue(look))}),
+            unwanted=to_ranges({task for task, _ in (*living, *overdue(look, rows))}),
             removable=to_ranges(_removable(look, rows)),
             leaving=leaving(look),
             saturated=noted(saturation(rows, look, began), run.cluster),
@@ -98,7 +100,9 @@ class ReconciliationActivities:
         """What is needed to see why tasks ended as they did; the rest is for further pages."""
         numbers = from_ranges(step.tasks)
         rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
-        found = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
+        collected = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
+        uids = {row.task: row.job_uid for row in rows}
+        found = [each for each in collected if _is_of(each, uids.get(each.task))]
         items = list(_that_fit(found))
         left = {each.task for each in found[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
         return EvidencePage(items=items, rest=to_ranges(left))
@@ -186,10 +190,15 @@ def _with_evidence(changes: Iterable[TaskChange]) -> Iterator[int]:
             yield change.task
 
 
-def _that_fit(evidence: Iterable[TaskEvidence]) -> Iterator[TaskEvidence]:
-    """Control characters grow sixfold in a payload: what was counted on is checked. One at least always fits."""
+def _is_of(evidence: TaskEvidence, job_uid: str | None) -> bool:
+    """Evidence of another job of the same name says nothing about the task."""
+    return None in (job_uid, evidence.job_uid) or evidence.job_uid == job_uid
+
+
+def _that_fit(items: Iterable[T]) -> Iterator[T]:
+    """Yield as many as a payload holds, and one at least: control characters grow sixfold there."""
     size = 0
-    for number, each in enumerate(evidence):
+    for number, each in enumerate(items):
         size += len(each.model_dump_json())
         if number and size > BYTES_IN_A_PAGE:
             return

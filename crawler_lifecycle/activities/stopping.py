@@ -79,7 +79,7 @@ class StoppingActivities:
         insisted = {
             key for key in living if run.intent is Intent.FORCE or (run.intent is Intent.STOP and key in present)
         }
-        forced = sorted({*overdue(look), *insisted})
+        forced = sorted({*overdue(look, rows), *insisted})
         asked = [key for key in living if key not in forced]
         try:
             self._kill(step.run, forced, uids)

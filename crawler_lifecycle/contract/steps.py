@@ -6,6 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.clock import Clock
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 
@@ -183,10 +184,13 @@ class TaskChange(Message):
     cause: str | None = None
     reason: str | None = None
     exit_code: int | None = None
-    message: str | None = Field(default=None, description="what nobody but the one who compares can tell")
+    message: str | None = Field(
+        default=None, description="what the cluster says of the cause, or why the task ended so"
+    )
     absent_count: int = 0
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    facts: OutcomeFacts | None = None
 
 
 class Differences(Message):
@@ -222,6 +226,7 @@ class TaskEvidence(Message):
 
     task: int
     attempt: int
+    job_uid: str | None = Field(default=None, description="whose it is; none: the cluster keeps it by task and attempt")
     message: str | None = None
     node: str | None = None
     restarts: int = 0

@@ -1,10 +1,10 @@
-"""Which jobs live on although nobody wants them any more, or are still listed? Over is one thing, gone another."""
+"""Jobs that live on although nobody wants them any more, never end, or are still listed after their end."""
 
 from collections.abc import Iterable
 
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain.looks import JobLook, Look, TaskRow
-from crawler_lifecycle.domain.reasons import ORPHAN_PODS
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 
 
 def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[tuple[int, int]]:
@@ -17,9 +17,13 @@ def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[tuple
     return sorted(key for key, job in living if key not in wanted or _nobody_asked(job, intent))
 
 
-def overdue(look: Look) -> list[tuple[int, int]]:
-    """By task and attempt: what was told to end and never does by itself."""
-    return sorted(key for key, job in look.jobs.items() if job.overdue and not job.gone)
+def overdue(look: Look, rows: Iterable[TaskRow]) -> list[tuple[int, int]]:
+    """Return, by task and attempt, the jobs that were told to end and never do by themselves.
+
+    The first look at an overdue job only puts that on record, and the next one has it killed: a clock that is wrong
+    for a moment kills nothing."""
+    new = {(row.task, row.attempt) for row in rows if not row.status.is_over and row.cause != POD_OVERDUE}
+    return sorted(key for key, job in look.jobs.items() if job.overdue and not job.gone and key not in new)
 
 
 def leaving(look: Look) -> int:

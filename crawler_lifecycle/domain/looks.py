@@ -1,10 +1,11 @@
-"""What does a look see, in words that are the same for every cluster?"""
+"""Looks at a cluster, and rows of the database beside them, in words that are the same for every cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import TaskStatus
 
 
@@ -47,6 +48,8 @@ class JobLook:
     leaving: bool = False  # it has ended and was deleted, and its object is still there
     left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster
     removable: bool = False  # it has ended, and takes room in the cluster until it is removed
+    facts: OutcomeFacts | None = None  # of its program, where its objects tell any
+    give_up_after: timedelta | None = None  # how long its cause may be on record until the task is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class TaskRow:
     absent_count: int = 0
     started_at: datetime | None = None
     claim_expires_at: datetime | None = None
+    facts: OutcomeFacts | None = None
 
 
 def uids_of(rows: Iterable[TaskRow]) -> dict[tuple[int, int], str]:

@@ -1,4 +1,4 @@
-"""Which words say why something waits or has ended, where it is we who say it?"""
+"""Words of ours for why a task or a run waits, and why it has ended."""
 
 # why a task or a run waits
 MAIN_JOB = "main_job"  # until that has started, no other task is deployed
@@ -18,12 +18,18 @@ CAPACITY = "capacity"
 QUOTA = "quota"
 NOT_CONSIDERED = "not_considered"
 SUSPENDED = "suspended"
+POD_NOT_CREATED = "pod_not_created"  # and no event says why
 POD_CREATE_REJECTED = "pod_create_rejected"
+CONTAINER_CREATING = "container_creating"  # and no event says what keeps it from being created
+VOLUME = "volume"
+POD_SANDBOX = "pod_sandbox"
 UNSCHEDULABLE = "unschedulable"
 IMAGE_PULL = "image_pull"
 CONTAINER_CONFIG = "container_config"
 POD_TERMINATING = "pod_terminating"
 POD_OVERDUE = "pod_overdue"  # it was told to end, and for long after its grace it has not
+SIDECAR_HANGING = "sidecar_hanging"  # its main container has ended, and another one has not
+SIDECAR_NOT_STARTED = "sidecar_not_started"  # its main container runs all the same
 FINISHING = "finishing"  # its program has ended with 0; its job does not say so yet
 BACKOFF = "backoff"  # the same of one that failed
 FAILING = "failing"

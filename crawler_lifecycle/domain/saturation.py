@@ -1,4 +1,4 @@
-"""Is the cluster full? Told by why tasks wait, and by nothing of the run having started for a while."""
+"""Saturation: tasks of a run wait for room, and for a while none of the run has started."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -9,7 +9,8 @@ from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UN
 
 PATIENCE = timedelta(minutes=5)
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
-WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING)
+# a task that runs waits for room if it was preempted and waits for another pod
+WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 
 
 def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bool:

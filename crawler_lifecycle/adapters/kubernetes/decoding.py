@@ -1,7 +1,8 @@
-"""How do bytes become objects? One that is of another shape than it should be is `Broken`: it keeps its identity, if it
-has one, and hides none of the others.
+"""Decoding of the API server's answers. An object of another shape than documented is `Broken`: it keeps its identity,
+if it has one, and hides no other object of its list.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,6 +11,12 @@ import msgspec
 from crawler_lifecycle.adapters.kubernetes.objects import LABELS, Event, Job, Labels, Named, Namespace, Object, Pod
 from crawler_lifecycle.errors import TemporaryError
 
+ESCAPES = re.compile(
+    rb"\\\\"  # a backslash that is escaped begins no escape
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+REPLACEMENT = rb"\ufffd"
 NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -54,7 +61,7 @@ class Decoder(Generic[Item]):
 
     def one(self, body: bytes) -> Item:
         try:
-            return self._one.decode(body)
+            return self._one.decode(_as_text(body))
         except NOT_DECODABLE as error:
             raise Unreadable(f"the API server's answer is no {self._kind}: {error}") from error
 
@@ -69,7 +76,7 @@ class Decoder(Generic[Item]):
 
     def _item_by_item(self, body: bytes) -> Items[Item]:
         try:
-            raw = _RAW.decode(body)
+            raw = _RAW.decode(_as_text(body))
         except NOT_DECODABLE as error:
             raise Unreadable(f"the API server's answer is no list of {self._kind}s: {error}") from error
         self._check(raw.kind)
@@ -87,6 +94,15 @@ class Decoder(Generic[Item]):
 
 
 _RAW = msgspec.json.Decoder(_Raw)
+
+
+def _as_text(body: bytes) -> bytes:
+    """Replace what is no text: one string with half a surrogate pair would make the whole list unreadable."""
+    return ESCAPES.sub(_whole_escape, body.decode("utf-8", "replace").encode())
+
+
+def _whole_escape(escape: re.Match[bytes]) -> bytes:
+    return REPLACEMENT if escape["lone"] else escape[0]
 
 
 def _broken(item: msgspec.Raw, problem: str) -> Broken:

@@ -1,11 +1,11 @@
-"""What helps to see why a job of a Kubernetes cluster ended as it did?
+"""Debug evidence: what helps a person to see why a job of a Kubernetes cluster ended as it did. It decides nothing.
 
-Collected when the end is first seen: events are gone after an hour, pods whenever somebody deletes them. What cannot be
-had is said in its place and is in nobody's way.
+It is collected when the end is first seen: events are gone after an hour, pods whenever somebody deletes them. A part
+that cannot be had is named in its place, and the rest is collected all the same.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
@@ -39,20 +39,25 @@ class Collecting:
     def evidence(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> list[TaskEvidence]:
         """`hurried`: without events, and with the logs of nodes that answer at once."""
         until = time.monotonic() + (HURRIED_SECONDS if hurried else OBJECTS_SECONDS)
-        jobs, found = self.jobs.some(run_uid, keys, until), self.jobs.pods(run_uid, keys, until)
+        jobs = self.jobs.some(run_uid, keys, until)
+        meant = {
+            key: pod
+            for key, several in self.jobs.pods(run_uid, keys, until).items()
+            if (pod := _meant(jobs.get(key), several))
+        }
         if hurried:
-            first = [(key, jobs.get(key), some[0]) for key, some in found.items()]
+            first = [(key, jobs.get(key), pod) for key, pod in meant.items()]
             return self.jobs.each(lambda each: self._at_once(*each, until), first, "no evidence")
         until = time.monotonic() + SECONDS
-        gone = {key for key in keys if key not in found and not has_ended(jobs.get(key))}
+        gone = {key for key in keys if key not in meant and not has_ended(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
-        about = {key: _who_warns(jobs.get(key), _newest(found, key)) for key in keys if key not in gone}
+        about = {key: _who_warns(jobs.get(key), meant.get(key)) for key in keys if key not in gone}
         answered = warning_events.asked(self.jobs.api, self.readers, set(chain(*about.values())), until)
 
         def collect(key: Key) -> TaskEvidence | None:
             if key in gone:
                 return self._of_stopped(run_uid, key)
-            return self._of(key, jobs.get(key), _newest(found, key), until)
+            return self._of(key, jobs.get(key), meant.get(key), until)
 
         collected = [each for each in self.jobs.each(collect, keys, "no evidence") if each]
         warnings = answered()
@@ -81,9 +86,13 @@ class Collecting:
             return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
 
 
-def _newest(found: Mapping[Key, Sequence[Pod]], key: Key) -> Pod | None:
-    """The one that counts."""
-    return next(iter(found.get(key, ())), None)
+def _meant(job: Job | None, several: Sequence[Pod]) -> Pod | None:
+    """Return the pod that the end of the job is about. Pods of another job of that name say nothing about it."""
+    own = [pod for pod in several if job is None or pods.controller_uid(pod) == job.metadata.uid]
+    ended = _condition(job)
+    if ended is None:
+        return pods.the_one_that_counts(own)
+    return pods.the_one_that_ended(own, pods.SUCCEEDED if ended.type == "Complete" else pods.FAILED)
 
 
 def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:
@@ -101,9 +110,10 @@ def _told(key: Key, job: Job | None, pod: Pod | None) -> TaskEvidence:
     return TaskEvidence(
         task=key[0],
         attempt=key[1],
+        job_uid=job.metadata.uid if job else pods.controller_uid(pod) if pod else None,
         message=message or None,
         node=pod.spec.node_name if pod and pod.spec else None,
-        restarts=sum(each.restart_count or 0 for each in _containers(pod)),
+        restarts=sum(each.restart_count or 0 for each in _containers(pod)) + _failed_before(job),
         events=_out_of_memory(pod),
     )
 
@@ -121,6 +131,11 @@ def has_ended(job: Job | None) -> bool:
 def _succeeded(job: Job) -> bool:
     ended = _condition(job)
     return ended is not None and ended.type == "Complete"
+
+
+def _failed_before(job: Job | None) -> int:
+    """How many pods of a job failed before one of them succeeded: a company's own service may allow that."""
+    return (job.status.failed or 0) if job and job.status and _succeeded(job) else 0
 
 
 def _containers(pod: Pod | None) -> list[ContainerStatus]:

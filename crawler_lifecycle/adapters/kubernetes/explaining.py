@@ -1,30 +1,46 @@
-"""Where does a job stand, once its pods are known, and the events that say more? Rules as in docs/decisions/0014."""
+"""Where a job stands, once its pods are known, and the events that say more. Rules as in docs/decisions/0014."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import failure, leaving, pods, telling, waiting
+from crawler_lifecycle.adapters.kubernetes.facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.leaving import NO_STATUS
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key, look_of, of_job, true_conditions
 from crawler_lifecycle.adapters.kubernetes.waiting import Wait
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
-from crawler_lifecycle.domain.reasons import BACKOFF, FINISHING, POD_TERMINATING
+from crawler_lifecycle.domain.reasons import (
+    BACKOFF,
+    CONTAINER_CREATING,
+    FINISHING,
+    POD_CREATE_REJECTED,
+    POD_NOT_CREATED,
+    POD_TERMINATING,
+    SIDECAR_HANGING,
+    SIDECAR_NOT_STARTED,
+)
 
-SIDECAR_HANGING, NODE_UNREACHABLE = "sidecar_hanging", "node_unreachable"
+NODE_UNREACHABLE = "node_unreachable"
+ON_RECORD = timedelta()  # a limit of ours is reached as soon as its cause is on record
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
+    """Time of the API server, and the patience that ages are held against."""
+
     now: datetime
     patience: timedelta  # with what gets nowhere
     late: datetime  # what should have ended before that is overdue
+    with_sidecars: timedelta  # that run on after the main container
 
 
 def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
-    """What `status.of_job` tells, and what only its pods know."""
+    """Return what `status.of_job` tells, and what only its pods know."""
     look = _with_pods(key, job, found, clock)
+    if look.phase is not JobPhase.UNCLEAR:
+        look = replace(look, facts=facts_of(look, job, found))
     if look.gone or look.due_at is not None:
         return look
     due_at = leaving.since_its_job(job, leaving.due_at_of(found))
@@ -32,19 +48,27 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook
 
 
 def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
-    pod, known = pods.the_one_that_counts(found), of_job(key, job)
+    known = of_job(key, job)
+    has_failed = known is not None and known.phase is JobPhase.FAILED
+    pod = pods.the_one_that_ended(found, pods.FAILED) if has_failed else pods.the_one_that_counts(found)
     if known is not None and known.phase is JobPhase.ENDING:
         is_held = known.due_at is not None and known.due_at < clock.late
-        return leaving.held(known, job, found) if is_held else leaving.leaving(known, job, found)
+        return leaving.held(known, job, found) if is_held else leaving.leaving(known, found)
     if known is not None:
         return _explained(known, job, pod, found)
     if pod is None:
         return _without_pod(key, job)
+    return _by_its_pod(key, job, pod, clock)
+
+
+def _by_its_pod(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
     phase = pods.phase(pod)
-    if phase == pods.PENDING:
+    if phase == pods.PENDING and not pods.main_has_begun(pod):
         return _of_pending(key, job, pod, clock)
-    if phase in IN_PHASE:
-        return look_of(key, job, JobPhase.RUNNING, IN_PHASE[phase](pod), pod)
+    if phase in (pods.PENDING, pods.RUNNING):
+        return _of_running(key, job, pod, clock)
+    if phase in OVER:
+        return look_of(key, job, JobPhase.RUNNING, OVER[phase], pod)
     return leaving.unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
@@ -53,7 +77,7 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -
         return _failed_because(look, job, pod, found)
     if look.phase is JobPhase.SUCCEEDED:
         deleted = job.metadata.deletion_timestamp
-        told = telling.was_told(found, deleted)
+        told = telling.was_told(found)
         return replace(look, stop_asked=told, reason=telling.by_whom(found, deleted) if told else None)
     return replace(look, reason=telling.by_whom(found)) if look.cause == POD_TERMINATING else look
 
@@ -62,7 +86,7 @@ def _without_pod(key: Key, job: Job) -> JobLook:
     if leaving.some((job.status or NO_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
         return leaving.unclear(key, job.metadata.name, problem, job.metadata.uid)
-    return look_of(key, job, JobPhase.WAITING, waiting.POD_NOT_CREATED)
+    return look_of(key, job, JobPhase.WAITING, POD_NOT_CREATED)
 
 
 def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
@@ -91,46 +115,59 @@ def _is_by_deletion(job: Job, failed: Condition | None, found: Sequence[Pod]) ->
 def _of_pending(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
     if not pods.is_true(pod, "PodScheduled"):
         return _waits(key, job, waiting.for_a_node(pod))
-    wait = waiting.for_containers(pod)
-    if waiting.is_hopeless(wait, pod, clock.now, clock.patience):
+    if invalid := waiting.of_an_invalid_image(pod):
         look = look_of(key, job, JobPhase.FAILED, pod=pod)
-        return replace(look, reason=wait.cause, message=wait.message)  # a limit of our own: its pod is still there
-    return _waits(key, job, wait)
+        return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))  # its pod is still there
+    wait = waiting.for_containers(pod)
+    is_hopeless = waiting.is_hopeless(wait, pod, clock.now, clock.patience)
+    return replace(_waits(key, job, wait), give_up_after=ON_RECORD if is_hopeless else None)
+
+
+def _of_running(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
+    cause = _what_ails(pod)
+    look = look_of(key, job, JobPhase.RUNNING, cause, pod)
+    if cause == SIDECAR_HANGING:
+        return replace(look, give_up_after=clock.with_sidecars)
+    if cause == SIDECAR_NOT_STARTED:
+        beside = ", ".join(f"container {name}: {reason}" for name, reason in pods.waiting_beside_main(pod))
+        return replace(look, message=waiting.cut(beside))
+    return look
 
 
 def _what_ails(pod: Pod) -> str | None:
-    main = pods.main_container(pod)
-    end, wait = pods.state(main).terminated, pods.state(main).waiting
-    if end is not None and end.exit_code == 0:
+    state = pods.state(pods.main_container(pod))
+    if state.terminated is not None and pods.main_ended_for_good(pod):
         return SIDECAR_HANGING
-    if wait is not None and wait.reason == "CrashLoopBackOff":
+    if state.waiting is not None and state.waiting.reason == "CrashLoopBackOff":
         return waiting.CRASH_LOOP
-    return NODE_UNREACHABLE if pods.is_out_of_sight(pod) else None
+    if pods.is_out_of_sight(pod):
+        return NODE_UNREACHABLE
+    return SIDECAR_NOT_STARTED if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod) else None
 
 
-IN_PHASE: dict[str | None, Callable[[Pod], str | None]] = {
-    pods.RUNNING: _what_ails,
-    pods.SUCCEEDED: lambda _pod: FINISHING,  # the Job has not noticed yet
-    pods.FAILED: lambda _pod: BACKOFF,
-}
+OVER = {pods.SUCCEEDED: FINISHING, pods.FAILED: BACKOFF}  # the Job has not noticed yet
 
 
 def asks_events_of(look: JobLook, job: Job, pod: Pod | None) -> str | None:
-    """The uid of the object whose events may say more (rules 14 and 16)."""
+    """Return the uid of the object whose events may say more (rules 14 and 16)."""
     if look.phase is not JobPhase.WAITING:
         return None
-    if look.cause == waiting.POD_NOT_CREATED:
+    if look.cause == POD_NOT_CREATED:
         return job.metadata.uid
-    return pod.metadata.uid if pod and look.cause == waiting.CONTAINER_CREATING else None
+    return pod.metadata.uid if pod and look.cause == CONTAINER_CREATING else None
 
 
-def with_events(look: JobLook, events: Sequence[Event]) -> JobLook:
-    if look.cause == waiting.POD_NOT_CREATED:
-        wait = waiting.for_a_pod(events)
-    else:
+def with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) -> JobLook:
+    if look.cause != POD_NOT_CREATED:
         wait = waiting.explained(Wait(look.cause or "", look.message), events)
-    return replace(look, cause=wait.cause, message=wait.message)
+        return replace(look, cause=wait.cause, message=waiting.cut(wait.message))
+    wait = waiting.for_a_pod(events)
+    begun = (job.status or NO_STATUS).start_time
+    is_hopeless = wait.cause == POD_CREATE_REJECTED and begun is not None and clock.now - begun > clock.patience
+    return replace(
+        look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ON_RECORD if is_hopeless else None
+    )
 
 
 def _waits(key: Key, job: Job, wait: Wait) -> JobLook:
-    return replace(look_of(key, job, JobPhase.WAITING, wait.cause), message=wait.message)
+    return replace(look_of(key, job, JobPhase.WAITING, wait.cause), message=waiting.cut(wait.message))

@@ -1,4 +1,4 @@
-"""R: why has a job failed? In one short word, the first of the rules that fits.
+"""R: the reason of a job's failure in one short word, by the first rule that fits.
 
 A pod that somebody deletes is gone as soon as the Job has counted it. What the Job keeps of it is the sentence of its
 failure policy (`job_spec`).
@@ -29,6 +29,19 @@ BY_POD_REASON = {
     "UnexpectedAdmissionError": "node_rejected",
     "NodeAffinity": "node_rejected",
     "TopologyAffinityError": "node_rejected",
+    # further names of the kubelet's own admission
+    "NodeName": "node_rejected",
+    "NodePorts": "node_rejected",
+    "TaintToleration": "node_rejected",
+    "VolumeAttachmentLimitExceeded": "node_rejected",
+    "PodFeatureUnsupported": "node_rejected",
+    "PodLevelResourcesNotSupported": "node_rejected",
+    "PodOSNotSupported": "node_rejected",
+    "PodOSSelectorNodeLabelDoesNotMatch": "node_rejected",
+    "SysctlForbidden": "node_rejected",
+    "AppArmor": "node_rejected",
+    "InvalidNodeInfo": "node_rejected",
+    "UnexpectedPredicateFailureType": "node_rejected",
     "NodeLost": "node_lost",
 }
 BY_KUBELET = "TerminationByKubelet"  # who ends a pod without deleting it
@@ -116,7 +129,7 @@ def _of_exit(pod: Pod) -> str | None:
             return known
         if init and init.exit_code:
             return f"init_exit_{init.exit_code}"
-    return None if end is None or end.exit_code is None else _of_code(end.exit_code)
+    return None if end is None or end.exit_code is None else of_code(end.exit_code)
 
 
 def _of_policy(failed: Condition | None) -> str | None:
@@ -125,10 +138,10 @@ def _of_policy(failed: Condition | None) -> str | None:
     if POLICY_ON_DISRUPTION.match(failed.message or ""):
         return DISRUPTED
     code = exit_code(failed)
-    return None if code is None else _of_code(code)
+    return None if code is None else of_code(code)
 
 
-def _of_code(code: int) -> str:
+def of_code(code: int) -> str:
     if 129 <= code <= 159 and code not in BY_EXIT_CODE:
         return f"sig{code - 128}"
     return BY_EXIT_CODE.get(code, f"exit_{code}")

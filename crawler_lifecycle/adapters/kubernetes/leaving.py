@@ -1,4 +1,4 @@
-"""What is being deleted, or was: does it live, was it told, should it have ended long since, and how did it end?"""
+"""Jobs that are being deleted or were: whether they live, should have ended long since, and how they ended."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def if_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
     return replace(look, cause=POD_OVERDUE, overdue=True)
 
 
-def leaving(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
+def leaving(look: JobLook, found: Sequence[Pod]) -> JobLook:
     """Whether they lived when it was deleted: by the time that it is complete they may be gone.
 
     One in a phase that we do not know may live, or have ended before: nothing is told by that."""
@@ -30,7 +30,7 @@ def leaving(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
         return replace(look, cause=POD_TERMINATING)
     if not all(pods.has_ended(pod) for pod in found):
         return look
-    told = telling.was_told(found, job.metadata.deletion_timestamp)
+    told = telling.was_told(found)
     return look if told is None else replace(look, cause=POD_TERMINATING if told else FINISHING)
 
 

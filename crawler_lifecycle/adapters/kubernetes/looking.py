@@ -1,4 +1,4 @@
-"""What does Kubernetes show of a run? One list of its Jobs; pods, events and single Jobs only where they matter."""
+"""A look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only where they matter."""
 
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from crawler_lifecycle.adapters.kubernetes.absence import Absence
 from crawler_lifecycle.adapters.kubernetes.api import JSON, PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
 from crawler_lifecycle.adapters.kubernetes.explaining import Clock
+from crawler_lifecycle.adapters.kubernetes.facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.ground import Ground
-from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
-from crawler_lifecycle.adapters.kubernetes.waiting import POD_NOT_CREATED
 from crawler_lifecycle.domain.looks import JobLook, Look
-from crawler_lifecycle.domain.reasons import QUOTA
+from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
@@ -25,14 +25,16 @@ MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one o
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
 NOT_SEEN = (TemporaryError, PermanentError)
+Asking = tuple[Key, str, Job]  # whose events, the uid that they are about, and the Job
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """With what the cluster tries for ever, such as an image that is not there; and with what does not end."""
+    """Patience with jobs that get nowhere, such as for want of an image; that do not end; that sidecars keep alive."""
 
     no_progress: timedelta = timedelta(minutes=30)
     overdue: timedelta = timedelta(minutes=30)
+    sidecars: timedelta = timedelta(minutes=10)
 
 
 PATIENT = Patience()
@@ -112,17 +114,17 @@ class Looking:
                 survey.jobs[key] = leaving.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = self._api.clock.now()
-        clock = Clock(now, self._patience.no_progress, now - self._patience.overdue)
+        clock = Clock(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
         for key in absent:
             if key not in survey.jobs and (left := leaving.of_orphans(key, survey.name(key), found.get(key, ()))):
-                survey.jobs[key] = left
-        asking: list[tuple[Key, str]] = []
+                survey.jobs[key] = replace(left, facts=facts_of(left, None, found.get(key, ())))
+        asking: list[Asking] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
             look = survey.jobs[key] = explaining.with_pods(key, job, own, clock)
             if uid := explaining.asks_events_of(look, job, pods.the_one_that_counts(own)):
-                asking.append((key, uid))
-        self._ask_events(survey, asking)
+                asking.append((key, uid, job))
+        self._ask_events(survey, asking, clock)
 
     def _pods(self, survey: Survey, keys: Collection[Key]) -> dict[Key, list[Pod]]:
         found: dict[Key, list[Pod]] = {}
@@ -160,26 +162,26 @@ class Looking:
             return
         yield from _selectors_of(survey, tasks)
 
-    def _ask_events(self, survey: Survey, asking: Sequence[tuple[Key, str]]) -> None:
+    def _ask_events(self, survey: Survey, asking: Sequence[Asking], clock: Clock) -> None:
         """Of the first few: they say more about why a job waits, and change nothing else. A look that is dear already
         does without most of them."""
         affordable = max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))
-        says_nothing = {key: survey.jobs[key].cause == POD_NOT_CREATED for key, _ in asking}
+        says_nothing = {key: survey.jobs[key].cause == POD_NOT_CREATED for key, _, _ in asking}
         first = sorted(asking, key=lambda each: (each[0][0] > 0, not says_nothing[each[0]], each[0]))[:affordable]
-        for key, uid in first:
-            survey.jobs[key] = self._with_events(survey.jobs[key], uid)
-        asked = {key for key, _ in first}
+        for key, uid, job in first:
+            survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, clock)
+        asked = {key for key, _, _ in first}
         if any(survey.jobs[key].cause == QUOTA for key in asked):  # it is the namespace's, so it is that of the others
             others = [key for key, without in says_nothing.items() if without and key not in asked]
             survey.jobs.update((key, replace(survey.jobs[key], cause=QUOTA)) for key in others)
 
-    def _with_events(self, look: JobLook, uid: str) -> JobLook:
+    def _with_events(self, look: JobLook, uid: str, job: Job, clock: Clock) -> JobLook:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
         try:
             events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return explaining.with_events(look, events)
+        return explaining.with_events(look, job, events, clock)
 
 
 def _times(what: Sized, size: int) -> int:

@@ -1,9 +1,10 @@
-"""What of the API server's objects do we read? Only these fields; everything else is skipped, not built.
+"""Objects of the API server, as far as we read them; all other fields are skipped, not built.
 
-Every field may be missing or null: what a newer or older server leaves out is unknown and raises nothing.
+Every field may be missing or null: what a newer or older server leaves out is unknown and raises nothing. So is a time
+outside of 1970 to 2200, or a number that no server means: computing with them would end in an OverflowError.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,9 @@ import msgspec
 Moment = Annotated[datetime, msgspec.Meta(tz=True)] | None
 Counter = int | None
 Words = str | None
+FIRST_MOMENT, LAST_MOMENT = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+LONGEST_SECONDS = 366 * 24 * 3600  # of a grace
+LARGEST = 2**31 - 1  # of a number that a database keeps
 LABELS = {
     "installation": "crawler-lifecycle/installation",
     "run_uid": "crawler-lifecycle/run-uid",
@@ -23,6 +27,19 @@ LABELS = {
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """gc=False: they hold no cycles, and the collector need not walk through a million of them."""
+
+
+def forget_absurd_times(of: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        at = getattr(of, name)
+        if at is not None and not FIRST_MOMENT <= at < LAST_MOMENT:
+            msgspec.structs.force_setattr(of, name, None)
+
+
+def forget_absurd_number(of: msgspec.Struct, name: str, least: int, most: int) -> None:
+    number = getattr(of, name)
+    if number is not None and not least <= number <= most:
+        msgspec.structs.force_setattr(of, name, None)
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False, rename=LABELS):
@@ -52,6 +69,12 @@ class Metadata(Object, frozen=True):
     resource_version: Words = None
     owner_references: list[Owner] | None = None
 
+    def __post_init__(self) -> None:
+        if self.deletion_timestamp is not None:
+            forget_absurd_number(self, "deletion_grace_period_seconds", 0, LONGEST_SECONDS)
+            forget_absurd_times(self, "deletion_timestamp")
+        forget_absurd_times(self, "creation_timestamp")
+
 
 class Condition(Object, frozen=True):
     type: Words = None
@@ -59,6 +82,9 @@ class Condition(Object, frozen=True):
     reason: Words = None
     message: Words = None
     last_transition_time: Moment = None
+
+    def __post_init__(self) -> None:
+        forget_absurd_times(self, "last_transition_time")
 
     @property
     def is_true(self) -> bool:
@@ -71,6 +97,9 @@ class PodFailurePolicy(Object, frozen=True):
 
 class TemplateSpec(Object, frozen=True):
     termination_grace_period_seconds: Counter = None
+
+    def __post_init__(self) -> None:
+        forget_absurd_number(self, "termination_grace_period_seconds", 0, LONGEST_SECONDS)
 
 
 class TemplateMetadata(Object, frozen=True):
@@ -98,6 +127,10 @@ class JobStatus(Object, frozen=True):
     succeeded: Counter = None
     failed: Counter = None
 
+    def __post_init__(self) -> None:
+        forget_absurd_times(self, "start_time", "completion_time")
+        forget_absurd_number(self, "failed", 0, LARGEST >> 8)
+
 
 class Job(Object, frozen=True):
     metadata: Metadata
@@ -113,6 +146,9 @@ class Waiting(Object, frozen=True):
 class Running(Object, frozen=True):
     started_at: Moment = None
 
+    def __post_init__(self) -> None:
+        forget_absurd_times(self, "started_at")
+
 
 class Terminated(Object, frozen=True):
     exit_code: Counter = None
@@ -121,6 +157,10 @@ class Terminated(Object, frozen=True):
     message: Words = None
     started_at: Moment = None
     finished_at: Moment = None
+
+    def __post_init__(self) -> None:
+        forget_absurd_times(self, "started_at", "finished_at")
+        forget_absurd_number(self, "exit_code", -LARGEST, LARGEST)
 
 
 class ContainerState(Object, frozen=True):
@@ -135,6 +175,9 @@ class ContainerStatus(Object, frozen=True):
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
+    def __post_init__(self) -> None:
+        forget_absurd_number(self, "restart_count", 0, LARGEST >> 8)
+
 
 class PodContainer(Object, frozen=True):
     name: Words = None
@@ -145,13 +188,13 @@ class PodSpec(Object, frozen=True):
     node_name: Words = None
     containers: list[PodContainer] | None = None
     init_containers: list[PodContainer] | None = None
+    restart_policy: Words = None
 
 
 class PodStatus(Object, frozen=True):
     phase: Words = None
     reason: Words = None
     message: Words = None
-    start_time: Moment = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
@@ -166,6 +209,9 @@ class Pod(Object, frozen=True):
 class Series(Object, frozen=True):
     count: Counter = None
     last_observed_time: Moment = None
+
+    def __post_init__(self) -> None:
+        forget_absurd_times(self, "last_observed_time")
 
 
 class Involved(Object, frozen=True):
@@ -187,6 +233,9 @@ class Event(Object, frozen=True):
     last_timestamp: Moment = None
     event_time: Moment = None
     series: Series | None = None
+
+    def __post_init__(self) -> None:
+        forget_absurd_times(self, "first_timestamp", "last_timestamp", "event_time")
 
     @property
     def seen_at(self) -> datetime | None:

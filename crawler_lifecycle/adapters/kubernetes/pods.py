@@ -1,4 +1,4 @@
-"""What do the pods of one job show? Nothing here depends on the order in which they, or their containers, come."""
+"""Pods of one job. Nothing here depends on the order in which they, or their containers, come."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -28,6 +28,12 @@ def controller_uid(pod: Pod) -> str | None:
 
 def the_one_that_counts(pods: Iterable[Pod]) -> Pod | None:
     return max(pods, key=_weight, default=None)
+
+
+def the_one_that_ended(pods: Iterable[Pod], ended_as: str) -> Pod | None:
+    """Return the pod that a Job's end is about: of several the one that ended as the Job did."""
+    pods = list(pods)
+    return the_one_that_counts([pod for pod in pods if phase(pod) == ended_as]) or the_one_that_counts(pods)
 
 
 def _weight(pod: Pod) -> tuple[bool, datetime, str, str]:
@@ -145,9 +151,29 @@ def end_of_main(pod: Pod) -> Terminated | None:
     return state(main_container(pod)).terminated
 
 
+def main_ended_for_good(pod: Pod) -> bool:
+    """Whether nothing starts the main container again."""
+    return (pod.spec.restart_policy if pod.spec else None) in (None, "Never")
+
+
 def ends(pod: Pod) -> list[Terminated]:
     """Of all containers."""
     return [end for each in (*init_containers(pod), *containers(pod)) if (end := state(each).terminated)]
+
+
+def main_has_begun(pod: Pod) -> bool:
+    """Whether the main container runs or has run: the phase Pending does not tell, as another container that cannot
+    start keeps a pod Pending."""
+    main = main_container(pod)
+    now, before = state(main), (main.last_state if main else None) or NO_STATE
+    return bool(now.running or now.terminated or before.running or before.terminated)
+
+
+def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
+    """Return name and reason of the other containers that wait."""
+    name = main_name(pod)
+    others = (each for each in (*init_containers(pod), *containers(pod)) if each.name != name)
+    return [(each.name or "?", wait.reason or "Waiting") for each in others if (wait := state(each).waiting)]
 
 
 def started_at(pod: Pod) -> datetime | None:

@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.kept_logs import InTheWay
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER
 from crawler_lifecycle.errors import TemporaryError
@@ -117,6 +117,6 @@ def _may_come_again(job: DatedJob) -> bool:
     annotations = job.metadata.annotations
     try:
         not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")
-        return datetime.now(UTC) < not_after + ON_THE_WAY
+        return datetime.now(UTC) - ON_THE_WAY < not_after < LAST_MOMENT
     except (ValueError, TypeError):
         return False  # it was asked for without a limit, or by another service, or somebody changed it

@@ -1,4 +1,4 @@
-"""Where does a job stand, as far as the Job itself tells? Which rule does what is in docs/decisions/0014."""
+"""Where a job stands, as far as the Job itself tells. Which rule does what is in docs/decisions/0014."""
 
 from collections.abc import Container
 from dataclasses import replace

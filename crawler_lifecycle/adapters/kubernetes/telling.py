@@ -1,50 +1,45 @@
-"""Was a pod that ended with 0 told to end before it did? A program that ends in order when it is asked to was not done.
+"""Whether a pod that ended was told to end before. A program that ends in order when it is told to was not done.
 
-All times are the cluster's own, in whole seconds: what was told in the second in which it ended counts as told.
+Nothing but the deletion of a pod tells its program to end, or its kubelet. The API server knows the order by itself: it
+deletes a pod that has ended without a grace. Times of the node and of the API server are compared only where they are
+more than a minute apart, as those are two clocks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import failure, pods
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY
 
+TWO_CLOCKS = timedelta(minutes=1)
 
-def was_told(found: Sequence[Pod], job_deleted: datetime | None = None) -> bool | None:
-    """Of the pods of one job, those that succeeded. None: nothing is left that could tell."""
-    answers = {_was_told(pod, job_deleted) for pod in found if pods.phase(pod) == pods.SUCCEEDED}
+
+def was_told(found: Sequence[Pod], ended_as: str = pods.SUCCEEDED) -> bool | None:
+    """Return it of those pods of one job that ended so. None: nothing is left that could tell."""
+    answers = {was_told_before_its_end(pod) for pod in found if pods.phase(pod) == ended_as}
     return next((each for each in (False, True) if each in answers), None)
 
 
 def by_whom(found: Sequence[Pod], job_deleted: datetime | None = None) -> str | None:
-    """In one word of those for failures; None: somebody deleted the pod."""
+    """Return one word of those for failures; None: somebody deleted the pod."""
     disruptions = sorted(word for pod in found if (word := failure.disruption(pod)))
     return disruptions[0] if disruptions else DELETED_EXTERNALLY if job_deleted else None
 
 
-def _was_told(pod: Pod, job_deleted: datetime | None) -> bool | None:
-    signs = list(_signs(pod, job_deleted))
+def was_told_before_its_end(pod: Pod) -> bool | None:
+    """Return whether the main container of this pod was told to end before it ended. None: it is not known."""
     end = pods.end_of_main(pod)
     ended = end.finished_at if end else None
-    if ended is not None and any(told is not None and told <= ended for told in signs):
-        return True
-    return None if signs and (ended is None or None in signs) else False
-
-
-def _signs(pod: Pod, job_deleted: datetime | None) -> Iterator[datetime | None]:
-    """When it was told, each by another. None: at a time that nobody knows any more."""
-    if job_deleted:
-        yield job_deleted
-    deleted = pod.metadata.deletion_timestamp
     disruption = pods.condition(pod, failure.DISRUPTION)
-    # it only announces a deletion, and stays if that fails: for minutes, or for ever once the pod has ended
-    if disruption and disruption.is_true and (deleted or disruption.reason == failure.BY_KUBELET):
-        yield disruption.last_transition_time
-    if deleted is not None:
-        grace = pod.metadata.deletion_grace_period_seconds or 0
-        yield deleted - timedelta(seconds=grace)  # it is dated to the end of the grace
-        if (
-            not grace
-        ):  # and again when its node is done with it, or somebody cleans up: by then it has no grace any more
-            yield None
+    disrupted = disruption.last_transition_time if disruption and disruption.is_true else None
+    if disruption and disrupted and disruption.reason == failure.BY_KUBELET:  # its clock is that of `ended`, too
+        return None if ended is None else disrupted <= ended
+    deleted, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
+    if deleted is None:
+        return False  # a disruption alone only announces a deletion, which may fail
+    if grace:
+        told = deleted - timedelta(seconds=grace)  # it is dated to the end of the grace
+        return ended is None or ended >= told - TWO_CLOCKS
+    # it had ended when it was deleted; or it was deleted again, once its node was done with it
+    return True if disrupted and ended and disrupted <= ended - TWO_CLOCKS else None

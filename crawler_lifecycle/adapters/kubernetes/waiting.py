@@ -1,4 +1,4 @@
-"""Why does a job wait? One word that stays the same while the cause does, and the cluster's own message."""
+"""Why a job waits: one word that stays the same while the cause does, and the cluster's own message."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,23 @@ from datetime import datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event, Pod, Waiting
 from crawler_lifecycle.adapters.kubernetes.words import word
-from crawler_lifecycle.domain.reasons import CONTAINER_CONFIG, IMAGE_PULL, NOT_CONSIDERED, POD_CREATE_REJECTED, QUOTA
+from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
+from crawler_lifecycle.domain.reasons import (
+    CONTAINER_CONFIG,
+    IMAGE_PULL,
+    NOT_CONSIDERED,
+    POD_CREATE_REJECTED,
+    POD_NOT_CREATED,
+    POD_SANDBOX,
+    QUOTA,
+    VOLUME,
+)
 
 NOT_SYNCED = "not_synced"
-POD_NOT_CREATED = "pod_not_created"
 SCHEDULED = "scheduled"
 CANNOT_START = "cannot_start"
 CRASH_LOOP = "crash_loop"
-CONTAINER_CREATING = "container_creating"
+INVALID_IMAGE_NAME = "invalid_image_name"
 BY_WAITING_REASON = {
     # the kubelet alternates between trying and pausing: "since when" must not begin anew each time
     "ErrImagePull": IMAGE_PULL,
@@ -29,13 +38,15 @@ BY_WAITING_REASON = {
     "RunContainerError": CANNOT_START,
     "CrashLoopBackOff": CRASH_LOOP,
 }
-HOPELESS = (IMAGE_PULL, CONTAINER_CONFIG, CANNOT_START)  # the cluster tries for ever; somebody has to mend something
+# the cluster tries for ever; somebody has to mend something
+HOPELESS = (IMAGE_PULL, CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
+QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")
 SAYS_NOTHING = ("ContainerCreating", "PodInitializing")
 BY_EVENT = {
-    "FailedMount": "volume",
-    "FailedAttachVolume": "volume",
-    "FailedCreatePodSandBox": "pod_sandbox",
-    "FailedCreatePodSandbox": "pod_sandbox",
+    "FailedMount": VOLUME,
+    "FailedAttachVolume": VOLUME,
+    "FailedCreatePodSandBox": POD_SANDBOX,
+    "FailedCreatePodSandbox": POD_SANDBOX,
 }
 
 
@@ -50,7 +61,8 @@ def for_a_pod(events: Sequence[Event]) -> Wait:
     failed = _latest(events, ("FailedCreate",))
     if failed is None:
         return Wait(POD_NOT_CREATED)
-    cause = QUOTA if "exceeded quota" in (failed.message or "").lower() else POD_CREATE_REJECTED
+    said = (failed.message or "").lower()
+    cause = QUOTA if any(words in said for words in QUOTA_WORDS) else POD_CREATE_REJECTED
     return Wait(cause, failed.message)
 
 
@@ -79,8 +91,24 @@ def explained(wait: Wait, events: Sequence[Event]) -> Wait:
 
 
 def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> bool:
+    """Whether the pod has got nowhere for too long. `now` is the API server's time."""
     since = pods.last_progress(pod)
     return wait.cause in HOPELESS and since is not None and now - since > patience
+
+
+def of_an_invalid_image(pod: Pod) -> Wait | None:
+    """An image name that is no name: it is not tried again, unless only another container has it."""
+    needed = {pods.main_name(pod), *(each.name for each in pods.init_containers(pod))}
+    for each in (*pods.init_containers(pod), *pods.containers(pod)):
+        wait = pods.state(each).waiting
+        if wait and wait.reason == "InvalidImageName" and each.name in needed:
+            return Wait(INVALID_IMAGE_NAME, wait.message)
+    return None
+
+
+def cut(message: str | None) -> str | None:
+    """A scheduler may say a sentence for every node, and thousands of tasks wait at once."""
+    return message[:LONGEST_MESSAGE] if message else None
 
 
 def _rank(found: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:

@@ -22,8 +22,9 @@ from sqlalchemy import (
 )
 
 from crawler_lifecycle.adapters.sql.moments import growing
-from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, UtcDateTime, words
+from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, Model, UtcDateTime, words
 from crawler_lifecycle.contract.audits import FindingKind
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 REVISION = "0001"
@@ -142,6 +143,7 @@ task_histories = Table(
     Column("cause_since", UtcDateTime),
     Column("reason", Line(128)),
     Column("exit_code", Integer),
+    Column("facts", Model(OutcomeFacts)),  # of the job with the uid that they name
     Column("absent_count", Integer, nullable=False),
     Column("job_name", Line(255)),
     Column("job_uid", Line(255)),

@@ -30,8 +30,8 @@ HELD_MESSAGES = {
 }
 NEVER_RUN = dict.fromkeys(
     (
-        "cause", "cause_since", "reason", "exit_code", "job_name", "job_uid", "claim_token", "claim_expires_at",
-        "deployed_at", "started_at", "finished_at", "message", "node", "log_tail",
+        "cause", "cause_since", "reason", "exit_code", "facts", "job_name", "job_uid", "claim_token",
+        "claim_expires_at", "deployed_at", "started_at", "finished_at", "message", "node", "log_tail",
     )
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, or_, select, update
 
 from crawler_lifecycle.adapters.sql.fence import fence
 from crawler_lifecycle.adapters.sql.pages import pages, rows_of
@@ -16,6 +16,7 @@ from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.errors import NotFound
 
 old = task_histories.c
+NOT_BEGUN = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
 KEPT_FOR_EVER = tuple(status for status in OVER if status is not TaskStatus.LOST)
 READ = [old[name] for name in TaskRow.__dataclass_fields__]
 KEY = [old.history_id, old.task]
@@ -32,9 +33,10 @@ SYNCED = [
     old.message,
     old.absent_count,
     old.started_at,
+    old.facts,
     old.finished_at,
 ]
-RECONCILED = [*KEY, old.attempt, old.message, old.node, old.restarts, old.log_tail, old.events]
+RECONCILED = [*KEY, old.attempt, old.job_uid, old.message, old.node, old.restarts, old.log_tail, old.events]
 
 
 class TaskRows(OnDatabase):
@@ -87,12 +89,15 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
     new = page.c
     is_over = new.status.in_(OVER)
     adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # nothing is in its way any more
+    begins = and_(old.status.in_(NOT_BEGUN), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
+    waits = or_(adopts, begins, new.status == TaskStatus.PENDING)  # the message is of what it waits for, or waited for
     # MySQL assigns in order: an expression with an old value comes before the old value's assignment
     return (
         update(task_histories)
         .where(*_same_task(page))
         .where(old.attempt == new.attempt, old.version == new.version, old.status.not_in(KEPT_FOR_EVER))
         .ordered_values(
+            (old.message, case((waits, new.message), else_=func.coalesce(new.message, old.message))),
             (old.cause_since, case((new.cause.is_(None), None), (old.cause == new.cause, old.cause_since), else_=now)),
             (old.cause, new.cause),
             (
@@ -101,12 +106,12 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
             ),
             (old.finished_at, case((is_over, func.coalesce(new.finished_at, old.finished_at, now)), else_=None)),
             (old.started_at, func.coalesce(new.started_at, old.started_at)),
-            (old.message, case((adopts, new.message), else_=func.coalesce(new.message, old.message))),
             (old.status, new.status),
             (old.job_uid, new.job_uid),
             (old.job_name, func.coalesce(new.job_name, old.job_name)),
             (old.reason, new.reason),
             (old.exit_code, new.exit_code),
+            (old.facts, new.facts),
             (old.absent_count, new.absent_count),
             (old.claim_token, None),
             (old.claim_expires_at, None),
@@ -119,12 +124,13 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
     """Return the statement that keeps evidence of a page of tasks.
 
     The version stays: evidence is written between the read and the write of a status. Evidence that comes late does not
-    replace the message of an end."""
+    replace the message of an end. Evidence of another job than the task\'s is left out."""
     page = rows_of(connection, RECONCILED, [(run_id, *_evident(item)) for item in evidence])
     new = page.c
     return (
         update(task_histories)
         .where(*_same_task(page), old.attempt == new.attempt)
+        .where(or_(new.job_uid.is_(None), old.job_uid.is_(None), old.job_uid == new.job_uid))
         .values(
             message=case(
                 (old.status.in_(KEPT_FOR_EVER), func.coalesce(old.message, new.message)),
@@ -152,4 +158,13 @@ def _changed(change: TaskChange) -> tuple[object, ...]:
 def _evident(item: TaskEvidence) -> tuple[object, ...]:
     """Return the row of evidence. Empty values become NULL, which replaces nothing."""
     events = json.dumps(item.events) if item.events else None
-    return item.task, item.attempt, item.message, item.node, item.restarts or None, item.log_tail or None, events
+    return (
+        item.task,
+        item.attempt,
+        item.job_uid,
+        item.message,
+        item.node,
+        item.restarts or None,
+        item.log_tail or None,
+        events,
+    )

@@ -8,6 +8,8 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Enum, Integer, String, Tex
 from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from crawler_lifecycle.contract.base import Message
+
 Word = TypeVar("Word", bound=StrEnum)
 
 Id = BigInteger().with_variant(Integer, "sqlite")  # only an INTEGER key counts by itself on SQLite
@@ -66,6 +68,26 @@ class Lines(TypeDecorator[str]):
         if value is None:
             return None
         return storable(value)[-self.longest :] if self.keep_end else storable(value)[: self.longest]
+
+
+class Model(TypeDecorator[Message]):
+    """A model of the contract, kept as its JSON."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Message]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        return dialect.type_descriptor(MEDIUMTEXT() if dialect.name == "mysql" else Text())
+
+    def process_bind_param(self, value: Message | None, _dialect: Dialect) -> str | None:
+        return None if value is None else value.model_dump_json(exclude_none=True)
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> Message | None:
+        return None if value is None else self.kind.model_validate_json(value)
 
 
 def storable(text: str) -> str:

@@ -134,6 +134,7 @@ def _task_histories() -> None:
         sa.Column("cause_since", Time),
         sa.Column("reason", sa.String(128)),
         sa.Column("exit_code", sa.Integer),
+        sa.Column("facts", Text),
         sa.Column("absent_count", sa.Integer, nullable=False),
         sa.Column("job_name", sa.String(255)),
         sa.Column("job_uid", sa.String(255)),

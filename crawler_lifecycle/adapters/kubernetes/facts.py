@@ -1,0 +1,50 @@
+"""Outcome facts of a job, as its pod tells them."""
+
+from collections.abc import Sequence
+
+from crawler_lifecycle.adapters.kubernetes import failure, pods, telling
+from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
+from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.reasons import POD_TERMINATING
+
+
+def facts_of(look: JobLook, job: Job | None, found: Sequence[Pod]) -> OutcomeFacts | None:
+    """Return the facts that the pod tells whose job is looked at. None: it tells none, or there is no pod."""
+    ended_as = pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED if look.phase.has_ended else None
+    pod = pods.the_one_that_ended(found, ended_as) if ended_as else pods.the_one_that_counts(found)
+    if pod is None:
+        return _by_the_job_alone(look)
+    by_whom = telling.by_whom([pod], job.metadata.deletion_timestamp if job else None)
+    if pods.has_ended(pod):
+        return _of_an_end(look, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
+    if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
+        return _of_an_end(look, pod, end.exit_code == 0, by_whom)
+    if pod.metadata.deletion_timestamp is not None:
+        return OutcomeFacts(job_uid=look.uid, pod_uid=pod.metadata.uid, told=True, told_by=by_whom)
+    return None
+
+
+def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
+    is_told = look.cause == POD_TERMINATING and not look.phase.has_ended
+    return OutcomeFacts(job_uid=look.uid, told=True, told_by=look.reason) if is_told else None
+
+
+def _of_an_end(look: JobLook, pod: Pod, succeeded: bool, by_whom: str | None) -> OutcomeFacts | None:
+    end, code = pods.end_of_main(pod), pods.exit_code(pod)
+    if succeeded and code != 0:
+        return None  # its main container does not say that it was done
+    told = telling.was_told_before_its_end(pod)
+    message = failure.message(None, pod)
+    return OutcomeFacts(
+        job_uid=look.uid,
+        pod_uid=pod.metadata.uid,
+        succeeded=succeeded,
+        told=told,
+        told_by=by_whom if told else None,
+        reason=None if succeeded else failure.reason(None, pod),
+        exit_code=code,
+        message=message[-LONGEST_MESSAGE:] if message else None,
+        started_at=pods.started_at(pod),
+        ended_at=end.finished_at if end else None,
+    )

@@ -1,0 +1,48 @@
+"""Merging of outcome facts: the facts on record of a task with the facts that a look shows. Pure.
+
+The first look that saw an event decides about its order: times of two machines do not tell it.
+"""
+
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
+from crawler_lifecycle.domain.reasons import (
+    BACKOFF,
+    FAILING,
+    FINISHING,
+    POD_OVERDUE,
+    POD_TERMINATING,
+    SIDECAR_HANGING,
+)
+
+OF_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
+
+
+def facts_on_record(row: TaskRow) -> OutcomeFacts | None:
+    """Return the facts that are kept with the task, unless they are of another job."""
+    return row.facts if row.facts and row.facts.job_uid == row.job_uid else None
+
+
+def facts_after(row: TaskRow, job: JobLook) -> OutcomeFacts | None:
+    """Return what is known of the job's program after this look."""
+    known = facts_on_record(row)
+    if known and known.job_uid != job.uid:
+        known = None
+    if job.facts is None:
+        return known if _shows_the_same_program(job) else None
+    return _merged(known, job.facts) if known else job.facts
+
+
+def _shows_the_same_program(job: JobLook) -> bool:
+    """Whether facts on record still hold: a job that runs or waits again does so with another pod."""
+    return job.phase.has_ended or job.phase is JobPhase.ENDING or job.cause in OF_THE_SAME_PROGRAM
+
+
+def _merged(known: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
+    by_the_job_alone = known.pod_uid is None and new.told is not False
+    if known.pod_uid != new.pod_uid and not by_the_job_alone:
+        return new
+    if known.has_ended:
+        return known
+    if known.told:
+        return new.model_copy(update={"told": True, "told_by": new.told_by or known.told_by})
+    return new
