@@ -4,8 +4,9 @@ Everything is drawn from one `Random`: hypothesis gives one that it can shrink, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -45,9 +46,8 @@ DAYS_LATER = "2026-11-27T09:00:00Z"
 OVER = ("Succeeded", "Failed")
 STEPS_OF_A_LIFE = 12
 LOOKS_AT_A_LIFE = 12
-IN_TIME = Patience(
-    overdue=timedelta(days=10_000)
-)  # a life has no clock: what is being deleted has just been told to end
+# a life has no clock: what is being deleted has just been told to end, and what hangs has done so for long
+IN_TIME = Patience(overdue=timedelta(days=10_000), sidecars=timedelta())
 SAY_NOTHING = (None, "failed", "pod_failure_policy", "backoff_limit_exceeded")
 
 
@@ -83,6 +83,9 @@ class Life:
     stop_at: int | None  # from this moment on the intent is STOP
     is_hopeless: bool = False
     was_told: bool = False  # to end, before it ended with 0
+    hangs_with: int | None = None  # the exit code of its main container, while another one runs on for ever
+    is_replaced: bool = False  # a job of its name and of another uid is made after it
+    skew: int = 0  # seconds that the clock of its node is ahead
 
     def intent(self, now: int) -> Intent:
         """Half of the stops are forced a moment later."""
@@ -122,17 +125,24 @@ def a_life(random: Random) -> Life:
     elif end == "image_pull":
         stuck = pod("Pending", waiting("ImagePullBackOff"), conditions=[SCHEDULED])
         moments = [*moments[:3], Moment(job(active=1), [stuck])]
+    elif end == "hangs":
+        moments += _hangs(random)
+    elif end == "replaced":
+        moments += [RUNS, *_is_replaced(random)]
     cut = len(moments) if random.random() < 0.7 else random.randint(2, len(moments))
     stop_at = random.randint(0, cut) if random.random() < 0.4 else None
     if end in ("deleted", "stopped in order", "crossed") and random.random() < 0.7:
         stop_at = random.randint(0, before)
     told = end in ("told", "stopped in order")
-    return Life(moments[:cut], stop_at, end == "image_pull" and cut == len(moments), told)
+    hopeless = end == "image_pull" and cut == len(moments)
+    hangs_with = _code_of_what_hangs(moments[cut - 1]) if end == "hangs" else None
+    skew = random.randint(-59, 59)
+    return Life(moments[:cut], stop_at, hopeless, told, hangs_with, end == "replaced", skew)
 
 
 ENDS = [
     "succeeds", "fails", "deadline", "deleted", "orphaned", "image_pull", "goes on",
-    "told", "stopped in order", "crossed", "goes on again",
+    "told", "stopped in order", "crossed", "goes on again", "hangs", "replaced",
 ]  # fmt: skip
 RUNS = Moment(job(active=1, ready=1), [pod("Running", running())])
 TOLD_AT = "2026-11-20T08:59:58Z"  # before it ended, with 0
@@ -151,9 +161,42 @@ def _start(random: Random) -> list[Moment]:
         Moment(job(active=1, ready=0), [pod("Running", running())]),
         Moment(job(active=1, ready=1), [pod("Running", running())]),
         Moment(job(active=1, ready=0), [pod("Unknown", running())]),
-        Moment(job(active=1, ready=0), [pod("Running", ended(0), running("proxy"))]),
     ]
     return moments[: random.randint(1, len(moments))]
+
+
+def _hangs(random: Random) -> list[Moment]:
+    """Its main container ends, and a sidecar that nobody ends runs on, or one that cannot be pulled waits on."""
+    code = random.choice([0, 0, 3, 137])
+    cannot_start = random.random() < 0.5
+    beside = waiting("ImagePullBackOff", "proxy") if cannot_start else running("proxy")
+    phase = "Pending" if cannot_start else "Running"
+    alive = pod(phase, running(), beside, conditions=[SCHEDULED])
+    done = pod(phase, ended(code), beside, conditions=[SCHEDULED])
+    moments = [Moment(job(active=1, ready=0), [alive]), Moment(job(active=1, ready=0), [done])]
+    target, failed = (condition(kind, "DeadlineExceeded", at=DAYS_LATER) for kind in ("FailureTarget", "Failed"))
+    late = deleted(done, DAYS_LATER)
+    late["metadata"]["deletionGracePeriodSeconds"] = 30
+    ends = [
+        [],
+        [Moment(job(0, 1, target, terminating=1), [late]), Moment(job(0, 1, target, failed))],
+        [Moment(None)],
+    ]
+    return moments + random.choice(ends)
+
+
+def _code_of_what_hangs(last: Moment) -> int | None:
+    if last.job is None or last.says("FailureTarget") or len(last.pods) != 1:
+        return None
+    end = end_of(last.pods[0])
+    return end[1] if end else None
+
+
+def _is_replaced(random: Random) -> list[Moment]:
+    """It is gone, and somebody makes another job of its name, with its labels."""
+    theirs = job(0, 1, condition(random.choice(["Complete", "Failed"])), uid="another-uid")
+    left = pod(random.choice(OVER), ended(random.choice([0, 3])), uid="another-uid")
+    return [Moment(None), Moment(theirs, [left])]
 
 
 def _completes(random: Random) -> list[Moment]:
@@ -358,7 +401,7 @@ def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturba
     shelf = Shelf(page=random.choice([1, 2, 500]))
     shelf.put(
         jobs=_disturbed_jobs(life.moments[listed].job, random, rough),
-        pods=_disturbed_pods(life.moments[asked].pods, random, rough),
+        pods=_disturbed_pods([_by_its_clock(each, life.skew) for each in life.moments[asked].pods], random, rough),
         events=[event(UID, random.choice(["FailedCreate", "Banana"]), random.choice(["exceeded quota", ""]))],
     )
     truth = life.moments[named].job
@@ -371,6 +414,15 @@ def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturba
         _break(shelf, random)
     others = [(task, 1) for task in range(1, 25)] if random.random() < 0.05 else []
     return Looking(shelf, OURS, IN_TIME).look(RUN, [KEY, *others])
+
+
+def _by_its_clock(there: Json, skew: int) -> Json:
+    """The node writes when a container ended; the API server writes when its pod was deleted."""
+    there = deepcopy(there)
+    for each in there["status"].get("containerStatuses") or []:
+        if end := each["state"].get("terminated"):
+            end["finishedAt"] = (datetime.fromisoformat(end["finishedAt"]) + timedelta(seconds=skew)).isoformat()
+    return there
 
 
 def _break(shelf: Shelf, random: Random) -> None:
@@ -398,7 +450,7 @@ def _disturbed_jobs(own: Json | None, random: Random, rough: Disturbance) -> lis
     if rough.strikes(random):
         of_another = random.choice([(7, 1), (0, 2)])
         other = job(*of_another, condition(random.choice(["Complete", "Failed"])), uid="another-job")
-        jobs.append(other if random.random() < 0.5 else _broken(other, random))
+        jobs.append(random.choice([other, _broken(other, random), _absurd(other, random), _half_a_letter(other)]))
     if rough.strikes(random):
         theirs = job(0, 1, condition(random.choice(["Complete", "Failed"])), uid="theirs")
         theirs["metadata"] |= {"name": "theirs", "labels": labels(installation="theirs")}
@@ -420,6 +472,10 @@ def _disturbed_pods(own: Sequence[Json], random: Random, rough: Disturbance) -> 
     if rough.strikes(random):
         another = pod(random.choice(["Succeeded", "Failed", "Running"]), ended(random.choice([0, 3])), attempt=2)
         pods.append(_told_perhaps(another, random))
+    if rough.strikes(random):
+        pods.append(_absurd(told_pod(pod("Running", running(), task=7, uid="another-job")), random))
+    if rough.strikes(random) and own:
+        pods[0] = _absurd(pods[0], random, own=True)
     if rough.strikes(random):
         pods.append(random.choice(NONSENSE))
     if rough.strikes(random) and own:
@@ -465,6 +521,34 @@ def _disturbed(obj: Json, random: Random, rough: Disturbance) -> Json:
     return obj
 
 
+TIMES = ("creationTimestamp", "startedAt", "finishedAt", "lastTransitionTime", "startTime", "completionTime")
+OF_A_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds")
+ABSURD_TIMES = ("9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59+14:00", "2200-01-01T00:00:00Z")
+
+
+def _absurd(obj: Json, random: Random, *, own: bool = False) -> Json:
+    """A time or a grace that no server means. Of its own objects only what is not needed for its end."""
+    obj = deepcopy(obj)
+    chosen = random.choice(TIMES if own else (*TIMES, *OF_A_DELETION))
+    if not own and chosen in OF_A_DELETION:
+        obj["metadata"] |= {"deletionTimestamp": LATER, chosen: 10**11 if "Grace" in chosen else ABSURD_TIMES[0]}
+    _replace_times(obj, chosen, random.choice(ABSURD_TIMES))
+    return obj
+
+
+def _replace_times(part: Any, name: str, time: str) -> None:
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _replace_times(each, name, time)
+    if isinstance(part, dict) and isinstance(part.get(name), str):
+        part[name] = time
+
+
+def _half_a_letter(obj: Json) -> msgspec.Raw:
+    """Half a surrogate pair, which is no text."""
+    text = msgspec.json.encode({**obj, "kind": "half"}).replace(b'"half"', b'"\\ud800 \\\\ud800"')
+    return msgspec.Raw(text)
+
+
 def _unheard_of(random: Random) -> list[Json]:
     return [
         condition(random.choice(["Banana", "", "complete", "COMPLETE"]), status=random.choice(["True", "Unknown"])),
@@ -494,13 +578,13 @@ def _broken(obj: Json, random: Random) -> Any:
 def live(random: Random) -> tuple[int, TaskRow]:
     """One life, looked at again and again; how many looks, and the row in the end."""
     life = a_life(random)
-    known_from_start = random.random() < 0.5
+    known_from_start = life.is_replaced or random.random() < 0.5
     now = min(life.made_at, len(life.moments) - 1) if known_from_start else 0
     current = (
         row(TaskStatus.PENDING, UID) if known_from_start and life.made_at == now else row(TaskStatus.DEPLOYING, None)
     )
     looks = random.randint(1, LOOKS_AT_A_LIFE)
-    read, seen_told = current, False
+    read, seen_told, was_shown = current, False, False
     for _ in range(looks):
         now = min(now + random.choice([0, 0, 1, 1, 2, 5]), len(life.moments) - 1)
         read = current if random.random() < 0.8 else read  # a look that took long, and what it had read
@@ -509,6 +593,15 @@ def live(random: Random) -> tuple[int, TaskRow]:
         look = look_at(life, min(earliest, now), now, random, rough)
         before, current = current, applied(current, verdict(read, look, life.intent(now), NOW))
         check(life, now, look, before, current, seen_told=seen_told)
+        if read.version == before.version and (look.complete or KEY in look.jobs):
+            if current.status is TaskStatus.LOST is not before.status:
+                assert not was_shown, "an absence that was interrupted begins anew"
+            seen = look.jobs.get(KEY)
+            is_own = seen is not None and seen.uid == UID == current.job_uid
+            if is_own and seen and seen.facts and seen.facts.has_ended and not before.status.is_over:
+                assert current.facts is not None, "what was seen of an end is on record"
+                assert current.facts.has_ended
+            was_shown = KEY in look.jobs and not look.jobs[KEY].gone and look.jobs[KEY].uid in ("", UID)
         seen_told = knows_that_it_was_told(current, seen_told=seen_told)
     last = len(life.moments) - 1
     before, intent = current, life.intent(last)
@@ -525,27 +618,36 @@ def live(random: Random) -> tuple[int, TaskRow]:
 def knows_that_it_was_told(row: TaskRow, *, seen_told: bool) -> bool:
     """Whatever is seen of its end after that; unless it was seen running again."""
     seen = row.cause == "pod_terminating" or (row.cause == "deleted_externally" and row.reason is not None)
-    return seen or (seen_told and row.cause in ("finishing", "deleted_externally"))
+    on_record = row.facts is not None and row.facts.told is True
+    return seen or on_record or (seen_told and row.cause in ("finishing", "deleted_externally"))
 
 
 def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *, seen_told: bool = False) -> None:
     past, seen = life.moments[: now + 1], look.jobs.get(KEY)
     if before.status.is_over and before.status is not TaskStatus.LOST:
         assert current == before, "an end is an end"
-    if (seen is None and not look.complete) or (seen is not None and seen.phase is JobPhase.UNCLEAR and not seen.gone):
+    if seen is None and not look.complete:
         assert current == before, "the unknown changes nothing"
+    if seen is not None and seen.phase is JobPhase.UNCLEAR and not seen.gone:
+        interrupted = replace(before, version=current.version, absent_count=0)
+        assert current in (before, interrupted), "the unknown only interrupts an absence"
+    check_facts(life, past, current)
     if current.status is before.status:
         return
     if current.status is TaskStatus.SUCCEEDED:
-        assert any(each.says("Complete") or (each.job is None and "Succeeded" in each.phases) for each in past)
+        said = any(each.says("Complete") or (each.job is None and "Succeeded" in each.phases) for each in past)
+        assert said or _by_facts(current)
         assert not (life.was_told and seen_told), "what ended because it was told to was not done"
     elif current.status is TaskStatus.FAILED:
         said = any(each.says("Failed") or (each.job is None and "Failed" in each.phases) for each in past)
         told = life.was_told and any(each.says("Complete") for each in past)
-        assert said or life.is_hopeless or told
+        gave_up = current.reason == "pod_create_rejected" and any(_has_no_pod(each) for each in past)
+        assert said or life.is_hopeless or told or gave_up or _by_facts(current)
     elif current.status is TaskStatus.LOST:
+        assert not (current.facts and current.facts.has_ended), "how it ended is on record"
         nobody_can_tell = seen is not None and seen.gone and current.reason == RESULT_UNKNOWN
-        assert past[-1].is_empty or nobody_can_tell, "lost is only what is gone"
+        is_gone = past[-1].is_empty or (life.is_replaced and len(past) > life.made_at)
+        assert is_gone or nobody_can_tell, "lost is only what is gone"
         assert life.intent(now) is Intent.RUN
     elif current.status is TaskStatus.STOPPED:
         assert life.intent(now) is not Intent.RUN
@@ -554,9 +656,56 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
         assert current.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
 
 
+def check_facts(life: Life, past: Sequence[Moment], current: TaskRow) -> None:
+    """Facts on record are true."""
+    facts = current.facts
+    if facts is not None and facts.told:
+        assert any(_was_told_in(each) for each in past), "nobody told it"
+    if facts is not None and facts.has_ended:
+        assert facts.job_uid == UID, "facts are of no other job"
+        ends = [end for each in past for pod in each.pods if (end := end_of(pod))]
+        assert (facts.succeeded, facts.exit_code) in ends, "the program has ended so"
+        assert not (life.was_told and facts.ended_by_itself), "it was told to end"
+
+
+def _by_facts(current: TaskRow) -> bool:
+    """Facts are checked by themselves: the row may say what they say."""
+    facts = current.facts
+    if facts is None or not facts.has_ended:
+        return False
+    done = facts.succeeded and not facts.told
+    return current.status is (TaskStatus.SUCCEEDED if done else TaskStatus.FAILED)
+
+
+def _has_no_pod(moment: Moment) -> bool:
+    return moment.job is not None and not moment.pods and not moment.job["status"]["conditions"]
+
+
+def _was_told_in(moment: Moment) -> bool:
+    terminating = bool(moment.job and moment.job["status"].get("terminating"))
+    disrupted = ("DisruptionTarget" in str(each["status"].get("conditions")) for each in moment.pods)
+    return terminating or any("deletionTimestamp" in each["metadata"] for each in moment.pods) or any(disrupted)
+
+
+def end_of(there: Json) -> tuple[bool, int | None] | None:
+    """Whether the main container of this pod was done, and its exit code."""
+    phase, statuses = there["status"]["phase"], there["status"]["containerStatuses"] or []
+    codes = [
+        each["state"]["terminated"]["exitCode"]
+        for each in statuses
+        if "terminated" in each["state"] and each["name"] == "crawl"
+    ]
+    code = codes[0] if codes else None
+    if phase in OVER:
+        return phase == "Succeeded", code
+    return (code == 0, code) if codes else None
+
+
 def expected(life: Life, before: TaskRow, intent: Intent, *, seen_told: bool = False) -> set[TaskStatus]:
     """What the row has to be once the truth was seen three times, undisturbed."""
     last, stops = life.moments[-1], intent is not Intent.RUN
+    if last.job is not None and last.job["metadata"]["uid"] != UID:
+        last = Moment(None)
     if before.status.is_over and before.status is not TaskStatus.LOST:
         return {before.status}
     if life.was_told and (last.says("Complete") or (last.job is None and last.pods)):
@@ -564,7 +713,11 @@ def expected(life: Life, before: TaskRow, intent: Intent, *, seen_told: bool = F
     if last.says("Complete"):
         return {TaskStatus.SUCCEEDED}
     ends_late = last.job is not None and last.job["metadata"].get("deletionTimestamp") == DAYS_LATER
+    if life.hangs_with is not None:
+        return {TaskStatus.FAILED if life.hangs_with else TaskStatus.SUCCEEDED}
     if last.says("Failed"):
+        if before.facts and before.facts.ended_by_itself and before.facts.succeeded and "DeadlineExceeded" in str(last):
+            return {TaskStatus.SUCCEEDED}
         was_told = last.job is not None and "deletionTimestamp" in last.job["metadata"] and not ends_late
         return {TaskStatus.STOPPED if stops and was_told else TaskStatus.FAILED}
     if life.is_hopeless:
@@ -573,7 +726,8 @@ def expected(life: Life, before: TaskRow, intent: Intent, *, seen_told: bool = F
         return {TaskStatus.STOPPING}
     if last.job is not None:
         unseen = {TaskStatus.DEPLOYING} if "Unknown" in last.phases else set()
-        return {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING} | unseen
+        rejected = {TaskStatus.FAILED} if _has_no_pod(last) else set()
+        return {TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.STOPPING} | unseen | rejected
     return _expected_of_what_is_left(last, before, stops=stops)
 
 
@@ -596,6 +750,9 @@ def _expected_of_what_is_left(last: Moment, before: TaskRow, *, stops: bool) -> 
     if not last.pods:
         if before.status is TaskStatus.LOST:
             return {TaskStatus.LOST}
+        if before.facts and before.facts.has_ended and (before.facts.ended_by_itself or not stops):
+            done = before.facts.succeeded and not before.facts.told
+            return {TaskStatus.SUCCEEDED if done else TaskStatus.FAILED}
         return {TaskStatus.STOPPED if stops else TaskStatus.LOST}
     [left] = last.pods
     if left["status"]["phase"] == "Succeeded":

@@ -41,7 +41,7 @@ def _merged(known: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
     by_the_job_alone = known.pod_uid is None and new.told is not False
     if known.pod_uid != new.pod_uid and not by_the_job_alone:
         return new
-    if known.has_ended:
+    if known.has_ended and (known.told is not None or new.told is None):
         return known
     if known.told:
         return new.model_copy(update={"told": True, "told_by": new.told_by or known.told_by})

@@ -125,5 +125,5 @@ def test_looking_twice_is_looking_once(random: Random) -> None:
     intent = life.intent(last)
     seen = look_at(life, last, last, random)
     once = after(row(TaskStatus.PENDING), seen, intent=intent)
-    if not once.absent_count:
+    if not once.absent_count and not life.is_hopeless:  # a limit of ours ends what the look before has put on record
         assert after(once, seen, intent=intent) == once

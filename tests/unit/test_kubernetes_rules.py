@@ -132,7 +132,7 @@ def test_rule_3_a_job_that_was_deleted_before_its_end_was_noticed_has_succeeded(
 
 def test_rule_4_a_failure_after_the_stop_was_sent_is_a_stop() -> None:
     late = condition("Failed", "BackoffLimitExceeded", at=LATER)
-    stopped = look([deleted(job(0, 1, late))], [pod("Failed", ended(143))])
+    stopped = look([deleted(job(0, 1, late))], [told_pod("Failed", ended(143))])
     assert after(row(), stopped, intent=Intent.STOP).status is TaskStatus.STOPPED
     assert after(row(), stopped, intent=Intent.FORCE).reason == "stopped_forced"
     before = look([job(0, 1, late)], [pod("Failed", ended(3))])
@@ -283,7 +283,8 @@ def test_rule_16_what_the_cluster_tries_for_ever_ends_by_a_limit_of_ours(reason:
     patient = Looking(shelf, OURS, Patience(timedelta(minutes=25))).look(RUN, [KEY])
     assert after(row(TaskStatus.PENDING), patient).status is TaskStatus.PENDING
     given_up = Looking(shelf, OURS, Patience(timedelta(minutes=15))).look(RUN, [KEY])
-    failed = after(row(TaskStatus.PENDING), given_up)
+    assert after(row(TaskStatus.PENDING), given_up).status is TaskStatus.PENDING, "no first look ends a task for that"
+    failed = after(row(TaskStatus.PENDING), patient, given_up)
     assert (failed.status, failed.reason) == (TaskStatus.FAILED, patient.jobs[KEY].cause)
     assert not given_up.jobs[KEY].gone
     assert not given_up.jobs[KEY].removable
@@ -335,11 +336,13 @@ def test_rule_19_a_pod_that_never_ends_is_overdue_and_lost_once_it_was_forced(te
     there, left = ending_since(29)[teller]
     patient = look([there] if there else [], left)
     assert not patient.jobs[KEY].overdue
-    assert not overdue(patient)
+    assert not overdue(patient, [])
     there, left = ending_since(31)[teller]
     late = look([there] if there else [], left)
-    assert overdue(late) == [KEY]
+    assert overdue(late, []) == [KEY]
     waiting_for = after(row(), patient, late)
+    assert overdue(late, [row()]) == [], "the first look that sees it only puts it on record"
+    assert overdue(late, [waiting_for]) == [KEY]
     assert (waiting_for.status, waiting_for.cause) == (TaskStatus.STOPPING, "pod_overdue")
     forced = after(waiting_for, look([deleted(job(0, 1, terminating=1), at=ago(0))]))
     assert forced.cause == "pod_overdue", "it was we who deleted it"
@@ -351,15 +354,15 @@ def test_rule_19_a_pod_that_never_ends_is_overdue_and_lost_once_it_was_forced(te
 
 def test_rule_19_a_pod_beside_one_that_was_told_to_end_may_end_by_itself() -> None:
     told, other = deleted(pod("Running", running()), at=ago(90)), pod("Running", running())
-    assert not overdue(look([job(0, 1, terminating=1)], [told, other]))
-    assert not overdue(look([job(0, 1, terminating=1)], [deleted(pod("Failed", ended(3)), at=ago(90))]))
+    assert not overdue(look([job(0, 1, terminating=1)], [told, other]), [])
+    assert not overdue(look([job(0, 1, terminating=1)], [deleted(pod("Failed", ended(3)), at=ago(90))]), [])
 
 
 def test_rule_19_a_job_that_no_row_knows_is_overdue_like_any_other() -> None:
     """It fails, so that it is not asked to end; and nobody waits for it."""
     failing_one = job(3, 2, condition("FailureTarget", "DeadlineExceeded"), terminating=1)
     left = deleted(pod("Running", running(), task=3, attempt=2), at=ago(31))
-    assert overdue(look([job(0, 1, active=1, ready=1), failing_one], [left])) == [(3, 2)]
+    assert overdue(look([job(0, 1, active=1, ready=1), failing_one], [left]), [row()]) == [(3, 2)]
 
 
 def held(terminating: int = 0) -> Json:
@@ -382,10 +385,10 @@ def test_rule_19_a_pod_that_nobody_told_is_asked_first_and_then_has_its_own_time
     """Its Job was deleted long ago, and the garbage collector is away."""
     untold, known = look([held()], [pod("Running", running())]), [row()]
     assert lingering(untold, known, Intent.RUN) == [KEY]
-    assert not overdue(untold)
+    assert not overdue(untold, [])
     asked = look([held()], [deleted(pod("Running", running()), at=ago(29))])
-    assert (lingering(asked, known, Intent.RUN), overdue(asked)) == ([], [])
-    assert overdue(look([held()], [deleted(pod("Running", running()), at=ago(31))])) == [KEY]
+    assert (lingering(asked, known, Intent.RUN), overdue(asked, [])) == ([], [])
+    assert overdue(look([held()], [deleted(pod("Running", running()), at=ago(31))]), []) == [KEY]
 
 
 def test_rule_6_a_job_that_is_held_ends_as_its_pod_tells() -> None:
@@ -410,14 +413,14 @@ def test_rule_11_pods_that_cannot_be_read_hide_no_job_that_tells_enough(fails: s
     found = look([job(0, 1, terminating=1)], [broken], shelf=shelf)
     assert told(found.jobs[KEY]) == (JobPhase.RUNNING, "pod_terminating")
     assert after(row(), found, intent=Intent.STOP).status is TaskStatus.STOPPING
-    assert not overdue(found)
+    assert not overdue(found, [])
 
 
 def test_rule_19_what_was_suspended_and_is_to_go_on_is_never_overdue() -> None:
     suspended = job(0, 1, condition("Suspended"), started=None, terminating=1)
     found = look([suspended], [deleted(pod("Running", running()), at=ago(90))])
     assert told(found.jobs[KEY]) == (JobPhase.RUNNING, "suspending")
-    assert not overdue(found)
+    assert not overdue(found, [])
 
 
 @pytest.mark.parametrize("phase", ["Unknown", "Dreaming", None])
@@ -481,12 +484,14 @@ def test_rule_26_a_pod_that_succeeded_speaks_for_its_job() -> None:
 
 
 def test_rule_26_a_pod_that_succeeded_after_it_was_told_to_end_was_stopped() -> None:
-    """Its deletion is dated to the end of its grace: 20 seconds after it ended, and 10 before that it was told."""
-    told = deleted(pod("Succeeded", ended(0)), "2026-11-20T09:00:20Z")
-    told["metadata"]["deletionGracePeriodSeconds"] = 30
+    """The API server gives a grace only to a pod that has not ended; its time and that of a node are two clocks."""
+    told = told_pod("Succeeded", ended(0), at="2026-11-20T09:00:50Z")
     assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.STOPPED
-    told["metadata"]["deletionGracePeriodSeconds"] = 19
-    assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
+    for late in (
+        told_pod("Succeeded", ended(0), at="2026-11-20T09:00:50Z", grace=0),
+        told_pod("Succeeded", ended(0), at="2026-11-20T09:01:01Z"),
+    ):
+        assert after(row(), look(pods=[late]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -735,10 +740,38 @@ def test_rule_3_what_is_left_of_its_pod_tells_whether_it_was_told() -> None:
     assert (by_hand.status, by_hand.reason) == (TaskStatus.FAILED, "disrupted")
     assert left(pod("Succeeded", ended(0))).status is TaskStatus.SUCCEEDED
     afterwards = "2026-11-20T09:00:01Z"
-    for grace in (0, 30):
-        assert left(told_pod("Succeeded", ended(0), at=afterwards, grace=grace)).status is TaskStatus.SUCCEEDED
+    assert left(told_pod("Succeeded", ended(0), at=afterwards, grace=0)).status is TaskStatus.SUCCEEDED
     evicted_later = [{**DRAINED, "lastTransitionTime": afterwards}]
-    assert left(told_pod("Succeeded", ended(0), at=afterwards, conditions=evicted_later)).status is TaskStatus.SUCCEEDED
+    cleaned_up = told_pod("Succeeded", ended(0), at=afterwards, grace=0, conditions=evicted_later)
+    assert left(cleaned_up).status is TaskStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize("seconds", [-59, -10, 0, 10, 59])
+def test_rule_3_two_clocks_within_a_minute_tell_no_order_and_the_api_server_does(seconds: int) -> None:
+    """It deletes a pod that has ended without a grace. The clock of the node may be ahead or behind."""
+    at = (datetime.fromisoformat(LATER) + timedelta(seconds=seconds)).isoformat()
+
+    def left(grace: int) -> TaskStatus:
+        found = told_pod("Succeeded", ended(0), at=at, grace=grace)
+        return after(row(), look([job(0, 1, COMPLETE)], [found])).status
+
+    assert (left(30), left(0)) == (TaskStatus.FAILED, TaskStatus.SUCCEEDED)
+
+
+def test_rule_3_clocks_that_are_further_apart_than_that_tell_the_order() -> None:
+    """Else a pod that ended and was held for an hour would be told to end by whoever cleans up."""
+    late = told_pod("Succeeded", ended(0), at="2026-11-20T09:01:01Z")
+    assert after(row(), look([job(0, 1, COMPLETE)], [late])).status is TaskStatus.SUCCEEDED
+
+
+def test_rule_3_what_a_look_saw_first_decides_about_the_order() -> None:
+    done, told_since = pod("Succeeded", ended(0)), told_pod("Succeeded", ended(0), at=WHEN)
+    seen_before = after(row(), look([job(active=1)], [done]), look([job(0, 1, COMPLETE)], [told_since]))
+    assert seen_before.status is TaskStatus.SUCCEEDED
+    alive = look([job(terminating=1)], [told_pod("Running", running(), at=ago(0), conditions=[DRAINED])])
+    late = look([job(0, 1, COMPLETE)], [told_pod("Succeeded", ended(0), at="2026-11-20T09:30:00Z", grace=0)])
+    drained = after(row(), alive, late)
+    assert (drained.status, drained.reason) == (TaskStatus.FAILED, "drained")
 
 
 @pytest.mark.parametrize("by", ["EvictionByEvictionAPI", "PreemptionByScheduler", "DeletionByTaintManager", "New"])
@@ -767,7 +800,9 @@ def test_rule_3_the_sentence_says_that_it_was_told() -> None:
 
 def test_rule_3_a_job_that_went_on_after_it_was_suspended_was_not_told_to_end() -> None:
     """Its first pod was; it succeeded with another."""
-    resumed = look([job(terminating=1)], [told_pod("Running", running(), at=ago(0))])
+    first = told_pod("Running", running(), at=ago(0))
+    first["metadata"]["uid"] = "the-first"
+    resumed = look([job(terminating=1)], [first])
     truth = look([job(0, 1, COMPLETE)], [pod("Succeeded", ended(0))])
     assert after(row(), resumed, truth).status is TaskStatus.SUCCEEDED
     again = look([job(active=1, ready=1)])
@@ -805,13 +840,12 @@ def complete_although_deleted(at: str) -> Json:
 @pytest.mark.parametrize("intent", Intent)
 def test_rule_3_a_job_that_was_deleted_ended_before_or_because_of_that_as_its_pod_tells(intent: Intent) -> None:
     """The Job controller of a large cluster is behind: it counts what was told to end, and calls that complete."""
-    left = pod("Succeeded", ended(0))
-    told_in_time = [BEFORE, LATER]  # whole seconds: in the same one, it was told
     because = TaskStatus.FAILED if intent is Intent.RUN else TaskStatus.STOPPED
-    for at in told_in_time:
-        assert after(row(), look([complete_although_deleted(at)], [left]), intent=intent).status is because
-    before = look([complete_although_deleted(AFTERWARDS)], [left])
-    assert after(row(), before, intent=intent).status is TaskStatus.SUCCEEDED
+    for at in (BEFORE, LATER, AFTERWARDS):
+        told = look([complete_although_deleted(at)], [told_pod("Succeeded", ended(0), at=at)])
+        assert after(row(), told, intent=intent).status is because
+        untold = look([complete_although_deleted(at)], [pod("Succeeded", ended(0))])
+        assert after(row(), untold, intent=intent).status is TaskStatus.SUCCEEDED, "only its Job was deleted"
 
 
 @pytest.mark.parametrize("intent", Intent)
