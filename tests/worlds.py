@@ -350,9 +350,10 @@ def _is_deleted_when_done(random: Random) -> list[Moment]:
 
 def _is_suspended() -> list[Moment]:
     """And goes on, with another pod."""
-    suspended = condition("Suspended")
+    suspended, first = condition("Suspended"), told_pod(pod("Running", running()))
+    first["metadata"]["uid"] = "the-first"
     return [
-        Moment(job(0, 1, suspended, started=None, terminating=1), [told_pod(pod("Running", running()))]),
+        Moment(job(0, 1, suspended, started=None, terminating=1), [first]),
         Moment(job(0, 1, suspended, started=None)),
         RUNS,
     ]

@@ -38,6 +38,8 @@ def _shows_the_same_program(job: JobLook) -> bool:
 
 
 def _merged(known: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
+    if known.has_ended and not new.has_ended:
+        return known  # an older observation, or of another pod that was told to end
     by_the_job_alone = known.pod_uid is None and new.told is not False
     if known.pod_uid != new.pod_uid and not by_the_job_alone:
         return new
