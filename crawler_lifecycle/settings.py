@@ -104,12 +104,17 @@ class KubernetesSettings(BaseModel):
     give_up_seconds: int = Field(
         default=1800,
         ge=1,
-        description="of no progress for want of an image or a configuration, until the task has failed",
+        description="of no progress for want of an image, a configuration or a pod, until the task has failed",
     )
     overdue_seconds: int = Field(
         default=1800,
         ge=1,
         description="after its grace until what does not end, as its node is dead, is deleted by force",
+    )
+    sidecar_seconds: int = Field(
+        default=600,
+        ge=1,
+        description="after its main container has ended, until a task is over although another container runs on",
     )
     log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
 

@@ -42,5 +42,9 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
         keep=timedelta(days=chosen.keep_days),
     )
     keeping = Keeping(settings.files_folder, chosen.log_mebibytes << 20)
-    patience = Patience(timedelta(seconds=chosen.give_up_seconds), timedelta(seconds=chosen.overdue_seconds))
+    patience = Patience(
+        no_progress=timedelta(seconds=chosen.give_up_seconds),
+        overdue=timedelta(seconds=chosen.overdue_seconds),
+        sidecars=timedelta(seconds=chosen.sidecar_seconds),
+    )
     return KubernetesCluster(access, installation, pods, keeping, patience, places)

@@ -18,6 +18,8 @@ def facts_of(look: JobLook, job: Job | None, found: Sequence[Pod]) -> OutcomeFac
     by_whom = telling.by_whom([pod], job.metadata.deletion_timestamp if job else None)
     if pods.has_ended(pod):
         return _of_an_end(look, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
+    if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
+        return None  # nobody knows what that phase means
     if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
         return _of_an_end(look, pod, end.exit_code == 0, by_whom)
     if pod.metadata.deletion_timestamp is not None:
