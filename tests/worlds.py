@@ -193,7 +193,7 @@ def _code_of_what_hangs(last: Moment) -> int | None:
 
 
 def _is_replaced(random: Random) -> list[Moment]:
-    """It is gone, and somebody makes another job of its name, with its labels."""
+    """Its object is gone, and somebody makes another job of its name, with its labels."""
     theirs = job(0, 1, condition(random.choice(["Complete", "Failed"])), uid="another-uid")
     left = pod(random.choice(OVER), ended(random.choice([0, 3])), uid="another-uid")
     return [Moment(None), Moment(theirs, [left])]
@@ -619,7 +619,7 @@ def live(random: Random) -> tuple[int, TaskRow]:
 def knows_that_it_was_told(row: TaskRow, *, seen_told: bool) -> bool:
     """Whatever is seen of its end after that; unless it was seen running again."""
     seen = row.cause == "pod_terminating" or (row.cause == "deleted_externally" and row.reason is not None)
-    on_record = row.facts is not None and row.facts.told is True
+    on_record = row.facts is not None and row.facts.told_to_end is True
     return seen or on_record or (seen_told and row.cause in ("finishing", "deleted_externally"))
 
 
@@ -642,7 +642,7 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
     elif current.status is TaskStatus.FAILED:
         said = any(each.says("Failed") or (each.job is None and "Failed" in each.phases) for each in past)
         told = life.was_told and any(each.says("Complete") for each in past)
-        gave_up = current.reason == "pod_create_rejected" and any(_has_no_pod(each) for each in past)
+        gave_up = current.reason == "pod_create_rejected" and any(map(_has_no_pod, past))
         assert said or life.is_hopeless or told or gave_up or _by_facts(current)
     elif current.status is TaskStatus.LOST:
         assert not (current.facts and current.facts.has_ended), "how it ended is on record"
@@ -660,11 +660,11 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
 def check_facts(life: Life, past: Sequence[Moment], current: TaskRow) -> None:
     """Facts on record are true."""
     facts = current.facts
-    if facts is not None and facts.told:
-        assert any(_was_told_in(each) for each in past), "nobody told it"
+    if facts is not None and facts.told_to_end:
+        assert any(map(_was_told_in, past)), "nobody told it"
     if facts is not None and facts.has_ended:
         assert facts.job_uid == UID, "facts are of no other job"
-        ends = [end for each in past for pod in each.pods if (end := end_of(pod))]
+        ends = [end for moment in past for pod in moment.pods if (end := end_of(pod))]
         assert (facts.succeeded, facts.exit_code) in ends, "the program has ended so"
         assert not (life.was_told and facts.ended_by_itself), "it was told to end"
 
@@ -674,7 +674,7 @@ def _by_facts(current: TaskRow) -> bool:
     facts = current.facts
     if facts is None or not facts.has_ended:
         return False
-    done = facts.succeeded and not facts.told
+    done = facts.succeeded and not facts.told_to_end
     return current.status is (TaskStatus.SUCCEEDED if done else TaskStatus.FAILED)
 
 
@@ -684,8 +684,8 @@ def _has_no_pod(moment: Moment) -> bool:
 
 def _was_told_in(moment: Moment) -> bool:
     terminating = bool(moment.job and moment.job["status"].get("terminating"))
-    disrupted = ("DisruptionTarget" in str(each["status"].get("conditions")) for each in moment.pods)
-    return terminating or any("deletionTimestamp" in each["metadata"] for each in moment.pods) or any(disrupted)
+    disrupted = ("DisruptionTarget" in str(pod["status"].get("conditions")) for pod in moment.pods)
+    return terminating or any("deletionTimestamp" in pod["metadata"] for pod in moment.pods) or any(disrupted)
 
 
 def end_of(there: Json) -> tuple[bool, int | None] | None:
@@ -752,7 +752,7 @@ def _expected_of_what_is_left(last: Moment, before: TaskRow, *, stops: bool) -> 
         if before.status is TaskStatus.LOST:
             return {TaskStatus.LOST}
         if before.facts and before.facts.has_ended and (before.facts.ended_by_itself or not stops):
-            done = before.facts.succeeded and not before.facts.told
+            done = before.facts.succeeded and not before.facts.told_to_end
             return {TaskStatus.SUCCEEDED if done else TaskStatus.FAILED}
         return {TaskStatus.STOPPED if stops else TaskStatus.LOST}
     [left] = last.pods

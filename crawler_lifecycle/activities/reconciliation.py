@@ -102,7 +102,7 @@ class ReconciliationActivities:
         rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
         collected = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
         uids = {row.task: row.job_uid for row in rows}
-        found = [each for each in collected if _is_of(each, uids.get(each.task))]
+        found = [item for item in collected if _is_of(item, uids.get(item.task))]
         items = list(_that_fit(found))
         left = {each.task for each in found[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
         return EvidencePage(items=items, rest=to_ranges(left))

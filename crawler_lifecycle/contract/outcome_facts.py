@@ -19,7 +19,7 @@ class OutcomeFacts(Message):
     job_uid: str
     pod_uid: str | None = Field(default=None, description="none: the job alone told the facts")
     succeeded: bool | None = Field(default=None, description="how the main program ended; none: it has not ended")
-    told: bool | None = Field(default=None, description="it was told to end before it ended; none: not known")
+    told_to_end: bool | None = Field(default=None, description="before it ended; none: not known")
     told_by: str | None = Field(default=None, description="who told it to end, in one word")
     reason: str | None = Field(default=None, description="why it failed, in one word")
     exit_code: int | None = None
@@ -34,4 +34,4 @@ class OutcomeFacts(Message):
     @property
     def ended_by_itself(self) -> bool:
         """Whether the program is known to have ended before anybody told it to."""
-        return self.has_ended and self.told is False
+        return self.has_ended and self.told_to_end is False

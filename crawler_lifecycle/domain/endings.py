@@ -85,7 +85,7 @@ def stopped(intent: Intent) -> str:
 def _by_facts(facts: OutcomeFacts, *, stops: bool = False) -> Ending:
     if not facts.succeeded:
         return Ending(TaskStatus.FAILED, facts.reason, facts.exit_code, facts.message, facts.ended_at)
-    if facts.told:
+    if facts.told_to_end:
         return _in_order(facts.told_by or DISRUPTED, facts.exit_code, facts.ended_at)
     return Ending(TaskStatus.SUCCEEDED, None, facts.exit_code, DONE_BEFORE if stops else None, facts.ended_at)
 
@@ -116,8 +116,8 @@ def _of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Endin
 def _was_told(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
     """Whether a program that ended with 0 was told to end before. Looks at the program tell first; where they do not,
     what is left of the job; and where that is nothing, the row's cause."""
-    told = facts.told if facts and (facts.has_ended or facts.told) else job.stop_asked
-    return was_seen_told(row) if told is None else told
+    was_told = facts.told_to_end if facts and (facts.has_ended or facts.told_to_end) else job.stop_asked
+    return was_seen_told(row) if was_told is None else was_told
 
 
 def _was_ended_by_others(job: JobLook) -> bool:

@@ -40,11 +40,11 @@ def _shows_the_same_program(job: JobLook) -> bool:
 def _merged(known: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
     if known.has_ended and not new.has_ended:
         return known  # an older observation, or of another pod that was told to end
-    by_the_job_alone = known.pod_uid is None and new.told is not False
+    by_the_job_alone = known.pod_uid is None and new.told_to_end is not False
     if known.pod_uid != new.pod_uid and not by_the_job_alone:
         return new
-    if known.has_ended and (known.told is not None or new.told is None):
+    if known.has_ended and (known.told_to_end is not None or new.told_to_end is None):
         return known
-    if known.told:
-        return new.model_copy(update={"told": True, "told_by": new.told_by or known.told_by})
+    if known.told_to_end:
+        return new.model_copy(update={"told_to_end": True, "told_by": new.told_by or known.told_by})
     return new

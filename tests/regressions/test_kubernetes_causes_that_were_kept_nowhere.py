@@ -67,8 +67,8 @@ def test_pods_that_are_rejected_for_ever_end_the_task_with_the_message() -> None
     ],
 )
 def test_a_quota_is_a_quota_in_whichever_words(said: str) -> None:
-    found = look(job(), events=(event(UID, "FailedCreate", said),), patience=Patience())
-    assert (found.jobs[KEY].cause, found.jobs[KEY].give_up_after) == ("quota", None)
+    seen_look = look(job(), events=(event(UID, "FailedCreate", said),), patience=Patience())
+    assert (seen_look.jobs[KEY].cause, seen_look.jobs[KEY].give_up_after) == ("quota", None)
 
 
 @pytest.mark.parametrize("needed_by", ["crawl", "init"])
@@ -134,8 +134,8 @@ def test_ages_are_counted_by_the_clock_of_the_api_server() -> None:
     stuck = pod("Pending", waiting("ErrImagePull"), conditions=[condition("PodScheduled", at=lately)])
     shelf.put(jobs=[job(active=1)], pods=[stuck])
     assert Looking(shelf, OURS).look(RUN, [KEY]).jobs[KEY].give_up_after is None
-    told = deleted(pod("Running", running()), lately)
-    shelf.put(jobs=[job(terminating=1)], pods=[told])
+    told_to_end = deleted(pod("Running", running()), lately)
+    shelf.put(jobs=[job(terminating=1)], pods=[told_to_end])
     assert not Looking(shelf, OURS).look(RUN, [KEY]).jobs[KEY].overdue
 
 
@@ -155,17 +155,17 @@ def test_an_absurd_time_of_one_object_hides_no_other(time: str) -> None:
     """A single one raised an OverflowError, and no task of its run changed any more."""
     for absurd in (deleted(job(1, 1, active=1), time), {**job(1, 1), "status": {"startTime": time}}):
         shelf = Shelf().put(jobs=[absurd, job(0, 1, condition("Complete"))])
-        found = Looking(shelf, OURS).look(RUN, [KEY, (1, 1)])
-        assert after(row(), found).status is TaskStatus.SUCCEEDED
+        seen_look = Looking(shelf, OURS).look(RUN, [KEY, (1, 1)])
+        assert after(row(), seen_look).status is TaskStatus.SUCCEEDED
     assert JOBS.one(msgspec.json.encode(deleted(job(), time))).metadata.deletion_timestamp is None
 
 
 @pytest.mark.parametrize("seconds", [10**11, -1, 10**30])
 def test_an_absurd_grace_is_unknown(seconds: int) -> None:
-    told = deleted(pod("Running", running()))
-    told["metadata"]["deletionGracePeriodSeconds"] = seconds
-    found = look(job(terminating=1), told)
-    assert found.jobs[KEY].cause in ("pod_terminating", "pod_overdue")
+    told_to_end = deleted(pod("Running", running()))
+    told_to_end["metadata"]["deletionGracePeriodSeconds"] = seconds
+    seen_look = look(job(terminating=1), told_to_end)
+    assert seen_look.jobs[KEY].cause in ("pod_terminating", "pod_overdue")
     template = {"template": {"spec": {"terminationGracePeriodSeconds": seconds}}}
     assert look({**deleted(job(terminating=1)), "spec": template}).jobs[KEY].due_at
 

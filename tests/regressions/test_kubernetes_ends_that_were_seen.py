@@ -21,11 +21,11 @@ def look(there: Json | None, *pods: Json, patience: Patience = AT_ONCE) -> Look:
     return Looking(Shelf().put(jobs=[there] if there else [], pods=pods), OURS, patience).look(RUN, [KEY])
 
 
-def told(there: Json, grace: int = 30) -> Json:
-    """By a deletion of just now, so that it is not overdue."""
-    found = deleted(there, (datetime.now(UTC) + timedelta(seconds=grace)).isoformat())
-    found["metadata"]["deletionGracePeriodSeconds"] = grace
-    return found
+def told_to_end(there: Json, grace: int = 30) -> Json:
+    """Return the pod as deleted just now, so that nothing is overdue."""
+    seen_look = deleted(there, (datetime.now(UTC) + timedelta(seconds=grace)).isoformat())
+    seen_look["metadata"]["deletionGracePeriodSeconds"] = grace
+    return seen_look
 
 
 DONE, FAILED = pod("Succeeded", ended(0, "Completed")), pod("Failed", ended(3, message="no such page"))
@@ -38,24 +38,24 @@ NOTHING = look(None)
     [(DONE, TaskStatus.SUCCEEDED, None, 0), (FAILED, TaskStatus.FAILED, "exit_3", 3)],
 )
 def test_a_pod_that_was_seen_over_decides_when_all_is_gone(
-    left: Json, status: TaskStatus, reason: str | None, code: int, intent: Intent
+    last_pod: Json, status: TaskStatus, reason: str | None, code: int, intent: Intent
 ) -> None:
     """63 and 47: the controller was late, and a stop or a person deleted the Job before it noticed."""
-    seen = after(row(), look(job(active=1), left))
+    seen = after(row(), look(job(active=1), last_pod))
     assert (seen.status, seen.exit_code) == (TaskStatus.RUNNING, code), "the exit code is written when it is seen"
     gone = after(seen, NOTHING, NOTHING, intent=intent)
     assert (gone.status, gone.reason, gone.exit_code) == (status, reason, code)
     deleted_since = deleted(job(active=1), datetime.now(UTC).isoformat())
-    also_gone = after(seen, look(deleted_since, deleted(left)), NOTHING, NOTHING, intent=intent)
+    also_gone = after(seen, look(deleted_since, deleted(last_pod)), NOTHING, NOTHING, intent=intent)
     assert also_gone.status is status
 
 
 def test_a_pod_that_a_stop_ended_is_stopped_when_all_is_gone() -> None:
-    ending = told(pod("Running", running()))
-    over = told(pod("Failed", ended(143)))
+    ending = told_to_end(pod("Running", running()))
+    over = told_to_end(pod("Failed", ended(143)))
     seen = [look(job(terminating=1), ending), look(job(terminating=1), over), NOTHING]
     assert after(row(), *seen, intent=Intent.STOP).status is TaskStatus.STOPPED
-    in_order = [look(job(terminating=1), ending), look(job(terminating=1), told(DONE)), NOTHING, NOTHING]
+    in_order = [look(job(terminating=1), ending), look(job(terminating=1), told_to_end(DONE)), NOTHING, NOTHING]
     assert after(row(), *in_order, intent=Intent.STOP).status is TaskStatus.STOPPED
     drained = after(row(), *in_order)
     assert (drained.status, drained.exit_code) == (TaskStatus.FAILED, 0), "half a crawl is none"
@@ -76,7 +76,7 @@ def test_facts_of_a_pod_decide_nothing_once_another_pod_runs() -> None:
 
 def test_who_drained_a_task_is_not_overwritten_by_the_word_of_its_job() -> None:
     """33: at the end the pod is gone, and the Job remembers only that it was disrupted."""
-    ending = told(pod("Running", running(), conditions=[DRAINED]))
+    ending = told_to_end(pod("Running", running(), conditions=[DRAINED]))
     failed = job(0, 1, condition("Failed", "PodFailurePolicy", message=BY_DISRUPTION))
     drained = after(row(), look(job(terminating=1), ending), look(failed))
     assert (drained.status, drained.reason) == (TaskStatus.FAILED, "drained")

@@ -88,7 +88,7 @@ class Collecting:
 
 def _meant(job: Job | None, several: Sequence[Pod]) -> Pod | None:
     """Return the pod that the end of the job is about. Pods of another job of that name say nothing about it."""
-    own = [pod for pod in several if job is None or pods.controller_uid(pod) == job.metadata.uid]
+    own = [pod for pod in several if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
     ended = _condition(job)
     if ended is None:
         return pods.the_one_that_counts(own)

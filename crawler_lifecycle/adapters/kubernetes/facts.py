@@ -9,10 +9,10 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import POD_TERMINATING
 
 
-def facts_of(look: JobLook, job: Job | None, found: Sequence[Pod]) -> OutcomeFacts | None:
+def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> OutcomeFacts | None:
     """Return the facts that the pod tells whose job is looked at. None: it tells none, or there is no pod."""
     ended_as = pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED if look.phase.has_ended else None
-    pod = pods.the_one_that_ended(found, ended_as) if ended_as else pods.the_one_that_counts(found)
+    pod = pods.the_one_that_ended(own_pods, ended_as) if ended_as else pods.the_one_that_counts(own_pods)
     if pod is None:
         return _by_the_job_alone(look)
     by_whom = telling.by_whom([pod], job.metadata.deletion_timestamp if job else None)
@@ -23,27 +23,27 @@ def facts_of(look: JobLook, job: Job | None, found: Sequence[Pod]) -> OutcomeFac
     if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
         return _of_an_end(look, pod, end.exit_code == 0, by_whom)
     if pod.metadata.deletion_timestamp is not None:
-        return OutcomeFacts(job_uid=look.uid, pod_uid=pod.metadata.uid, told=True, told_by=by_whom)
+        return OutcomeFacts(job_uid=look.uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=by_whom)
     return None
 
 
 def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
     is_told = look.cause == POD_TERMINATING and not look.phase.has_ended
-    return OutcomeFacts(job_uid=look.uid, told=True, told_by=look.reason) if is_told else None
+    return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
 
 
 def _of_an_end(look: JobLook, pod: Pod, succeeded: bool, by_whom: str | None) -> OutcomeFacts | None:
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
         return None  # its main container does not say that it was done
-    told = telling.was_told_before_its_end(pod)
+    told_to_end = telling.was_told_before_its_end(pod)
     message = failure.message(None, pod)
     return OutcomeFacts(
         job_uid=look.uid,
         pod_uid=pod.metadata.uid,
         succeeded=succeeded,
-        told=told,
-        told_by=by_whom if told else None,
+        told_to_end=told_to_end,
+        told_by=by_whom if told_to_end else None,
         reason=None if succeeded else failure.reason(None, pod),
         exit_code=code,
         message=message[-LONGEST_MESSAGE:] if message else None,

@@ -29,17 +29,17 @@ class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """gc=False: they hold no cycles, and the collector need not walk through a million of them."""
 
 
-def forget_absurd_times(of: msgspec.Struct, *names: str) -> None:
+def forget_absurd_times(struct: msgspec.Struct, *names: str) -> None:
     for name in names:
-        at = getattr(of, name)
+        at = getattr(struct, name)
         if at is not None and not FIRST_MOMENT <= at < LAST_MOMENT:
-            msgspec.structs.force_setattr(of, name, None)
+            msgspec.structs.force_setattr(struct, name, None)
 
 
-def forget_absurd_number(of: msgspec.Struct, name: str, least: int, most: int) -> None:
-    number = getattr(of, name)
+def forget_absurd_number(struct: msgspec.Struct, name: str, least: int, most: int) -> None:
+    number = getattr(struct, name)
     if number is not None and not least <= number <= most:
-        msgspec.structs.force_setattr(of, name, None)
+        msgspec.structs.force_setattr(struct, name, None)
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False, rename=LABELS):

@@ -172,8 +172,8 @@ def main_has_begun(pod: Pod) -> bool:
 def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
     """Return name and reason of the other containers that wait."""
     name = main_name(pod)
-    others = (each for each in (*init_containers(pod), *containers(pod)) if each.name != name)
-    return [(each.name or "?", wait.reason or "Waiting") for each in others if (wait := state(each).waiting)]
+    beside = (status for status in (*init_containers(pod), *containers(pod)) if status.name != name)
+    return [(status.name or "?", wait.reason or "Waiting") for status in beside if (wait := state(status).waiting)]
 
 
 def started_at(pod: Pod) -> datetime | None:

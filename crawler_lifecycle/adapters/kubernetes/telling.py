@@ -39,7 +39,7 @@ def was_told_before_its_end(pod: Pod) -> bool | None:
     if deleted is None:
         return False  # a disruption alone only announces a deletion, which may fail
     if grace:
-        told = deleted - timedelta(seconds=grace)  # it is dated to the end of the grace
-        return ended is None or ended >= told - TWO_CLOCKS
+        told_at = deleted - timedelta(seconds=grace)  # it is dated to the end of the grace
+        return ended is None or ended >= told_at - TWO_CLOCKS
     # it had ended when it was deleted; or it was deleted again, once its node was done with it
     return True if disrupted and ended and disrupted <= ended - TWO_CLOCKS else None

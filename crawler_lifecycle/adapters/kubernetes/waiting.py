@@ -98,10 +98,10 @@ def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> boo
 
 def of_an_invalid_image(pod: Pod) -> Wait | None:
     """An image name that is no name: it is not tried again, unless only another container has it."""
-    needed = {pods.main_name(pod), *(each.name for each in pods.init_containers(pod))}
-    for each in (*pods.init_containers(pod), *pods.containers(pod)):
-        wait = pods.state(each).waiting
-        if wait and wait.reason == "InvalidImageName" and each.name in needed:
+    needed = {pods.main_name(pod), *(status.name for status in pods.init_containers(pod))}
+    for status in (*pods.init_containers(pod), *pods.containers(pod)):
+        wait = pods.state(status).waiting
+        if wait and wait.reason == "InvalidImageName" and status.name in needed:
             return Wait(INVALID_IMAGE_NAME, wait.message)
     return None
 
