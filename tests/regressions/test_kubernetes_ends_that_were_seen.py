@@ -34,7 +34,7 @@ NOTHING = look(None)
 
 @pytest.mark.parametrize("intent", Intent)
 @pytest.mark.parametrize(
-    ("left", "status", "reason", "code"),
+    ("last_pod", "status", "reason", "code"),
     [(DONE, TaskStatus.SUCCEEDED, None, 0), (FAILED, TaskStatus.FAILED, "exit_3", 3)],
 )
 def test_a_pod_that_was_seen_over_decides_when_all_is_gone(
