@@ -60,17 +60,17 @@ class Moment:
 
     def says(self, kind: str) -> bool:
         conditions = self.job["status"]["conditions"] if self.job else []
-        return any(each["type"] == kind for each in conditions)
+        return any(item["type"] == kind for item in conditions)
 
     @property
     def remembers(self) -> bool:
         """The Job itself tells what became of its pod."""
         conditions = self.job["status"]["conditions"] if self.job else []
-        return any(each["type"] == "Failed" and each["reason"] == "PodFailurePolicy" for each in conditions)
+        return any(item["type"] == "Failed" and item["reason"] == "PodFailurePolicy" for item in conditions)
 
     @property
     def phases(self) -> list[str]:
-        return [each["status"]["phase"] for each in self.pods]
+        return [item["status"]["phase"] for item in self.pods]
 
     @property
     def is_empty(self) -> bool:
@@ -279,8 +279,8 @@ def _is_deleted(random: Random, last: Moment) -> list[Moment]:
     ]
     chosen = sorted(random.sample(range(len(moments)), random.randint(1, len(moments))))
     if random.random() < 0.5:
-        chosen = [each for each in chosen if each not in (3, 4)]  # deleted without ever having failed
-    return [*(moments[each] for each in chosen if not (each == 4 and {2, 3} & set(chosen))), Moment(None)]
+        chosen = [item for item in chosen if item not in (3, 4)]  # deleted without ever having failed
+    return [*(moments[item] for item in chosen if not (item == 4 and {2, 3} & set(chosen))), Moment(None)]
 
 
 def _is_told(random: Random) -> list[Moment]:
@@ -299,7 +299,7 @@ def _is_told(random: Random) -> list[Moment]:
     ]
     seen = sorted(random.sample(range(len(moments)), random.randint(0, len(moments))))
     return [
-        *(moments[each] for each in seen),
+        *(moments[item] for item in seen),
         Moment(job(0, 1, met, complete, succeeded=1, completionTime=LATER), left),
     ]
 
@@ -325,7 +325,7 @@ def _is_stopped_in_order(random: Random) -> list[Moment]:
     seen = sorted(random.sample(range(len(moments)), random.randint(0, len(moments))))
     left = [over] if random.random() < 0.5 and 4 not in seen else []
     end = Moment(deleted(job(0, 1, complete, succeeded=1, completionTime=LATER), TOLD_AT), left)
-    return [*(moments[each] for each in seen), end, *([Moment(None)] if random.random() < 0.3 else [])]
+    return [*(moments[item] for item in seen), end, *([Moment(None)] if random.random() < 0.3 else [])]
 
 
 def _is_deleted_when_done(random: Random) -> list[Moment]:
@@ -343,7 +343,7 @@ def _is_deleted_when_done(random: Random) -> list[Moment]:
     seen = sorted(random.sample(range(len(moments)), random.randint(0, len(moments))))
     left = random.choice([[], [cleaned]])
     return [
-        *(moments[each] for each in seen),
+        *(moments[item] for item in seen),
         Moment(deleted(job(0, 1, complete, succeeded=1, completionTime=too_late), too_late), left),
     ]
 
@@ -363,9 +363,9 @@ def _is_orphaned(random: Random) -> list[Moment]:
     """By a person: the Job is gone, its pod lives on, and only its label tells whose it was."""
     over = pod("Succeeded", ended(0)) if random.random() < 0.5 else _failed_pod(random)
     left = [pod("Running", running()), over]
-    for each in left:
-        del each["metadata"]["ownerReferences"]
-    return [*(Moment(None, [each]) for each in left), *([Moment(None)] if random.random() < 0.5 else [])]
+    for item in left:
+        del item["metadata"]["ownerReferences"]
+    return [*(Moment(None, [item]) for item in left), *([Moment(None)] if random.random() < 0.5 else [])]
 
 
 def _is_cleaned_up(random: Random, last: Moment) -> list[Moment]:
@@ -402,13 +402,13 @@ def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturba
     shelf = Shelf(page=random.choice([1, 2, 500]))
     shelf.put(
         jobs=_disturbed_jobs(life.moments[listed].job, random, rough),
-        pods=_disturbed_pods([_by_its_clock(each, life.skew) for each in life.moments[asked].pods], random, rough),
+        pods=_disturbed_pods([_by_its_clock(item, life.skew) for item in life.moments[asked].pods], random, rough),
         events=[event(UID, random.choice(["FailedCreate", "Banana"]), random.choice(["exceeded quota", ""]))],
     )
     truth = life.moments[named].job
     shelf.hidden = [truth] if truth else []
     if rough.strikes(random):
-        shelf.there["jobs"] = [each for each in shelf.there["jobs"] if not _is_own(each)]  # a list that is wrong
+        shelf.there["jobs"] = [item for item in shelf.there["jobs"] if not _is_own(item)]  # a list that is wrong
     if rough.strikes(random):
         shelf.of_namespace = random.choice([None, {}, {"metadata": {"name": "another"}}, 7, [], "crawls"])
     if rough.strikes(random):
@@ -420,8 +420,8 @@ def look_at(life: Life, earliest: int, now: int, random: Random, rough: Disturba
 def _by_its_clock(there: Json, skew: int) -> Json:
     """The node writes when a container ended; the API server writes when its pod was deleted."""
     there = deepcopy(there)
-    for each in there["status"].get("containerStatuses") or []:
-        if end := each["state"].get("terminated"):
+    for item in there["status"].get("containerStatuses") or []:
+        if end := item["state"].get("terminated"):
             end["finishedAt"] = (datetime.fromisoformat(end["finishedAt"]) + timedelta(seconds=skew)).isoformat()
     return there
 
@@ -465,7 +465,7 @@ def _disturbed_jobs(own: Json | None, random: Random, rough: Disturbance) -> lis
 
 
 def _disturbed_pods(own: Sequence[Json], random: Random, rough: Disturbance) -> list[Any]:
-    pods: list[Any] = [_disturbed(each, random, rough) for each in own]
+    pods: list[Any] = [_disturbed(item, random, rough) for item in own]
     if rough.strikes(random):
         pods.append(
             _told_perhaps(pod(random.choice(["Succeeded", "Failed", "Running"]), ended(0), uid="other"), random)
@@ -538,8 +538,8 @@ def _absurd(obj: Json, random: Random, *, own: bool = False) -> Json:
 
 
 def _replace_times(part: Any, name: str, time: str) -> None:
-    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _replace_times(each, name, time)
+    for item in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _replace_times(item, name, time)
     if isinstance(part, dict) and isinstance(part.get(name), str):
         part[name] = time
 
@@ -636,12 +636,12 @@ def check(life: Life, now: int, look: Look, before: TaskRow, current: TaskRow, *
     if current.status is before.status:
         return
     if current.status is TaskStatus.SUCCEEDED:
-        said = any(each.says("Complete") or (each.job is None and "Succeeded" in each.phases) for each in past)
+        said = any(item.says("Complete") or (item.job is None and "Succeeded" in item.phases) for item in past)
         assert said or _by_facts(current)
         assert not (life.was_told and seen_told), "what ended because it was told to was not done"
     elif current.status is TaskStatus.FAILED:
-        said = any(each.says("Failed") or (each.job is None and "Failed" in each.phases) for each in past)
-        told = life.was_told and any(each.says("Complete") for each in past)
+        said = any(item.says("Failed") or (item.job is None and "Failed" in item.phases) for item in past)
+        told = life.was_told and any(item.says("Complete") for item in past)
         gave_up = current.reason == "pod_create_rejected" and any(map(_has_no_pod, past))
         assert said or life.is_hopeless or told or gave_up or _by_facts(current)
     elif current.status is TaskStatus.LOST:
@@ -692,9 +692,9 @@ def end_of(there: Json) -> tuple[bool, int | None] | None:
     """Whether the main container of this pod was done, and its exit code."""
     phase, statuses = there["status"]["phase"], there["status"]["containerStatuses"] or []
     codes = [
-        each["state"]["terminated"]["exitCode"]
-        for each in statuses
-        if "terminated" in each["state"] and each["name"] == "crawl"
+        item["state"]["terminated"]["exitCode"]
+        for item in statuses
+        if "terminated" in item["state"] and item["name"] == "crawl"
     ]
     code = codes[0] if codes else None
     if phase in OVER:

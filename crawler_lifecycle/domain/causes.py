@@ -46,8 +46,8 @@ def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | N
 def was_seen_told(row: TaskRow) -> bool:
     """Whether a look saw that the job was told to end while it ran. Of a job that somebody deleted only its pods tell
     that."""
-    told = row.cause in (POD_TERMINATING, POD_OVERDUE)
-    return told or (row.cause == DELETED_EXTERNALLY and row.reason is not None)
+    by_its_cause = row.cause in (POD_TERMINATING, POD_OVERDUE)
+    return by_its_cause or (row.cause == DELETED_EXTERNALLY and row.reason is not None)
 
 
 def seen_told_by(row: TaskRow) -> str | None:

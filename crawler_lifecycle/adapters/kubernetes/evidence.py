@@ -134,7 +134,7 @@ def _succeeded(job: Job) -> bool:
 
 
 def _failed_before(job: Job | None) -> int:
-    """How many pods of a job failed before one of them succeeded: a company's own service may allow that."""
+    """Return the number of pods that failed before one succeeded: a company's own service may allow such retries."""
     return (job.status.failed or 0) if job and job.status and _succeeded(job) else 0
 
 
