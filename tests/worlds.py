@@ -494,7 +494,7 @@ def _told_perhaps(there: Json, random: Random) -> Json:
 
 
 def _disturbed(obj: Json, random: Random, rough: Disturbance) -> Json:
-    """It says the same in other words: in another order, and with what nobody has heard of."""
+    """Return an object that says the same in another order, and with parts that nobody has heard of."""
     obj = msgspec.json.decode(msgspec.json.encode(obj))
     status = obj["status"]
     if rough.strikes(random):
