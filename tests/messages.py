@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
+from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 
 
@@ -33,4 +34,6 @@ def a_notice(notice_id: str) -> Notice:
         reason="tasks_failed",
         tasks={TaskStatus.SUCCEEDED: 3, TaskStatus.FAILED: 1, TaskStatus.LOST: 0},
         at=datetime.now(UTC),
+        final=True,
+        explanation=Explanation(text="task 3 FAILED with exit code 2", task=3, task_reason="exit_2", exit_code=2),
     )

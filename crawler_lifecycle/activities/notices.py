@@ -1,4 +1,4 @@
-"""Telling the front end, live, where a run stands."""
+"""Notices to the front end: a run has started, progressed, was stopped, has finished."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,6 +10,8 @@ from crawler_lifecycle.contract.steps import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Pusher, Runs
+
+CLOSING = (NoticeKind.STOPPED, NoticeKind.FINISHED)
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,12 @@ class NoticeActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_stopped(self, step: Notify) -> Counted:
-        """The run was stopped, and that is proved."""
+        """The run was stopped, and its end is on record: the last notice of this end."""
         return self._send(NoticeKind.STOPPED, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_finished(self, step: Notify) -> Counted:
-        """The run is over, by itself."""
+        """The run is over by itself: the last notice of this end."""
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
@@ -55,6 +57,8 @@ class NoticeActivities:
             reason=run.reason,
             tasks=run.tasks,
             at=datetime.now(UTC),
+            final=kind in CLOSING,
+            explanation=self.runs.explanation(run) if kind in CLOSING else None,
         )
         notice = self.runs.keep_notice(step.run, notice)
         try:

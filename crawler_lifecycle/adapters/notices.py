@@ -1,4 +1,4 @@
-"""Who tells people about a run when there is no front end: a file, and the log?"""
+"""Pusher that appends notices to a file and to the log, for installations without a front end."""
 
 import logging
 from pathlib import Path
@@ -27,4 +27,5 @@ class FilePusher:
 def _sentence(notice: Notice) -> str:
     tasks = ", ".join(f"{count} {status}" for status, count in notice.tasks.items() if count)
     why = f" ({notice.reason})" if notice.reason else ""
-    return f"{notice.crawler} {notice.kind}: {notice.status}{why}; tasks: {tasks or 'none'}"
+    more = f"; {notice.explanation.text}" if notice.explanation else ""
+    return f"{notice.crawler} {notice.kind}: {notice.status}{why}; tasks: {tasks or 'none'}{more}"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 
 
@@ -28,9 +29,13 @@ class Notice(Message):
     run_uid: str = Field(description="a UUID; unlike the RunID it never comes back")
     crawler: str
     status: RunStatus
-    reason: str | None = Field(description="of the end")
+    reason: str | None = Field(description="why the run ended; none before that")
     tasks: dict[TaskStatus, int] = Field(description="how many tasks are in each status that occurs")
     at: datetime = Field(description="when it was so")
+    final: bool = Field(description="the last notice of this end of the run, of the kind `stopped` or `finished`")
+    explanation: Explanation | None = Field(
+        description="why the run ended as it did, and who stopped it; only where `final` is true"
+    )
 
 
 class WebhookNotice(Message):

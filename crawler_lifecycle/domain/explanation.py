@@ -15,9 +15,11 @@ from crawler_lifecycle.domain.words import counted
 
 FORCE_STOP = "force stop"
 STOPS = ("stop", FORCE_STOP)  # events of a run's timeline
+REOPENED = "reopened"
 FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
 MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
-LONGEST_LINE = 300
+LONGEST_LINE = 200
+LONGEST_TEXT = 600  # a notice with it is kept in one column
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -27,24 +29,31 @@ def explanation(run: RunRecord, tasks: Iterable[TaskRecord], log: Sequence[LogRe
     `tasks` may be all tasks, or only task 0 and the first by (status, task) of those that ended FAILED or LOST."""
     if not run.status.is_over or run.reason is None:
         return None
-    if run.reason in BY_A_STOP:
-        return _of_a_stop(run.reason, _stops_of_the_last_end(log))
+    found = _explained(run, run.reason, tasks, log)
+    return found and found.model_copy(update={"text": found.text[:LONGEST_TEXT]})
+
+
+def _explained(
+    run: RunRecord, reason: str, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]
+) -> Explanation | None:
+    if reason in BY_A_STOP:
+        return _of_a_stop(reason, _stops_of_the_last_end(log))
     known = list(tasks)
     main = next((row for row in known if row.task == MAIN_TASK), None)
-    if run.reason == NEVER_STARTED:
+    if reason == NEVER_STARTED:
         return _of_a_limit(run, "start", run.request.start_limit_seconds, main)
-    if run.reason == MAX_DURATION:
+    if reason == MAX_DURATION:
         return _of_a_limit(run, "duration", run.request.max_duration_seconds, None)
-    if run.reason == DEPLOYMENT_REFUSED:
+    if reason == DEPLOYMENT_REFUSED:
         refusal = main.message if main and main.message else "its answer is not known"
         return Explanation(text=f"the main job could not be deployed: {_in_one_line(refusal)}", task=MAIN_TASK)
-    return _of_a_task(run, main if run.reason in MAIN_JOB_ENDED else _first_failure(known))
+    return _of_a_task(run, main if reason in MAIN_JOB_ENDED else _first_failure(known))
 
 
 def last_line(text: str | None) -> str | None:
     """Return the last line of a log that is not blank, without a terminal's colour codes."""
     lines = [line.strip() for line in TERMINAL_CODES.sub("", text or "").splitlines()]
-    return next((line[:LONGEST_LINE] for line in reversed(lines) if line), None)
+    return next((_printable(line)[:LONGEST_LINE] for line in reversed(lines) if line), None)
 
 
 def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
@@ -96,7 +105,7 @@ def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:
 
 def _stops_of_the_last_end(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
     """A run that was reopened may have been stopped before."""
-    reopened = max((number for number, line in enumerate(log) if line.event == "reopened"), default=-1)
+    reopened = max((number for number, line in enumerate(log) if line.event == REOPENED), default=-1)
     return [line for line in log[reopened + 1 :] if line.event in STOPS]
 
 
@@ -105,4 +114,9 @@ def _asker(line: LogRecord) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_LINE]
+    return _printable(" ".join(text.split()))[:LONGEST_LINE]
+
+
+def _printable(text: str) -> str:
+    """Control and direction characters could hide or turn around the words beside them."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)

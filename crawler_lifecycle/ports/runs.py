@@ -7,7 +7,7 @@ from typing import Protocol
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
-from crawler_lifecycle.contract.records import ExportRecord, RunRecord
+from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase
 from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
@@ -138,6 +138,9 @@ class Runs(Protocol):
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
         """Return which exports of all the run's ends are not done."""
+
+    def explanation(self, run: RunRecord) -> Explanation | None:
+        """Return why this run ended as it did; None while it is under way, and if there is nothing to explain."""
 
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
         """Keep the notice with its run and return the one to send: every try under one id sends the notice that was

@@ -64,8 +64,8 @@ class CrawlerLifecycleWorkflow:
         gave_up = beginning.carried.gave_up
         if not self._watch.stop.is_asked:
             gave_up = await self._course(beginning.carried)
-        stopped = await self._stopped(beginning.carried.plan, gave_up)
-        return await self._complete(beginning.carried.plan, gave_up, stopped=stopped)
+        await self._stop_if_asked(beginning.carried.plan, gave_up)
+        return await self._complete(beginning.carried.plan, gave_up)
 
     def _refuse_stops_of(self, workflow_id: str | None) -> None:
         """Fail if this workflow was asked to stop a run of another workflow: stops are not passed on."""
@@ -101,20 +101,18 @@ class CrawlerLifecycleWorkflow:
             await reconcile(self._watch, carried, deployed.started_at)
         return deployed.gave_up
 
-    async def _stopped(self, plan: RunPlan, gave_up: str | None) -> bool:
-        """Stop the run if that was asked for, or a limit was reached. Return whether the stop ended any task."""
+    async def _stop_if_asked(self, plan: RunPlan, gave_up: str | None) -> None:
+        """Stop the run if that was asked for, or a limit was reached. Return when it is proved that nothing is left."""
         if gave_up in LIMITS and not self._watch.stop.is_asked:
             self._watch.stop.accept(ourselves(gave_up, "limit"), ends_as=gave_up)
-        if not self._watch.stop.is_asked:
-            return False
-        return await stop(self._watch, plan, gave_up) and gave_up is None
+        if self._watch.stop.is_asked:
+            await stop(self._watch, plan, gave_up)
 
-    async def _complete(self, plan: RunPlan, gave_up: str | None, *, stopped: bool) -> RunOutcome:
+    async def _complete(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         self._watch.show(Stage.COMPLETION, "the end to be written down", plan)
-        is_notified = stopped and await self._watch.notify(NoticeActivities.signal_pusher_stopped, plan)
         outcome = await self._close(plan, gave_up)
         await record_stops(self._watch.stop, plan)
-        await self._deliver(plan, outcome, is_notified=is_notified)
+        await self._deliver(plan, outcome)
         return outcome
 
     async def _over_already(self, plan: RunPlan, beginning: Beginning) -> RunOutcome:
@@ -129,14 +127,13 @@ class CrawlerLifecycleWorkflow:
         plan: RunPlan,
         outcome: RunOutcome,
         *,
-        is_notified: bool = False,
         is_exported: bool = False,
         owed: ExportsOwed | None = None,
     ) -> None:
         """Send the closing notice and export the run. A receiver of notices that is away delays the export."""
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
-        is_notified = is_notified or await watch.notify(closing, plan, options=OPTIONAL)
+        is_notified = await watch.notify(closing, plan, options=OPTIONAL)
         left = await remove_before_export(plan.run)
         if not is_exported:
             watch.show(Stage.COMPLETION, "the export", plan)

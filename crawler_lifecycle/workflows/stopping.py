@@ -45,10 +45,8 @@ async def cancel_queued(run: RunRef, reason: str) -> int:
     return cancelled.count
 
 
-async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
-    """End all jobs. Return, once that is proved, whether the stop ended any task, or all had ended before.
-
-    `gave_up`: the reason of the end, where the run itself stops."""
+async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
+    """End all jobs and return when that is proved. `gave_up`: the reason of the end, where the run itself stops."""
     list_under(plan, RunStatus.STOPPING)
     await record_stops(watch.stop, plan)
     await _force_in_time(watch.stop, plan)
@@ -60,7 +58,6 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> bool:
             watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
     await _note(plan.run, StopPhase.PROVED, _proved(looked.differences.leaving))
-    return looked.stopped > 0
 
 
 def _proved(leaving: int) -> str:

@@ -5,6 +5,7 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,18 @@ from crawler_lifecycle.adapters.notices import FilePusher
 from crawler_lifecycle.adapters.pushers.several import Several
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.contract.notices import WebhookNotice
-from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import Notify, RunPlan, ToEnd
+from crawler_lifecycle.contract.records import Explanation
+from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.contract.states import ExportState, TaskStatus
+from crawler_lifecycle.contract.steps import (
+    EndRun,
+    LogCancellation,
+    Notify,
+    RunPlan,
+    TaskChange,
+    TaskEvidence,
+    ToEnd,
+)
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
 from tests.receivers import Answer, Receiver, serving
@@ -36,6 +47,71 @@ def test_a_notice_keeps_its_id_on_every_try(house: House, kind: str) -> None:
     assert {notice["run_id"] for notice in sent} == {plan.run.run_id}
     # looks are counted; a run starts and ends once until it is reopened
     assert len({notice["notice_id"] for notice in sent}) == (2 if kind == "progress" else 1)
+
+
+def test_the_notice_of_a_stopped_run_is_final_and_says_how_it_ended(house: House) -> None:
+    """It said STOPPING without a reason, and was the last that a receiver heard. (Doors A6)"""
+    plan = house.started("sleepy")
+    for stop in (StopRequest(actor="ann", reason="wrong site", door="cli"), StopRequest(actor="bob", force=True)):
+        step = LogCancellation(run=plan.run, stop=stop, asked_at=datetime.now(UTC))
+        house.do(house.stopping.add_cancellation_log_to_db, step)
+    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped"))
+    stopped = TaskChange(
+        task=0, attempt=1, version=house.tasks.rows(plan.run.run_id, [0])[0].version, status=TaskStatus.STOPPED
+    )
+    house.tasks.sync(plan.run, [stopped])
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run, end=1))
+    (sent,) = lines(house.folder / "exports" / "notices.jsonl")
+    assert (sent["status"], sent["reason"], sent["final"]) == ("FAILED", "stopped_forced", True)
+    assert sent["explanation"] == Explanation(
+        text="stopped by ann (cli): wrong site; forced by bob (temporal): no reason given",
+        stopped_by="ann",
+        door="cli",
+        forced=True,
+    ).model_dump(mode="json")
+
+
+def test_the_notice_of_a_failed_run_names_the_task_that_failed(house: House) -> None:
+    plan = house.started("books")
+    rows = house.tasks.rows(plan.run.run_id, [0, 1])
+    ends = [(TaskStatus.SUCCEEDED, None), (TaskStatus.FAILED, 3)]
+    changes = [
+        TaskChange(task=row.task, attempt=1, version=row.version, status=status, reason=f"exit_{code}", exit_code=code)
+        for row, (status, code) in zip(rows, ends, strict=True)
+    ]
+    house.tasks.sync(plan.run, changes)
+    house.tasks.reconcile(plan.run, [TaskEvidence(task=1, attempt=1, log_tail="begin\ntask one fails\n")])
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.notices.signal_pusher_started, Notify(run=plan.run))
+    house.do(house.notices.signal_pusher_finished, Notify(run=plan.run, end=1))
+    started, finished = lines(house.folder / "exports" / "notices.jsonl")
+    assert (started["final"], started["explanation"]) == (False, None)
+    assert finished["final"] is True
+    assert finished["explanation"] == Explanation(
+        text="task 1 FAILED with exit code 3: task one fails",
+        task=1,
+        task_reason="exit_3",
+        exit_code=3,
+        last_line="task one fails",
+    ).model_dump(mode="json")
+
+
+def test_the_longest_explanation_fits_where_notices_are_kept(house: House) -> None:
+    plan = house.started("sleepy")
+    stop = StopRequest(actor='"' * 256, reason='"' * 1024, door='"' * 64, force=True)
+    house.do(
+        house.stopping.add_cancellation_log_to_db,
+        LogCancellation(run=plan.run, stop=stop, asked_at=datetime.now(UTC)),
+    )
+    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped"))
+    version = house.tasks.rows(plan.run.run_id, [0])[0].version
+    house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, version=version, status=TaskStatus.STOPPED)])
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run, end=1))
+    (kept,) = house.notices.notices.of([plan.run.run_id])
+    assert kept.explanation is not None
+    assert kept.explanation.stopped_by == '"' * 256
 
 
 def test_a_notice_says_the_same_on_every_try(house: House, receiver: Receiver) -> None:

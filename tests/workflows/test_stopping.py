@@ -21,8 +21,8 @@ from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moment
 BOOKS = RunRequest(crawler="books", grace_seconds=30)
 WAITS = MainJobStatus(cause="unschedulable")
 CLOSING = [
-    "signal_pusher_stopped",
     "update_run_status",
+    "signal_pusher_stopped",
     "remove_jobs",
     "initiate_export_signal",
     "export_supporting_files",
@@ -255,7 +255,7 @@ async def test_every_stop_is_on_record_and_one_is_enough(play: Play) -> None:
     assert script.names.count("signal_pusher_stopped") == 1
 
 
-@pytest.mark.parametrize("activity", ["count_alive_tasks", "note_stop_phase", "signal_pusher_stopped"])
+@pytest.mark.parametrize("activity", ["count_alive_tasks", "note_stop_phase"])
 async def test_a_stop_that_comes_after_the_last_look_is_on_record(play: Play, activity: str) -> None:
     script = Script()
     script.alive = until_asked(script)
