@@ -303,6 +303,16 @@ class Settings(BaseSettings):
         return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
 
     @property
+    def local_folders(self) -> list[Path]:
+        """Folders of this machine on which this installation depends."""
+        chosen = (
+            (self.state, self.database.url is None),
+            (self.jobs_folder, self.cluster.kind == "local"),
+            (self.exports_folder, self.notices.file or self.export.bucket is None),
+        )
+        return [folder for folder, is_used in chosen if is_used]
+
+    @property
     def jobs_folder(self) -> Path:
         """Folder with the local cluster's records."""
         return self.state / "cluster"

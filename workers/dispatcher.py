@@ -4,6 +4,7 @@ import asyncio
 import threading
 from datetime import timedelta
 
+from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -33,6 +34,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 def _needs(parts: Parts) -> dict[str, health.Need]:
     return {
         "database": lambda: asyncio.to_thread(parts.store.records.installation),
+        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
         "scheduler service": lambda: asyncio.to_thread(parts.deployer.check),
     }
 

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
+from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
@@ -77,7 +78,11 @@ async def _watched(parts: Parts, engine: Engine, door: health.Door | None) -> As
 
 
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
-    return {"database": lambda: asyncio.to_thread(parts.store.records.installation), "temporal": engine.ping}
+    return {
+        "database": lambda: asyncio.to_thread(parts.store.records.installation),
+        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
+        "temporal": engine.ping,
+    }
 
 
 def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 
+from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
@@ -24,6 +25,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
     return {
         "database": lambda: asyncio.to_thread(parts.store.records.installation),
+        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
         "temporal": engine.ping,
         "cluster": lambda: asyncio.to_thread(parts.cluster.check),
     }

@@ -13,6 +13,7 @@ from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef, ToEnd
 from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Archive, Exporter, Runs
 
@@ -49,7 +50,7 @@ class ExportActivities:
         """Archives what the run left behind, and announces that it is there."""
         planned = self._event(step, ExportKind.FILES_READY)
         with self._on_record(step.run, planned) as this:
-            self._archive(this)
+            self._archive(step, this)
             self.exporter.announce(this.event)
         self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, this.location, None, this.event)
         return ExportedFiles(
@@ -59,7 +60,7 @@ class ExportActivities:
             bytes=this.event.bytes or 0,
         )
 
-    def _archive(self, this: Try) -> None:
+    def _archive(self, step: ToEnd, this: Try) -> None:
         """Made once: a try that could only not announce it has told the next one so.
 
         A run whose files were removed since then has left nothing any more; its archive is there all the same."""
@@ -67,12 +68,23 @@ class ExportActivities:
         if archive is None:
             archive = self.exporter.archive(this.event.run_uid, this.event.end, _heartbeat) or NOTHING
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, MADE: asdict(archive)})
+        self._tell_left_out(step, archive)
         if archive.location is None and this.location is not None:
             this.event = this.event.model_copy(update={"supporting_files": this.location})
             return
         this.location = archive.location
         figures = {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
         this.event = this.event.model_copy(update=figures)
+
+    def _tell_left_out(self, step: ToEnd, archive: Archive) -> None:
+        """Else only the manifest inside the archive would say that data is missing."""
+        if not archive.left_out:
+            return
+        unnamed = archive.left_out - len(archive.first_left_out)
+        names = ", ".join(archive.first_left_out) + (f" and {unnamed} more" if unnamed else "")
+        message = f"{counted(archive.left_out, 'file')} left out of the archive: {names}; its manifest.json lists all"
+        logger.warning("run %s: %s", step.run.run_id, message)
+        self.histories.note(step.run, f"left_out:{step.end}", "left_out", message)
 
     @contextmanager
     def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[Try]:
@@ -122,7 +134,7 @@ class ExportActivities:
 def _made_before() -> Archive | None:
     for told in activity.info().heartbeat_details:
         if isinstance(told, dict) and MADE in told:
-            return Archive(**told[MADE])
+            return Archive(**told[MADE] | {"first_left_out": tuple(told[MADE]["first_left_out"])})
     return None
 
 

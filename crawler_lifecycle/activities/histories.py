@@ -7,7 +7,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
-from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import (
     Counted,
     CreateHistory,
@@ -41,8 +41,14 @@ class HistoryActivities:
         """Inserts the history once per request, however often it is tried."""
         run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._created(step)
         if run.status.is_over:
-            made = f"this chain of executions has made run {run.run_id} already, which is over"
-            raise BadInput("workflow", f"{made}: use a schedule of Temporal, not its cron")
+            made = f"this chain of executions has made run {run.run_id} already, which is over ({run.status})"
+            again = (
+                f"`crawlctl resume {run.run_id} --reopen`" if run.status is RunStatus.FAILED else "a start of its own"
+            )
+            raise BadInput(
+                "workflow",
+                f"{made}: a reset, retry or cron of Temporal makes no second run. To crawl again, use {again}",
+            )
         return plan_of(run, self.limits, search_attributes=self.search_attributes)
 
     def _created(self, step: CreateHistory) -> RunRecord:

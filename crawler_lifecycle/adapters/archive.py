@@ -1,4 +1,4 @@
-"""How does a folder become a zip, streaming, whatever lies in it?
+"""Writer that streams a folder into a zip, whatever lies in the folder.
 
 The files are put under `files/`. `manifest.json` beside it lists each with its size and SHA-256, and what was left
 out: links and special files are not followed, and what cannot be read or named is no obstacle. The same folder gives
@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import stat
 import tempfile
 import time
@@ -21,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, cast
 
+from crawler_lifecycle.adapters.archive_names import RULE, archived_name
 from crawler_lifecycle.adapters.measured import Measured, Sink
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.adapters.zip_entries import keep_entries_in
@@ -32,7 +32,8 @@ FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes
 BEAT = 1.0  # seconds
-LIKE_A_BYTE = re.compile(rb"\\(?=x[0-9a-f]{2})")
+NAMED = 5  # entries that are left out, told by name with the run
+LONGEST_SHOWN = 100
 DEEPEST = 300  # each folder on the way down is an open file and a call
 NOT_READABLE = {
     errno.ENOENT: "vanished",
@@ -75,7 +76,15 @@ class ArchiveWriter:
     def written_to(self, location: str) -> Archive:
         """Return the figures of the finished archive, which lies there."""
         size, sha256 = self._measured.size, self._measured.sha256()
-        return Archive(location=location, files=self.files, bytes=self.bytes, size=size, sha256=sha256)
+        return Archive(
+            location=location,
+            files=self.files,
+            bytes=self.bytes,
+            size=size,
+            sha256=sha256,
+            left_out=self._manifest.left_out,
+            first_left_out=tuple(self._manifest.first_left_out),
+        )
 
     def add_folder(self, folder: Path) -> None:
         """Sorted, so that the same folder gives the same archive."""
@@ -110,7 +119,7 @@ class ArchiveWriter:
 
     def _enter(self, path: Path, name: str, folder: int) -> int | None:
         self._tell_life()
-        shown = _shown(str(path))
+        shown = archived_name(str(path))
         if len(path.parts) > DEEPEST:
             self._manifest.skipped(shown, "too deep")
             return None
@@ -131,10 +140,7 @@ class ArchiveWriter:
 
     def _add(self, path: str, name: str, folder: int) -> None:
         self._tell_life()
-        shown = _shown(path)
-        if _could_leave(shown):
-            self._manifest.skipped(shown, "the name could lead out of the folder")
-            return
+        shown = archived_name(path)
         if len(_within(shown).encode()) > LONGEST_NAME:
             self._manifest.skipped(shown, "the name is too long for a zip")
             return
@@ -182,6 +188,8 @@ class _Manifest:
     def __init__(self, files: IO[bytes], skipped: IO[bytes]) -> None:
         self._files = files
         self._skipped = skipped
+        self.left_out = 0
+        self.first_left_out: list[str] = []
 
     def file(self, name: str, size: int, sha256: str, changed: bool) -> None:
         item: dict[str, object] = {"name": name, "size": size, "sha256": sha256}
@@ -189,9 +197,12 @@ class _Manifest:
 
     def skipped(self, name: str, reason: str) -> None:
         _add_item(self._skipped, {"name": name, "reason": reason})
+        self.left_out += 1
+        if self.left_out <= NAMED:
+            self.first_left_out.append(f"{name[:LONGEST_SHOWN]} ({reason})")
 
     def chunks(self, files: int, size: int) -> Iterator[bytes]:
-        yield f'{{"count": {files},\n"bytes": {size},\n"files": ['.encode()
+        yield f'{{"count": {files},\n"bytes": {size},\n"names": {json.dumps(RULE)},\n"files": ['.encode()
         yield from _content(self._files)
         yield b'],\n"skipped": ['
         yield from _content(self._skipped)
@@ -206,11 +217,6 @@ def _content(items: IO[bytes]) -> Iterator[bytes]:
     items.seek(0)
     while chunk := items.read(CHUNK):
         yield chunk
-
-
-def _shown(path: str) -> str:
-    """Bytes that are no text as `\\xff`; a name that has such a thing in it has its own backslash so, as `\\x5c`."""
-    return LIKE_A_BYTE.sub(rb"\\x5c", os.fsencode(path)).decode("utf-8", "backslashreplace")
 
 
 def _within(shown: str) -> str:
@@ -233,12 +239,6 @@ def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
     if not FIRST_ZIP_TIME[0] <= at.year <= LAST_ZIP_YEAR:
         return FIRST_ZIP_TIME
     return at.year, at.month, at.day, at.hour, at.minute, at.second
-
-
-def _could_leave(name: str) -> bool:
-    """Also where backslashes separate folders and a colon follows a drive."""
-    parts = name.replace("\\", "/").split("/")
-    return ".." in parts or name.startswith(("/", "\\")) or name[1:2] == ":"
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import psutil
 
 from crawler_lifecycle import configuration
+from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
@@ -33,6 +34,7 @@ async def check_all(control: "Control") -> list[Check]:
     parts: list[tuple[str, Callable[[], Awaitable[str]]]] = [
         ("settings", _settings),
         ("database", lambda: asyncio.to_thread(_database, control)),
+        ("disk", lambda: asyncio.to_thread(_disk, control)),
         ("temporal", lambda: _temporal(control)),
         ("search attributes", lambda: _search_attributes(control)),
         ("worker", lambda: _worker(control)),
@@ -65,6 +67,10 @@ async def _settings() -> str:
 
 def _database(control: "Control") -> str:
     return f"{control.database_name}, installation {control.records.installation()}"
+
+
+def _disk(control: "Control") -> str:
+    return check_room(control.installation.settings.local_folders)
 
 
 def _stack(control: "Control") -> str:

@@ -111,7 +111,7 @@ class Control(Reading):
         except TimeoutError as error:
             raise TemporaryError(
                 f"workflow {handle.id} is accepted, but no worker has {what} in {WORKER_PATIENCE:.0f} s; "
-                "it goes on once one does (`crawlctl doctor` says what is missing)"
+                "it goes on once one does (`crawlctl doctor` says what is missing, also room on a disk)"
             ) from error
         finally:
             ended.cancel()

@@ -50,6 +50,8 @@ class Archive:
     bytes: int
     size: int = 0
     sha256: str | None = None
+    left_out: int = 0  # entries of the folder that are not in it
+    first_left_out: tuple[str, ...] = ()  # the first of them, each with the reason
 
 
 @dataclass(frozen=True, slots=True)

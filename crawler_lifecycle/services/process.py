@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from crawler_lifecycle import configuration, logs
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.services.disk import DiskWatch
 
 Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]
 logger = logging.getLogger(__name__)
@@ -36,4 +37,9 @@ async def _until_told(main: Main, parts: Parts) -> None:
     loop = asyncio.get_running_loop()
     for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
-    await main(parts, stopped)
+    watching = asyncio.create_task(DiskWatch(parts.settings.local_folders).run())
+    try:
+        await main(parts, stopped)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)

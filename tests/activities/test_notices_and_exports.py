@@ -284,3 +284,22 @@ def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     assert (exported.location, exported.files) == (None, 0)
     (record,) = house.details(plan).exports
     assert (record.state, record.location) == (ExportState.DONE, None)
+
+
+def test_what_is_left_out_of_an_archive_is_told_with_the_run(house: House) -> None:
+    """Only manifest.json said so, inside the archive. (W7)"""
+    plan = house.started("sleepy")
+    folder = house.folder / "files" / plan.run.run_uid
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "item").write_text("x")
+    for number in range(7):
+        (folder / f"link{number}").symlink_to("item")
+    house.tasks.cancel_queued(plan.run, "stopped")
+    version = house.tasks.rows(plan.run.run_id, [0])[0].version
+    house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, version=version, status=TaskStatus.STOPPED)])
+    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    for _ in range(2):
+        house.do(house.exports.export_supporting_files, ToEnd(run=plan.run, end=1))
+    (told,) = [line for line in house.details(plan).log if line.event == "left_out"]
+    assert told.message.startswith("7 files left out of the archive: link0 (link), link1 (link), ")
+    assert told.message.endswith("link4 (link) and 2 more; its manifest.json lists all")
