@@ -77,14 +77,14 @@ class ExportActivities:
         this.event = this.event.model_copy(update=figures)
 
     def _tell_left_out(self, step: ToEnd, archive: Archive) -> None:
-        """Else only the manifest inside the archive would say that data is missing."""
+        """Tell with the run what its archive lacks: the manifest that lists this is inside the archive."""
         if not archive.left_out:
             return
         unnamed = archive.left_out - len(archive.first_left_out)
         names = ", ".join(archive.first_left_out) + (f" and {unnamed} more" if unnamed else "")
         message = f"{counted(archive.left_out, 'file')} left out of the archive: {names}; its manifest.json lists all"
         logger.warning("run %s: %s", step.run.run_id, message)
-        self.histories.note(step.run, f"left_out:{step.end}", "left_out", message)
+        self.runs.note(step.run, f"left_out:{step.end}", "left_out", message)
 
     @contextmanager
     def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[Try]:

@@ -109,7 +109,7 @@ def test_the_longest_explanation_fits_where_notices_are_kept(house: House) -> No
     house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, version=version, status=TaskStatus.STOPPED)])
     house.do(house.histories.update_run_status, EndRun(run=plan.run))
     house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run, end=1))
-    (kept,) = house.notices.notices.of([plan.run.run_id])
+    (kept,) = house.store.records.notices_of([plan.run.run_id])
     assert kept.explanation is not None
     assert kept.explanation.stopped_by == '"' * 256
 
