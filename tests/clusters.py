@@ -1,7 +1,7 @@
 """Clusters to hold to the port's contract, and small crawlers to run on them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,18 +19,10 @@ from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.ports import Cluster
 from tests.behaviours import Behaviour
+from tests.waiting import until
 
 T = TypeVar("T")
 PATIENCE = 60.0
-
-
-def until(find: Callable[[], T | None], what: str) -> T:
-    """What `find` gives once it gives something."""
-    end = time.monotonic() + PATIENCE
-    while not (found := find()):
-        assert time.monotonic() < end, f"waited {PATIENCE} s in vain: {what}"
-        time.sleep(0.02)
-    return found
 
 
 class Bench(Protocol):

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -102,17 +101,6 @@ def processes_of(folder: Path, which: Callable[[psutil.Process], bool] = lambda 
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
-
-
-async def eventually(holds: Callable[[], Any], patience: float = 20.0, seen: Callable[[], object] | None = None) -> Any:
-    """`seen`: what there is instead, for the message of a wait that was in vain."""
-    deadline = time.monotonic() + patience
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            instead = f"; there is {seen()}" if seen else ""
-            raise AssertionError(f"{holds} did not come true in {patience} s{instead}")
-        await asyncio.sleep(0.05)
     return found
 
 

@@ -32,9 +32,10 @@ from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster
-from tests.activities.test_reconciliation import Removing, both_over
-from tests.clusters import LocalBench, until
+from tests.activities.removals import Removing, both_over
+from tests.clusters import LocalBench
 from tests.house import House
+from tests.waiting import until
 
 AN_HOUR = timedelta(hours=1)
 TERMINATED = Described(is_open=False, end="terminated", ended_at=datetime.now(UTC) - AN_HOUR)

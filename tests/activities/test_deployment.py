@@ -13,8 +13,8 @@ from crawler_lifecycle.contract.steps import RunPlan, ToRun
 from crawler_lifecycle.domain import saturation
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
-from tests.clusters import until
 from tests.house import DirectDeployer, House
+from tests.waiting import until
 
 
 def _jobs(house: House, plan: RunPlan) -> int:

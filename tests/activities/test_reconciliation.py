@@ -1,7 +1,7 @@
 """A look, activity by activity, against real jobs."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -11,7 +11,6 @@ from crawler_lifecycle.activities import reconciliation
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import (
-    ActiveTasks,
     CloseLook,
     Differences,
     EvidencePage,
@@ -23,40 +22,13 @@ from crawler_lifecycle.contract.steps import (
     RunPlan,
     StatusWrite,
     StopTasks,
-    TaskEvidence,
-    ToRun,
 )
-from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
-from tests.clusters import until
+from tests.activities.removals import Removing, both_over, differences, opened
 from tests.house import House
-
-
-def opened(house: House, plan: RunPlan) -> ActiveTasks:
-    return house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
-
-
-def differences(house: House, plan: RunPlan) -> Differences:
-    step = LookAt(run=plan.run, active=opened(house, plan))
-    return house.do(house.reconciliation.get_history_statuses_to_sync, step)
-
-
-def all_over(house: House, plan: RunPlan) -> Differences:
-    def over() -> Differences | None:
-        found = differences(house, plan)
-        ended = sum(change.status.is_over for change in found.changes)
-        return found if ended == plan.tasks else None
-
-    return until(over, "all jobs to end")
-
-
-def both_over(house: House) -> tuple[RunPlan, Differences]:
-    plan = house.started()
-    house.deploy_children(plan)
-    return plan, all_over(house, plan)
 
 
 def test_what_the_database_believes_alive_is_listed_by_status(house: House) -> None:
@@ -114,51 +86,6 @@ def test_counting_closes_the_look(house: House) -> None:
     house.do(house.reconciliation.count_alive_tasks, unknown)
     run = house.details(plan).run
     assert (run.nudge_acknowledged, run.last_look_at, run.look_problem) == (4, good, "no answer")
-
-
-class Removing:
-    """The house's cluster, with notes of what it was told to remove, and jobs that could be."""
-
-    def __init__(self, house: House, stay: int = 0) -> None:
-        self.inner, self.stay = house.bench.cluster, stay
-        self.removed: list[tuple[int, int]] = []
-        self.listed: list[ListedJob] = []
-        self.explained: list[tuple[int, int]] = []
-        self.busy: TemporaryError | None = None  # of each question what became of jobs
-        self.trouble: TemporaryError | None = None  # of each removal
-        self.outage: TemporaryError | None = None
-
-    def look(
-        self,
-        run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
-        tasks: Collection[int] | None = None,
-        *,
-        uids: Uids = NO_UIDS,
-    ) -> Look:
-        look = self.inner.look(run_uid, watched, tasks, uids=uids)
-        jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
-        return replace(look, jobs=jobs)
-
-    def inventory(self) -> Iterator[Sequence[ListedJob]]:
-        yield self.listed
-
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
-        if self.busy:
-            raise self.busy
-        self.explained += jobs
-        return self.inner.evidence(run_uid, jobs)
-
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
-        if trouble := self.outage or self.trouble:
-            raise trouble
-        self.removed += jobs
-        return self.stay
-
-    def check(self) -> str:
-        if self.outage:
-            raise self.outage
-        return "there"
 
 
 def with_removing(house: House, stay: int = 0) -> tuple[ReconciliationActivities, Removing]:

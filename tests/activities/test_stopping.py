@@ -22,8 +22,8 @@ from crawler_lifecycle.contract.steps import (
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
-from tests.clusters import until
 from tests.house import House
+from tests.waiting import until
 
 ASKED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

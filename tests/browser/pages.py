@@ -19,8 +19,9 @@ from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.ports import NewRun
 from tests.browser.chromium import Page, chromium, program
 from tests.databases import missing, ref_to
-from tests.embedded import LINK, eventually, processes_of
+from tests.embedded import LINK, processes_of
 from tests.process.crawls import Site, end_all_of, site
+from tests.waiting import eventually
 
 IS_LIVE = "document.querySelector('#live').dataset.state === 'live'"
 DIALOG = "document.querySelector('dialog.start[open]')"
@@ -59,7 +60,7 @@ async def of_a_stack(folder: Path, crawlers: Mapping[str, str], settings: Mappin
         async with site(folder, crawlers, settings) as running:
             yield running
             await running.end_all()
-        await eventually(lambda: not processes_of(folder))
+        await eventually(lambda: not processes_of(folder), patience=20)
     finally:
         end_all_of(folder)
 

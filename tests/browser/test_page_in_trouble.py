@@ -22,8 +22,9 @@ from tests.browser.pages import (
     until_started,
 )
 from tests.databases import ref_to
-from tests.embedded import LINK, eventually
+from tests.embedded import LINK
 from tests.process.crawls import Site
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 TALKS = {"talks": "echo so much for that\n"}
@@ -214,7 +215,7 @@ async def test_a_stop_from_one_of_many_tabs_is_sent(page: Page, stack: Site) -> 
         await page.click("button", "Stop")
         await page.until("document.querySelector('dialog[open]')")
         await page.press("Enter")
-        await eventually(lambda: stack.details(run).run.intent is Intent.STOP)
+        await eventually(lambda: stack.details(run).run.intent is Intent.STOP, patience=20)
 
 
 async def test_what_changes_while_a_tab_is_hidden_is_there_when_it_is_shown(page: Page, stack: Site) -> None:
@@ -239,7 +240,7 @@ async def test_a_stop_that_is_not_answered_is_given_up_and_can_be_sent_again(pag
     await page.press("Enter")
     await page.until_text("the API does not answer")
     await page.press("Enter")
-    await eventually(lambda: stack.details(run).run.intent is Intent.STOP)
+    await eventually(lambda: stack.details(run).run.intent is Intent.STOP, patience=20)
 
 
 async def test_the_last_change_is_drawn_although_the_api_was_busy(page: Page, stack: Site) -> None:

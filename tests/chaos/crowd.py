@@ -17,7 +17,7 @@ from tests.chaos.comparison import divergences
 from tests.chaos.faults import Fault, faults
 from tests.chaos.ground import Ground
 from tests.chaos.people import People
-from tests.chaos.waiting import until
+from tests.waiting import InVain, eventually_async
 
 RUNNING, STOPPING, WAITING = 24, 10, 10
 PLACES = RUNNING + STOPPING
@@ -125,7 +125,7 @@ class Crowd:
                 return False
             return True
 
-        await until(accepted, f"a stop of run {run.run_id} to be accepted", PATIENCE, pause=1.0)
+        await eventually_async(accepted, f"a stop of run {run.run_id} to be accepted", PATIENCE, pause=1.0)
 
     async def _until_right(self, run: Started) -> None:
         """Over and handed over, everybody is told, and its workflow is closed: as its job itself has it."""
@@ -137,8 +137,8 @@ class Crowd:
             return not await asyncio.to_thread(divergences, self.ground, run)
 
         try:
-            await until(right, f"run {run.run_id} to be over and right", PATIENCE, pause=0.5)
-        except TimeoutError as error:
+            await eventually_async(right, f"run {run.run_id} to be over and right", PATIENCE, pause=0.5)
+        except InVain as error:
             raise AssertionError(f"{error}: {divergences(self.ground, run)}") from error
         self.over.append(run)
 
@@ -161,7 +161,7 @@ class Crowd:
                         self.running.append(run)
             return len(self.running) == RUNNING
 
-        await until(taken, "the places that are free to be taken", PATIENCE)
+        await eventually_async(taken, "the places that are free to be taken", PATIENCE, pause=0.2)
 
     async def _until_all(self, runs: Sequence[Started], status: TaskStatus) -> None:
         for run in runs:
@@ -170,7 +170,7 @@ class Crowd:
                 details = await self._details(run)
                 return bool(details) and [task.status for task in details.tasks] == [status]  # type: ignore[union-attr]
 
-            await until(there, f"run {run.run_id} to be {status}", PATIENCE)
+            await eventually_async(there, f"run {run.run_id} to be {status}", PATIENCE, pause=0.2)
 
     def _assert_the_others_wait(self) -> None:
         """None of them was ended, lost or forgotten by what happened."""

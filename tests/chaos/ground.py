@@ -23,11 +23,11 @@ from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
 from tests.chaos.disk import Disk, small_disk
 from tests.chaos.outside import Outside, outside
-from tests.chaos.waiting import until
 from tests.databases import MariaDB, create_database, mariadb
 from tests.embedded import CRAWLCTL, Crawlctl, environment
 from tests.process.crawls import Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
+from tests.waiting import eventually_async
 
 DISK_MEBIBYTES = 768
 UP_PATIENCE = 180.0  # also with a database that comes back in the middle of it
@@ -82,7 +82,7 @@ class Ground:
         async def is_up() -> bool:
             return await self._is_up(await self._spawn())
 
-        await until(is_up, "the stack to come up", UP_PATIENCE, pause=1.0)
+        await eventually_async(is_up, "the stack to come up", UP_PATIENCE, pause=1.0)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         words = ["up", "--state", str(self.state), "--free-ports", "--catalogue", str(self.folder / "catalogue.toml")]
@@ -125,7 +125,7 @@ class Ground:
                 return False
             return True
 
-        await until(opened, "the database to be opened", UP_PATIENCE)
+        await eventually_async(opened, "the database to be opened", UP_PATIENCE, pause=0.2)
         return control
 
     def _take(self, process: asyncio.subprocess.Process, control: Control) -> None:
@@ -187,7 +187,7 @@ class Ground:
                 return False
             return all(self.process_of(part) for part in PARTS)
 
-        await until(whole, "every part of the stack to be there again", UP_PATIENCE)
+        await eventually_async(whole, "every part of the stack to be there again", UP_PATIENCE, pause=0.2)
 
     # Its parts
 

@@ -5,8 +5,10 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,14 +16,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 
 from crawler_lifecycle.services.embedded.addresses import free_ports
-from tests.chaos.waiting import until_it_answers
 from tests.proxy import Proxy, proxy_to
 from tests.receivers import Receiver, serving
 from tests.stores import BUCKET, CREDENTIALS, KEY, REGION, SECRET, SOURCE, Bus, S3Store, moto_server
+from tests.waiting import PATIENCE
 
 WEBHOOK_SECRET = "whsec_Y2hhb3MgaXMgbm90IHRoZSBlbmQgb2YgaXQuLi4="
 PREFIX = "crawls/"
@@ -121,3 +124,15 @@ def outside(folder: Path) -> Iterator[Outside]:
         yield Outside(
             server, bus, receiver, {name: opened.enter_context(proxy_to(url)) for name, url in upstream.items()}
         )
+
+
+def until_it_answers(url: str, patience: float = PATIENCE) -> None:
+    address, deadline = urlsplit(url), time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((address.hostname, address.port or 80), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise TimeoutError(f"nobody answers at {url} after {patience:.0f} s")

@@ -9,8 +9,8 @@ from tests.chaos.comparison import left_over
 from tests.chaos.crowd import PLACES, Crowd
 from tests.chaos.ground import ground
 from tests.chaos.people import People
-from tests.chaos.waiting import until
 from tests.databases import mariadb_is_installed, missing
+from tests.waiting import InVain, eventually_async
 
 pytestmark = [pytest.mark.outage, pytest.mark.timeout(400)]
 ON_MARIADB = [
@@ -100,6 +100,6 @@ async def _assert_all_end(crowd: Crowd) -> None:
         return not await left_over(crowd.ground, [run.run_id for run in crowd.over])
 
     try:
-        await until(nothing_left, "nothing to be left")
-    except TimeoutError:
+        await eventually_async(nothing_left, "nothing to be left", pause=0.2)
+    except InVain:
         assert await left_over(crowd.ground, [run.run_id for run in crowd.over]) == []

@@ -21,7 +21,8 @@ from tests.behaviours import (
     fails_to_run,
     prints,
 )
-from tests.clusters import Bench, until
+from tests.clusters import Bench
+from tests.waiting import until
 
 LINES = "".join(f"line {number}\n" for number in range(1, 301)).encode() + b"\377\303"
 PRINTS_LINES = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; done; printf '\\377\\303'; exit 9"

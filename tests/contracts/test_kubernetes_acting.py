@@ -8,19 +8,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes import evidence, logs, removal
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.failure import OF_A_DELETION
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
@@ -28,76 +25,13 @@ from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
-from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
-from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
-from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
-from tests.api_servers import Answered, ApiServer, Fault, Json, an_access, an_api_server
-
-CRAWLER = Crawler(
-    name="bookshop",
-    image="registry/bookshop:1",
-    command=["crawl", "$(HOME)"],
-    argument_flag="-a",
-    environment={"MODE": "fast $(id)", "CRAWL_TASK": "not yours", "CRAWL_JOB_UID": "nor this"},
-    resources=Resources(cpu="500m", memory="256Mi"),
-)
-
-
-@dataclass
-class Acting:
-    """The acting half of the adapter, and the server it acts on."""
-
-    server: ApiServer
-    folder: Path
-    installation: str = field(default_factory=lambda: str(uuid4()))
-    run_uid: str = field(default_factory=lambda: str(uuid4()))
-
-    def __post_init__(self) -> None:
-        self.api = Api(an_access(self.server, self.folder))
-        self.jobs = Jobs(self.api, self.installation)
-        self.logs = Logs(self.api, self.folder / "files", 1000)
-        self.deploying = Deploying(self.api, Pods())
-        self.listening = Listening(self.logs)
-        self.stopping = Stopping(self.jobs, self.listening)
-        self.reaching = Reaching(self.jobs, self.logs)
-        self.removing = Removing(self.jobs, self.logs, self.listening)
-        self.collecting = Collecting(self.jobs, self.logs, self.listening)
-
-    def another(self) -> "Acting":
-        """Worker of this installation."""
-        return replace(self)
-
-    def request(self, **changes: Any) -> DeploymentRequest:
-        given = {
-            "installation": self.installation,
-            "run_id": 7,
-            "run_uid": self.run_uid,
-            "task": 0,
-            "tasks": 4,
-            "attempt": 1,
-            "crawler": CRAWLER,
-        }
-        return DeploymentRequest.model_validate(given | changes)
-
-    def name(self, task: int = 0, attempt: int = 1) -> str:
-        return job_name(self.run_uid, task, attempt)
-
-    def deploy(self, task: int = 0, attempt: int = 1, **changes: Any) -> Json:
-        self.deploying.deploy(self.request(task=task, attempt=attempt, **changes))
-        return self.job(task, attempt)
-
-    def job(self, task: int = 0, attempt: int = 1) -> Json:
-        return self.server.objects["jobs"][self.name(task, attempt)]
-
-    def pod(self, job: Json, phase: str = "Running", **status: Any) -> Json:
-        metadata = {"name": job["metadata"]["name"] + "-x", "labels": job["metadata"]["labels"]}
-        spec = {"nodeName": "node-7", "containers": [{"name": "crawl"}]}
-        return self.server.put("pods", {"metadata": metadata, "spec": spec, "status": {"phase": phase, **status}})
+from tests.api_servers import Answered, Fault, Json, an_api_server
+from tests.contracts.acting import CRAWLER, Acting, ended_with, warn
 
 
 @pytest.fixture
@@ -1059,17 +993,6 @@ def test_what_a_crawl_puts_in_the_place_of_its_log_is_not_its_log(
 
 
 # evidence and logs
-
-
-def ended_with(code: int, reason: str, message: str = "") -> Json:
-    end = {"exitCode": code, "reason": reason, "message": message}
-    return {"containerStatuses": [{"name": "crawl", "restartCount": 0, "state": {"terminated": end}}]}
-
-
-def warn(acting: Acting, about: Json, name: str, message: str) -> None:
-    involved = {"uid": about["metadata"]["uid"]}
-    event = {"metadata": {"name": name}, "involvedObject": involved, "type": "Warning", "reason": "BackOff"}
-    acting.server.put("events", event | {"message": message, "count": 3, "lastTimestamp": "2026-11-20T10:00:00Z"})
 
 
 def test_evidence_says_what_container_pod_and_job_say(acting: Acting) -> None:

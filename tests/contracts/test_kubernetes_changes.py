@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.changes import Changes
 from crawler_lifecycle.errors import TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
-from tests.clusters import until
+from tests.waiting import until
 
 INSTALLATION = str(uuid4())
 ONE, TWO = str(uuid4()), str(uuid4())

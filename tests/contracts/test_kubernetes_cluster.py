@@ -22,7 +22,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady, Refused, TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
-from tests.clusters import until
+from tests.waiting import until
 
 INSTALLATION = str(uuid4())
 

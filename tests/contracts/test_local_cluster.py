@@ -29,7 +29,8 @@ from crawler_lifecycle.adapters.local.records import JobFolder, Started
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
-from tests.clusters import LocalBench, until
+from tests.clusters import LocalBench
+from tests.waiting import until
 
 SLEEP = "echo up > up; exec sleep 1000"
 ORDERLY = "trap 'echo bye; exit 0' TERM; echo up; sleep 1000 & while :; do wait; done"

@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.domain.naming import event_id
-from tests.contracts.test_sql_exports import event_of
+from tests.contracts.exports import event_of
 from tests.databases import MakeRun, give_away, ref_to
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,31 +1,15 @@
 """Is every event kept once, and is what is done never undone?"""
 
-from uuid import uuid4
-
 import pytest
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.states import ExportState, RunStatus
+from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.errors import NotFound
+from tests.contracts.exports import event_of
 from tests.databases import MakeRun, ref_to
-
-
-def event_of(run: RunRecord, kind: ExportKind = ExportKind.RUN_ENDED) -> ExportEvent:
-    return ExportEvent(
-        event_id=str(uuid4()),
-        kind=kind,
-        run_id=run.run_id,
-        run_uid=run.run_uid,
-        crawler=run.crawler,
-        status=RunStatus.COMPLETED,
-        reason="all_succeeded",
-        tasks=run.tasks,
-        supporting_files=f"s3://bucket/{run.run_uid}.zip",
-        at=run.created_at,
-    )
 
 
 def state_of(database: Database, run: RunRecord) -> str:

@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.ports import Nudge
-from tests.contracts.test_sql_tasks import counted
+from tests.contracts.statements import counted
 from tests.databases import MakeRun, give_away, ref_to
 
 

@@ -1,16 +1,14 @@
 """Do looks read and write any number of tasks in few statements, and only what is still as it was read?"""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.pages import PAGE
@@ -19,6 +17,7 @@ from crawler_lifecycle.contract.records import TaskRecord
 from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
 from crawler_lifecycle.domain.looks import TaskRow
+from tests.contracts.statements import counted
 from tests.databases import MakeRun, ref_to
 
 STARTED = datetime(2026, 10, 25, 1, 59, 59, 999999, UTC)
@@ -34,21 +33,6 @@ def change(row: TaskRow, status: TaskStatus, **fields: Any) -> TaskChange:
 
 def record(database: Database, run: RunRef, task: int = 0) -> TaskRecord:
     return SqlStore(database).records.details(run.run_id).tasks[task]
-
-
-@contextmanager
-def counted(database: Database) -> Iterator[list[str]]:
-    """The statements sent meanwhile, as the database gets them."""
-    statements: list[str] = []
-
-    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", count)
-    try:
-        yield statements
-    finally:
-        event.remove(database.engine, "before_cursor_execute", count)
 
 
 @pytest.mark.parametrize("tasks", [10, 1000, 3500])

@@ -1,7 +1,7 @@
 """The audit on a real Temporal server, with real workflows, jobs and a worker as the settings make it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TypeVar
@@ -37,6 +37,7 @@ from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from tests.clusters import LocalBench
 from tests.databases import ref_to
 from tests.schedulers import TOKEN, a_catalogue, served
+from tests.waiting import eventually_async
 
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["/bin/sh", "-c", "exec sleep 300"]\n'
 PATIENCE = 60.0
@@ -74,14 +75,6 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
             bench.clear()
 
 
-async def until(look: Callable[[], Awaitable[A | None]], what: str) -> A:
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await look()):
-            await asyncio.sleep(0.2)
-    assert found, what
-    return found
-
-
 async def delete(control: Control, workflow_id: str) -> None:
     """With all of its history, as retention does it."""
     client = await control.engine.client()
@@ -93,14 +86,14 @@ async def delete(control: Control, workflow_id: str) -> None:
     async def gone() -> bool:
         return (await control.engine.describe(workflow_id)).end == "missing"
 
-    await until(gone, "its history to be gone")
+    await eventually_async(gone, "its history to be gone")
 
 
 async def until_deployed(control: Control, run_id: int) -> None:
     async def deployed() -> bool:
         return control.show(run_id).tasks[0].job_name is not None
 
-    await until(deployed, f"run {run_id} to have a job")
+    await eventually_async(deployed, f"run {run_id} to have a job")
 
 
 @workflow.defn(name="CrawlerLifecycleWorkflow")
@@ -125,7 +118,7 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
         async def found() -> list[Finding]:
             return [each for each in await search.look() if each.run_id == run.run_id]
 
-        (finding,) = await until(found, "the failing workflow to be found")
+        (finding,) = await eventually_async(found, "the failing workflow to be found")
     assert "has failed the same task 2 times" in finding.message
     assert "TypeError: a bug of ours" in finding.message
     assert f"crawlctl resume {run.run_id}" in finding.message
@@ -166,7 +159,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
         dry = await control.audits.run(AuditRequest())
         return {each.run_id for each in dry.findings if each.kind is FindingKind.UNSUPERVISED} == expected
 
-    await until(seen, "Temporal's list to show what is open")
+    await eventually_async(seen, "Temporal's list to show what is open")
     assert [control.show(run_id).findings for run_id in expected] == [[], [], []]
     assert {control.show(run_id).run.epoch for run_id in expected} == {1}
 
@@ -178,7 +171,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
         async def taken_over(run_id: int = run_id) -> bool:
             return control.show(run_id).run.epoch == 2
 
-        await until(taken_over, f"run {run_id} to be supervised again")
+        await eventually_async(taken_over, f"run {run_id} to be supervised again")
         await until_deployed(control, run_id)
         (found,) = control.show(run_id).findings
         assert (found.kind, found.acts) == (FindingKind.UNSUPERVISED, 1)
@@ -191,7 +184,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
         again = await control.audits.run(AuditRequest(repair=True))
         return again.is_complete and again.found == 0
 
-    await until(agrees, "nothing to disagree any more")
+    await eventually_async(agrees, "nothing to disagree any more")
     assert control.audits.overview().open == {}
     for run_id in (*expected, watched):
         assert len(control.show(run_id).tasks) == 1
@@ -205,7 +198,7 @@ async def until_handed_over(control: Control, run_id: int) -> None:
         details = control.show(run_id)
         return details.run.status is RunStatus.FAILED and is_handed_over(details)
 
-    await until(over, f"run {run_id} to be over and handed over")
+    await eventually_async(over, f"run {run_id} to be over and handed over")
 
 
 async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
@@ -242,7 +235,7 @@ async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_
         is_told = control.show(run.run_id).log[-1].event == "delivered"
         return is_told and not await control.engine.is_open(run.workflow_id)
 
-    await until(told, "its end to be told")
+    await eventually_async(told, "its end to be told")
     notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
     assert notices.count(event_id(run.run_uid, "stopped", 1)) == 1
     with pytest.raises(Over, match="nothing to resume"):
@@ -296,7 +289,7 @@ async def _audited(control: Control, *, repair: bool = False) -> str:
     async def done() -> bool:
         return await control.audits.result(started.audit) is not None
 
-    await until(done, "the audit to come to its end")
+    await eventually_async(done, "the audit to come to its end")
     return started.audit
 
 
@@ -331,7 +324,7 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
         overview = control.audits.overview(audits=100)
         return len(overview.audits) > known and overview.audits[0].complete
 
-    await until(audited, "the schedule's audit to be complete")
+    await eventually_async(audited, "the schedule's audit to be complete")
     await handle.pause(note="while we move")
     every_day = AuditSchedule(control.engine, installation, 24 * 3600)
     await every_day.keep()
@@ -360,7 +353,7 @@ async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
     async def listed() -> bool:
         return await control.engine.open_among([*others, run.workflow_id, odd]) == {run.workflow_id}
 
-    await until(listed, "the run to be listed")
+    await eventually_async(listed, "the run to be listed")
     assert (await control.engine.describe(run.workflow_id)).is_open
     assert (await control.engine.describe(odd)).end == "missing"
 
@@ -369,7 +362,7 @@ async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
         query = f"WorkflowId = '{taken}' AND ExecutionStatus = 'Running'"
         return (await client.count_workflows(query)).count == 1
 
-    await until(seen, "the other one to be listed")
+    await eventually_async(seen, "the other one to be listed")
     assert await control.engine.open_among([taken, run.workflow_id]) == {run.workflow_id}
     other = await control.engine.describe(taken)
     assert (other.is_open, other.is_ours) == (True, False)

@@ -1,7 +1,7 @@
 """Schedules on a real Temporal server and with the real catalogue; their runs are workflows that do nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import Schedules
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.waiting import eventually_async
 
 QUEUE = "schedules-under-test"
 PATIENCE = 60.0
@@ -84,13 +85,6 @@ def yearly(schedule_id: str, **rules: Any) -> ScheduleRequest:
     return asked(schedule_id, cron=["0 0 1 1 *"], **rules)
 
 
-async def until(look: Callable[[], Awaitable[A | None]]) -> A:
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await look()):
-            await asyncio.sleep(0.1)
-        return found
-
-
 async def occurrences(schedules: Schedules, schedule_id: str) -> list[Occurrence]:
     return (await schedules.show(schedule_id, occurrences=100)).occurrences[::-1]
 
@@ -99,7 +93,7 @@ async def until_occurred(schedules: Schedules, schedule_id: str, holds: Callable
     async def look() -> bool:
         return holds(await occurrences(schedules, schedule_id))
 
-    await until(look)
+    await eventually_async(look)
 
 
 async def test_what_was_asked_is_what_temporal_has(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
@@ -121,7 +115,7 @@ async def test_what_was_asked_is_what_temporal_has(schedules: Schedules, real_ti
     async def both() -> bool:
         return {"asked", "every"} <= {each.schedule_id for each in await schedules.list()}
 
-    await until(both)
+    await eventually_async(both)
     listed = {each.schedule_id: each for each in await schedules.list()}
     assert (listed["asked"].crawler, listed["asked"].paused) == ("bookshop", True)
     assert listed["asked"].cron == ["30 3 * * mon", "@daily"]
@@ -373,13 +367,13 @@ async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_ti
         details = await schedules.show("trigger-replace")
         return details.open_workflows[0] if details.counts.started == 2 and details.open_workflows else None
 
-    assert await until(replaced)
+    assert await eventually_async(replaced)
     query = 'TemporalScheduledById = "trigger-replace" AND ExecutionStatus = "Canceled"'
 
     async def cancelled() -> int:
         return (await real_time.client.count_workflows(query)).count
 
-    assert await until(cancelled) == 1, "cancel means stop, terminate would leave its jobs"
+    assert await eventually_async(cancelled) == 1, "cancel means stop, terminate would leave its jobs"
 
 
 async def test_backfill_starts_what_was_skipped(schedules: Schedules, real_time: WorkflowEnvironment) -> None:

@@ -30,10 +30,11 @@ from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_p
 from tests.crash.deaths import Deaths
 from tests.crash.nursery import ChildPlan, wanted, write
 from tests.embedded import Crawlctl
-from tests.process.crawls import Site, catalogue_of, end_all_of, eventually_async
+from tests.process.crawls import Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
 from tests.receivers import Receiver, serving
 from tests.servers import SHORT_HISTORIES
+from tests.waiting import eventually, eventually_async
 
 PAUSE = 0.8  # many wait at once
 CALM_JOBS = "PAUSE=1\n"  # and so do their jobs
@@ -236,10 +237,8 @@ class Stack:
 
 
 async def until(holds: Callable[[], A | None]) -> A:
-    async with asyncio.timeout(PATIENCE):
-        while not (found := holds()):
-            await asyncio.sleep(PAUSE)
-    return found
+    """Return the first answer that is true. Many wait at once, and a worker that died is missed late."""
+    return await eventually(holds, patience=PATIENCE, pause=PAUSE)
 
 
 @asynccontextmanager
@@ -272,7 +271,7 @@ async def crashing(
                 logs, state / "logs" / "temporal.log", *temporal_part(plan).command, *SHORT_HISTORIES, *SOON_MISSED
             )
             control = _control(plan, {"CRAWLER_WORKER__TASK_QUEUE": "nobody"})
-            await eventually_async(lambda: _answers(control))
+            await eventually_async(lambda: _answers(control), patience=PATIENCE)
             nursery = [sys.executable, "-P", "-m", "tests.crash.nursery", str(folder / "children.json")]
             command = Crawlctl(await _started(None, None, *nursery))
             site = Site(state, truth, command, control)

@@ -12,8 +12,8 @@ from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.naming import job_name
 from tests.behaviours import Behaviour
-from tests.clusters import until
 from tests.kubernetes.bed import Bed
+from tests.waiting import until
 
 
 class KubernetesBench:

@@ -24,8 +24,9 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.embedded.addresses import free_ports
-from tests.embedded import CRAWLCTL, eventually
+from tests.embedded import CRAWLCTL
 from tests.kubernetes.bed import Bed
+from tests.waiting import eventually
 
 ACCOUNTS = {"scheduler": "actor", "dispatcher": "actor", "lifecycle": "actor", "watcher": "observer"}
 SHOWN = 5  # of each, in the message of a wait that was in vain
@@ -139,7 +140,9 @@ class Service:
     async def until(self, run: Started, status: TaskStatus, count: int, patience: float = PATIENCE) -> None:
         """That many of its tasks have this status."""
         await eventually(
-            lambda: self._healthy() and self.counts(run).get(status, 0) >= count, patience, partial(self.seen, run)
+            lambda: self._healthy() and self.counts(run).get(status, 0) >= count,
+            patience=patience,
+            seen=partial(self.seen, run),
         )
 
     async def until_in_cluster(self, run: Started, count: int, patience: float) -> None:
@@ -149,7 +152,7 @@ class Service:
             self._healthy()
             return sum(self.summary(run).tasks.get(status, 0) for status in IN_CLUSTER) >= count
 
-        await eventually(there, patience, partial(self.seen, run))
+        await eventually(there, patience=patience, seen=partial(self.seen, run))
 
     async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
         def over() -> RunDetails | None:
@@ -159,7 +162,7 @@ class Service:
             details = self.details(run)
             return details if is_handed_over(details) else None
 
-        details: RunDetails = await eventually(over, patience, partial(self.seen, run))
+        details: RunDetails = await eventually(over, patience=patience, seen=partial(self.seen, run))
         return details
 
     async def until_waiting(self, run: Started, cause: str, patience: float = PATIENCE) -> RunDetails:
@@ -168,7 +171,7 @@ class Service:
             causes = {details.run.waiting_cause, *(task.cause for task in details.tasks)}
             return details if cause in causes else None
 
-        details: RunDetails = await eventually(waits, patience, partial(self.seen, run))
+        details: RunDetails = await eventually(waits, patience=patience, seen=partial(self.seen, run))
         return details
 
     def seen(self, run: Started) -> str:
@@ -245,7 +248,7 @@ class Service:
 
     async def until_gone(self, run: Started, patience: float = 300) -> None:
         for kind in ("pods", "jobs"):
-            await eventually(partial(self._are_gone, kind, run), patience, partial(self.seen, run))
+            await eventually(partial(self._are_gone, kind, run), patience=patience, seen=partial(self.seen, run))
 
     def _are_gone(self, kind: str, run: Started) -> bool:
         return not self.objects(kind, run)
@@ -264,7 +267,7 @@ async def served(service: Service, *parts: str) -> AsyncIterator[Service]:
     """While it runs; ended in order unless the test failed."""
     service.start(*(parts or ("scheduler", "dispatcher", "watcher", "lifecycle")))
     try:
-        await eventually(service.answers, PATIENCE)
+        await eventually(service.answers, patience=PATIENCE)
         yield service
         await asyncio.to_thread(service.stop)
     finally:

@@ -19,11 +19,11 @@ from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from tests.behaviours import RUNS_UNTIL_ASKED, SUCCEEDS, Behaviour
-from tests.clusters import until
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.bench import KubernetesBench
 from tests.kubernetes.proxy import Proxy
+from tests.waiting import until
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

@@ -15,10 +15,10 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.databases import create_database
-from tests.embedded import eventually
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed
 from tests.kubernetes.service import Service, assert_completed, said, served
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -129,12 +129,14 @@ class Crowd:
         def begun() -> bool:
             return not {TaskStatus.RUNNING, TaskStatus.SUCCEEDED}.isdisjoint(self.service.counts(run))
 
-        await eventually(begun, SETTLED)
+        await eventually(begun, patience=SETTLED)
 
     async def _until_in_stage(self) -> None:
         """Nobody is ended, lost, or has another job than before; and the cluster has these jobs, and no other one of
         these runs."""
-        await eventually(lambda: all(self._is_in_stage(crawler, run) for crawler, run in self._alive()), SETTLED)
+        await eventually(
+            lambda: all(self._is_in_stage(crawler, run) for crawler, run in self._alive()), patience=SETTLED
+        )
         made = Counter(job["metadata"]["labels"]["crawler-lifecycle/run-uid"] for job in self.service.objects("jobs"))
         assert {run.run_uid: made[run.run_uid] for _, run in self._alive()} == {
             run.run_uid: 1 for _, run in self._alive()

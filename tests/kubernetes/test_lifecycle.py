@@ -14,11 +14,11 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.databases import create_database
-from tests.embedded import eventually
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed, condition
 from tests.kubernetes.harm import drain
 from tests.kubernetes.service import Service, assert_completed, served
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -128,7 +128,9 @@ async def test_an_end_by_force_on_a_lost_node_says_that_nobody_confirms_it(servi
     node = pod["spec"]["nodeName"]
     service.bed.lose_node(node)
     try:
-        await eventually(lambda: condition(service.bed.admin.get(f"/api/v1/nodes/{node}"), "Ready") == "Unknown", 120)
+        await eventually(
+            lambda: condition(service.bed.admin.get(f"/api/v1/nodes/{node}"), "Ready") == "Unknown", patience=120
+        )
         await service.stop_run(run, force=True)
         details = await service.until_over(run)
     finally:

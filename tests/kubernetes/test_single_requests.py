@@ -7,7 +7,6 @@ import pytest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
-from tests.embedded import eventually
 from tests.kubernetes.admission import denying
 from tests.kubernetes.bed import condition
 from tests.kubernetes.client import until as until_is_so
@@ -15,6 +14,7 @@ from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import hold, release
 from tests.kubernetes.service import Service, assert_completed
 from tests.kubernetes.touching import SETTLED, until
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -46,7 +46,7 @@ async def test_what_was_made_when_its_deployers_died_is_adopted(faulty: Faulty) 
     proxy.delay = LATE_SECONDS
     try:
         run = await service.run("slow-books")
-        await eventually(lambda: service.objects("jobs", run), SETTLED)
+        await eventually(lambda: service.objects("jobs", run), patience=SETTLED)
         assert service.details(run).tasks[0].job_uid is None
         for part in ("scheduler", "lifecycle"):
             service.kill(part)

@@ -4,15 +4,13 @@ A job runs until the test tells it, by a file, with which code to end. Each job 
 beginning and its end in a file that the product knows nothing of. Those of the crawler `big` leave a big file behind.
 """
 
-import asyncio
 import fcntl
 import json
 import os
 import signal
-import time
 import zipfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +28,8 @@ from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import WORKFLOW, Control, Started
 from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.errors import TemporaryError
-from tests.embedded import Crawlctl, eventually, processes_of, stack_processes, up
+from tests.embedded import Crawlctl, processes_of, stack_processes, up
+from tests.waiting import eventually, eventually_async
 
 BIG_FILE = 200_000_000
 PATIENCE = 75.0
@@ -86,7 +85,7 @@ class Site:
                 return await self.control.wait_started(workflow_id, first_execution_run_id)
             return None
 
-        started = await eventually_async(begun)
+        started = await eventually_async(begun, patience=PATIENCE)
         assert started
         self.asked.append(started.run_id)
         return started
@@ -107,15 +106,15 @@ class Site:
 
     async def until_running(self, run: Started, tasks: int) -> None:
         """All tasks run, and the run knows it."""
-        await eventually(lambda: self.statuses(run) == [TaskStatus.RUNNING] * tasks, PATIENCE)
-        await eventually(lambda: len(self.jobs(run)) == tasks, PATIENCE)
+        await eventually(lambda: self.statuses(run) == [TaskStatus.RUNNING] * tasks, patience=PATIENCE)
+        await eventually(lambda: len(self.jobs(run)) == tasks, patience=PATIENCE)
 
     async def until_over(self, run: Started, patience: float = PATIENCE) -> RunDetails:
         def over() -> RunDetails | None:
             details = self.details(run)
             return details if details.run.status.is_over and is_handed_over(details) else None
 
-        found: RunDetails = await eventually(over, patience)
+        found: RunDetails = await eventually(over, patience=patience)
         return found
 
     async def end_all(self) -> None:
@@ -123,7 +122,7 @@ class Site:
         for run in self.control.list(limit=1000):
             if not run.status.is_over and self.control.show(run.run_id).tasks[0].job_name:
                 await self.control.stop(run.run_id, StopRequest(force=True))
-                await eventually(partial(self._is_over, run.run_id), PATIENCE)
+                await eventually(partial(self._is_over, run.run_id), patience=PATIENCE)
 
     def _is_over(self, run_id: int) -> bool:
         return self.control.overview(run_id).run.status.is_over
@@ -171,7 +170,7 @@ class Site:
                 for pending in description.raw_description.pending_activities
             )
 
-        await eventually_async(started)
+        await eventually_async(started, patience=PATIENCE)
 
     async def nudge(self, *runs: Started) -> None:
         """As the watcher does: what they wait for is asked for now."""
@@ -211,8 +210,8 @@ class Site:
 
     async def until_replaced(self, part: str, killed: int) -> None:
         """The one that was killed is gone, and the stack has started another."""
-        await eventually(lambda: not psutil.pid_exists(killed), PATIENCE)
-        await eventually(lambda: self.pid(part) != killed and psutil.pid_exists(self.pid(part)), PATIENCE)
+        await eventually(lambda: not psutil.pid_exists(killed), patience=PATIENCE)
+        await eventually(lambda: self.pid(part) != killed and psutil.pid_exists(self.pid(part)), patience=PATIENCE)
 
     # What must hold at the end of a run, whatever happened
 
@@ -222,7 +221,7 @@ class Site:
         self._assert_statuses(run, details, codes)
         self._assert_records(run, details)
         self._assert_exports(run, details)
-        await eventually(lambda: not self.processes(run))
+        await eventually(lambda: not self.processes(run), patience=20)
         assert details.run.run_id in self.asked
         return details
 
@@ -315,7 +314,7 @@ async def clean_site(
         async with site(folder, crawlers, said) as running:
             yield running
             running.assert_one_history_per_request()
-        await eventually(lambda: not processes_of(folder))
+        await eventually(lambda: not processes_of(folder), patience=20)
     finally:
         end_all_of(folder)
 
@@ -354,11 +353,3 @@ def moved(folder: Path) -> Iterator[None]:
         yield
     finally:
         elsewhere.rename(folder)
-
-
-async def eventually_async(holds: Callable[[], Awaitable[A]], patience: float = PATIENCE) -> A:
-    deadline = time.monotonic() + patience
-    while not (found := await holds()):
-        assert time.monotonic() < deadline, f"{holds} did not come true in {patience} s"
-        await asyncio.sleep(0.05)
-    return found

@@ -18,8 +18,9 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.control.control import Control, Started
-from tests.embedded import crawlctl, environment, eventually
-from tests.process.crawls import PATIENCE, Site, eventually_async
+from tests.embedded import crawlctl, environment
+from tests.process.crawls import PATIENCE, Site
+from tests.waiting import eventually, eventually_async
 
 CRAWLERS = {
     "polite": "trap 'note 143; exit 143' TERM\n",
@@ -74,7 +75,7 @@ async def until_closed(site: Site, workflow_id: str) -> WorkflowExecutionStatus:
         status = await workflow_status(site, workflow_id)
         return None if status is WorkflowExecutionStatus.RUNNING else status
 
-    status = await eventually_async(closed)
+    status = await eventually_async(closed, patience=PATIENCE)
     assert status is not None
     return status
 
@@ -122,7 +123,7 @@ async def until_event(site: Site, run: Started, event: str) -> RunDetails:
         details = site.details(run)
         return details if event in events(details) else None
 
-    found: RunDetails = await eventually(told, PATIENCE)
+    found: RunDetails = await eventually(told, patience=PATIENCE)
     return found
 
 

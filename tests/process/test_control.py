@@ -17,8 +17,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.control.control import WORKFLOW, Started
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, Site, eventually_async, held
+from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
     another_control,
     assert_stopped,
@@ -33,6 +32,7 @@ from tests.process.stops import (
     until_closed,
     until_event,
 )
+from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 BY_ANN = StopRequest(actor="ann", reason="wrong site", door="test")
@@ -136,13 +136,13 @@ async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
             assert stack.details(of_main).run.status is RunStatus.STOPPING
         await assert_stopped(stack, of_main)
 
-        await eventually(lambda: stack.details(of_children).run.status is RunStatus.PROCESSING, PATIENCE)
-        await eventually(lambda: stack.jobs(of_children), PATIENCE)
+        await eventually(lambda: stack.details(of_children).run.status is RunStatus.PROCESSING, patience=PATIENCE)
+        await eventually(lambda: stack.jobs(of_children), patience=PATIENCE)
         with frozen(stack.pid("scheduler")):
             nothing_dispatched.close()
-            await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, PATIENCE)
+            await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, patience=PATIENCE)
             await stack.control.stop(of_children.run_id, BY_ANN)
-            await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED, PATIENCE)
+            await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED, patience=PATIENCE)
             details = stack.details(of_children)
             assert details.run.status is RunStatus.STOPPING
             assert StopPhase.PROVED not in events(details)
@@ -200,7 +200,7 @@ async def test_the_time_of_a_run_is_up_while_nobody_supervises_it(stack: Site) -
     run = await stack.start("polite", max_duration_seconds=10)
     await stack.until_running(run, 1)
     async with missing(stack, "lifecycle"):
-        await eventually(lambda: not stack.processes(run), PATIENCE)
+        await eventually(lambda: not stack.processes(run), patience=PATIENCE)
     details = await assert_stopped(stack, run, "max_duration")
     assert [(task.status, task.reason) for task in details.tasks] == [(TaskStatus.FAILED, "deadline_exceeded")]
 
@@ -231,7 +231,7 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
         assert f"goes on under workflow {deploying.workflow_id}, epoch 2: INITIALIZING" in told
     for task in range(2):
         stack.release(unwatched, task, codes={1: 3})
-    await eventually(lambda: len(list(stack.job_folder(unwatched, 0).parent.glob("*/exit.json"))) == 2)
+    await eventually(lambda: len(list(stack.job_folder(unwatched, 0).parent.glob("*/exit.json"))) == 2, patience=20)
     assert stack.details(unwatched).run.status is RunStatus.PROCESSING, "nobody has looked"
 
     first, second = (another_control(stack) for _ in range(2))
@@ -289,7 +289,7 @@ async def test_whose_run_it_is(stack: Site, later: Runs) -> None:
     assert stack.details(run).run.epoch == 1
     await terminate(stack, run)
     await by_hand()
-    await eventually(lambda: stack.details(run).run.epoch == 2)
+    await eventually(lambda: stack.details(run).run.epoch == 2, patience=20)
     stack.release(run, 0)
     await stack.assert_true(run, {0: 0})
     assert await until_closed(stack, run.workflow_id) is WorkflowExecutionStatus.COMPLETED
@@ -307,9 +307,9 @@ async def test_a_stopped_run_is_reopened_to_its_completion(stack: Site, runs: Ru
     def over_again() -> bool:
         return stack.details(run).run.end_number == 2
 
-    await eventually(over_again, PATIENCE)
+    await eventually(over_again, patience=PATIENCE)
     details = await stack.until_over(run)
-    await eventually(lambda: len(stack.details(run).exports) == 4)
+    await eventually(lambda: len(stack.details(run).exports) == 4, patience=20)
     details = await stack.until_over(run)
     assert (details.run.status, details.run.reason) == (RunStatus.COMPLETED, "all_succeeded")
     assert [(task.attempt, task.exit_code) for task in details.tasks] == [(2, 0)] * 3
@@ -392,14 +392,14 @@ async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
         details = await schedules.show("every-second")
         return next((each.run_id for each in details.occurrences if each.run_id), None)
 
-    run_id = await eventually_async(begun)
+    run_id = await eventually_async(begun, patience=PATIENCE)
     assert run_id is not None
     stack.asked.append(run_id)
 
     async def skipped() -> bool:
         return any(each.reason for each in (await schedules.show("every-second")).occurrences)
 
-    await eventually_async(skipped)
+    await eventually_async(skipped, patience=PATIENCE)
     await schedules.pause("every-second", actor="ann", reason="enough")
     record = stack.control.show(run_id).run
     run = Started(workflow_id=record.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=record.run_uid)

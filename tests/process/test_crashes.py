@@ -5,8 +5,8 @@ import pytest_asyncio
 
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Started
-from tests.embedded import eventually
 from tests.process.crawls import PATIENCE, Site, held
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -18,9 +18,9 @@ async def cut_off(stack: Site) -> Started:
     await stack.until_running(run, 1)
     stack.release(run, 0)
     await stack.under_way(run.workflow_id, "export_supporting_files")
-    await eventually(lambda: _exports(stack, run).get("run_ended") is ExportState.DONE, PATIENCE)
+    await eventually(lambda: _exports(stack, run).get("run_ended") is ExportState.DONE, patience=PATIENCE)
     with held(stack.state / "exports" / "events.jsonl"):
-        await eventually(lambda: "files_ready" in _exports(stack, run), PATIENCE)
+        await eventually(lambda: "files_ready" in _exports(stack, run), patience=PATIENCE)
         killed = stack.kill("lifecycle")
     assert _exports(stack, run) == {"run_ended": ExportState.DONE, "files_ready": ExportState.PENDING}
     await stack.until_replaced("lifecycle", killed)
@@ -35,9 +35,9 @@ def _exports(stack: Site, run: Started) -> dict[str, ExportState]:
 async def test_a_part_dies_while_a_run_is_being_deployed(stack: Site, part: str) -> None:
     """The deployments of the child tasks are under way: claimed, asked for, not answered."""
     run = await stack.start(tasks=3)
-    await eventually(lambda: stack.jobs(run), PATIENCE)
+    await eventually(lambda: stack.jobs(run), patience=PATIENCE)
     with held(stack.placing_lock):
-        await eventually(lambda: stack.statuses(run)[1:] == [TaskStatus.DEPLOYING] * 2, PATIENCE)
+        await eventually(lambda: stack.statuses(run)[1:] == [TaskStatus.DEPLOYING] * 2, patience=PATIENCE)
         killed = stack.kill(part)
         await stack.until_replaced(part, killed)
     await stack.until_running(run, 3)

@@ -14,9 +14,9 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
-from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, Site, clean_site, eventually_async, held
+from tests.process.crawls import PATIENCE, Site, clean_site, held
 from tests.process.stops import CRAWLERS, assert_stopped, command, end_runs, frozen
+from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 DURABLE = (
@@ -74,15 +74,15 @@ async def runs(stack: Site) -> AsyncIterator[Runs]:
             stack.start(),
         )
         *others, ending, completing = running
-        await eventually(lambda: all(stack.jobs(run) for run in running), PATIENCE)
-        await eventually(lambda: stack.statuses(ending) == [TaskStatus.RUNNING] * 2, PATIENCE)
+        await eventually(lambda: all(stack.jobs(run) for run in running), patience=PATIENCE)
+        await eventually(lambda: stack.statuses(ending) == [TaskStatus.RUNNING] * 2, patience=PATIENCE)
         filling = await stack.start()
-        await eventually(lambda: stack.statuses(filling) == [TaskStatus.PENDING], PATIENCE)
+        await eventually(lambda: stack.statuses(filling) == [TaskStatus.PENDING], patience=PATIENCE)
         deploying = await stack.start()
         stack.release(completing, 0)
         await stack.under_way(completing.workflow_id, "initiate_export_signal")
-        await eventually(lambda: stack.jobs(filling), PATIENCE)
-        await eventually(lambda: stack.details(deploying).run.waiting_cause == "capacity", PATIENCE)
+        await eventually(lambda: stack.jobs(filling), patience=PATIENCE)
+        await eventually(lambda: stack.details(deploying).run.waiting_cause == "capacity", patience=PATIENCE)
         for run in others:
             await stack.until_running(run, 1)
         reconciling, stubborn = others[: len(OUTAGES)], others[len(OUTAGES) :]
@@ -110,18 +110,18 @@ def away(server: MariaDB, how: str) -> Iterator[None]:
 async def test_every_run_waits_for_the_database_and_goes_on(stack: Site, runs: Runs, server: MariaDB, how: str) -> None:
     reconciling, stopping = runs.reconciling[how], runs.stubborn[how]
     await stack.control.stop(stopping.run_id, StopRequest(actor="ann", reason="wrong site"))
-    await eventually(lambda: stack.statuses(stopping) == [TaskStatus.STOPPING], PATIENCE)
+    await eventually(lambda: stack.statuses(stopping) == [TaskStatus.STOPPING], patience=PATIENCE)
     waiting = (reconciling, stopping, runs.deploying)
     before = {run.run_id: stack.statuses(run) for run in waiting}
     with away(server, how):
         await stack.nudge(*waiting)
         for run in waiting:
-            await eventually_async(_in_trouble(stack, run))
+            await eventually_async(_in_trouble(stack, run), patience=PATIENCE)
         await _assert_told(stack, reconciling)
     back_at = datetime.now(UTC)
     for run in waiting:
-        await eventually_async(_out_of_trouble(stack, run))
-        await eventually(lambda run=run: _looked_at(stack, run) > back_at, PATIENCE)  # type: ignore[misc]
+        await eventually_async(_out_of_trouble(stack, run), patience=PATIENCE)
+        await eventually(lambda run=run: _looked_at(stack, run) > back_at, patience=PATIENCE)  # type: ignore[misc]
     assert {run.run_id: stack.statuses(run) for run in waiting} == before
 
 
@@ -132,9 +132,9 @@ async def test_what_ends_while_the_database_is_away_ends_right(stack: Site, runs
         stack.release(runs.ending, 0, 1, codes={1: 5})
         for run in gated:
             stack.release(run, 0)
-        await eventually_async(_in_trouble(stack, runs.completing))
-        await eventually(lambda: _ends(stack, runs.ending) == {0: (0,), 1: (5,)}, PATIENCE)
-        await eventually(lambda: _ends(stack, runs.deploying) == {0: (0,)}, PATIENCE)
+        await eventually_async(_in_trouble(stack, runs.completing), patience=PATIENCE)
+        await eventually(lambda: _ends(stack, runs.ending) == {0: (0,), 1: (5,)}, patience=PATIENCE)
+        await eventually(lambda: _ends(stack, runs.deploying) == {0: (0,)}, patience=PATIENCE)
     cut_short = (*runs.reconciling.values(), *runs.stubborn.values())
     for run in cut_short:
         await stack.control.stop(run.run_id, StopRequest(actor="bob", force=True))

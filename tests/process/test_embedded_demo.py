@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.embedded import crawlctl, eventually, processes_of
+from tests.embedded import crawlctl, processes_of
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
@@ -78,4 +79,4 @@ async def test_nothing_is_left_of_a_demo_that_is_killed(home: Path, moment: str)
     async with crawlctl(home, "demo") as command:
         await command.wait_for(moment)
         await command.end(signal.SIGKILL)
-        await eventually(lambda: not leftovers(home), 40)
+        await eventually(lambda: not leftovers(home), patience=40)

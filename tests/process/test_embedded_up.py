@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.embedded import ask, crawlctl, eventually, processes_of, stack_processes, up
+from tests.embedded import ask, crawlctl, processes_of, stack_processes, up
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle", "reaper"}
@@ -30,7 +31,7 @@ async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
         status, started = await ask(state, "run", "sleeper", "--arg", "seconds=20", "--detach")
         assert status == 0, started
         run = str(started["run_id"])
-        await eventually(lambda: _job(state))
+        await eventually(lambda: _job(state), patience=20)
         job = _job(state)[0]
 
         assert await first.end(signal.SIGINT) == 0
@@ -42,7 +43,7 @@ async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:
     async with up(state) as second:
         second.process.kill()
         await second.end()
-        await eventually(lambda: not _service(state))
+        await eventually(lambda: not _service(state), patience=20)
 
     async with up(state) as third:
         everything = [*stack_processes(state).values(), third.process.pid]
@@ -91,7 +92,7 @@ async def test_stop_jobs_takes_them_along_and_a_second_stack_is_refused(state: P
         for crawler in ("sleeper", "stubborn"):
             status, started = await ask(state, "run", crawler, "--arg", "seconds=600", "--detach")
             assert status == 0, started
-        await eventually(lambda: len(_job(state)) == 2)
+        await eventually(lambda: len(_job(state)) == 2, patience=20)
         assert await command.end(signal.SIGINT) == 0
     assert processes_of(state) == []
 

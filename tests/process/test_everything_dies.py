@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from crawler_lifecycle.contract.states import RunStatus
-from tests.embedded import eventually, processes_of, stack_processes
+from tests.embedded import processes_of, stack_processes
 from tests.process.crawls import PATIENCE, end_all_of, site
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 
@@ -28,21 +29,21 @@ async def test_everything_dies_and_the_next_stack_goes_on(folder: Path) -> None:
         for run, tasks in ((unseen, 3), (lost, 2), (going_on, 1)):
             await first.until_running(run, tasks)
         deploying = await first.start(tasks=2)
-        await eventually(lambda: first.jobs(deploying), PATIENCE)
+        await eventually(lambda: first.jobs(deploying), patience=PATIENCE)
         everything = [first.command.process.pid, *stack_processes(first.state).values()]
         for pid in everything:
             os.kill(pid, signal.SIGKILL)
         await first.command.end()
-        await eventually(lambda: not any(psutil.pid_exists(pid) for pid in everything))
+        await eventually(lambda: not any(psutil.pid_exists(pid) for pid in everything), patience=20)
 
         first.release(unseen, 0, 1, 2, codes={2: 3})
         first.release(deploying, 0)
         runner = first.runner(lost, 1)
         os.kill(runner, signal.SIGKILL)
-        await eventually(lambda: not psutil.pid_exists(runner))
+        await eventually(lambda: not psutil.pid_exists(runner), patience=20)
         first.release(lost, 1)
-        await eventually(lambda: first.jobs(lost)[1, 1].ends == (0,))
-        await eventually(lambda: len(list(first.job_folder(unseen, 0).parent.glob("*/exit.json"))) == 3)
+        await eventually(lambda: first.jobs(lost)[1, 1].ends == (0,), patience=20)
+        await eventually(lambda: len(list(first.job_folder(unseen, 0).parent.glob("*/exit.json"))) == 3, patience=20)
         assert {run.status for run in first.control.list()} <= {RunStatus.PROCESSING, RunStatus.INITIALIZING}
 
     async with site(folder) as second:

@@ -15,9 +15,9 @@ import pytest_asyncio
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Started
-from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, Site, eventually_async, held, moved
+from tests.process.crawls import PATIENCE, Site, held, moved
 from tests.process.stops import assert_stopped, command
+from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 LONG = timedelta(seconds=45)  # the second look comes two minutes after the first
@@ -37,7 +37,7 @@ async def overlooked(stack: Site) -> AsyncIterator[Overlooked]:
     os.kill(watcher, signal.SIGSTOP)
     runner = stack.runner(run, 1)
     stack.release(run, 1, codes={1: 5})
-    await eventually(lambda: not psutil.pid_exists(runner))
+    await eventually(lambda: not psutil.pid_exists(runner), patience=20)
     assert stack.statuses(run) == [TaskStatus.RUNNING] * 2
     stack.forget_changes(run)
     stack.kill("watcher")
@@ -69,9 +69,9 @@ async def test_sigterm_lets_the_worker_finish_what_is_under_way(stack: Site) -> 
         await stack.under_way(run.workflow_id, "initiate_export_signal")
         os.kill(worker, signal.SIGTERM)
         told_at = time.monotonic()
-        await eventually(lambda: "finishes what is under way" in log.read_text())
+        await eventually(lambda: "finishes what is under way" in log.read_text(), patience=20)
         assert psutil.pid_exists(worker), "it must wait for the announcement"
-    await eventually(lambda: not psutil.pid_exists(worker))
+    await eventually(lambda: not psutil.pid_exists(worker), patience=20)
     assert time.monotonic() - told_at < DRAIN_SECONDS
     await stack.command.wait_for("lifecycle ended with status 0")
     await stack.assert_true(run, {0: 0})
@@ -89,13 +89,13 @@ async def test_the_folder_of_the_cluster_is_away_for_a_while(stack: Site) -> Non
     cluster = stack.state / "cluster"
     with moved(cluster):
         stack.release(ending, 0, codes={0: 4})
-        await eventually(lambda: stack.jobs(ending)[0, 1].ends == (4,), PATIENCE)
+        await eventually(lambda: stack.jobs(ending)[0, 1].ends == (4,), patience=PATIENCE)
         deploying = await stack.start()
         away = f"{cluster} is missing: is it mounted?"
         await stack.nudge(going_on, stopping, ending, deploying)
         for run in (going_on, ending, deploying):
-            await eventually(partial(_is_not_seen, stack, run, away), 2 * PATIENCE)
-        await eventually_async(partial(_is_tried_again, stack, stopping, away))
+            await eventually(partial(_is_not_seen, stack, run, away), patience=2 * PATIENCE)
+        await eventually_async(partial(_is_tried_again, stack, stopping, away), patience=PATIENCE)
         _, shown = await command(stack, "show", str(going_on.run_id))
         assert away in shown
         assert not cluster.exists()
@@ -124,14 +124,14 @@ async def test_what_the_watcher_missed_is_found_by_the_next_look(stack: Site, ov
     run, due = overlooked
     statuses, now = stack.statuses(run), datetime.now(UTC)
     assert now >= due or statuses == [TaskStatus.RUNNING] * 2, "nothing but the look can find it"
-    await eventually(lambda: stack.statuses(run)[1] is TaskStatus.FAILED, 2 * PATIENCE)
+    await eventually(lambda: stack.statuses(run)[1] is TaskStatus.FAILED, patience=2 * PATIENCE)
     assert datetime.now(UTC) >= due
 
-    await eventually(lambda: _next_look(stack, run) - datetime.now(UTC) > LONG, 3 * PATIENCE)
+    await eventually(lambda: _next_look(stack, run) - datetime.now(UTC) > LONG, patience=3 * PATIENCE)
     due = _next_look(stack, run)
     runner = stack.runner(run, 0)
     stack.release(run, 0)
-    await eventually(lambda: not psutil.pid_exists(runner))
+    await eventually(lambda: not psutil.pid_exists(runner), patience=20)
     # How soon is for a benchmark: looks keep a distance of ten times what the last one took, and the machine may be
     # busy. What is proved here is that it did not take the next look that was due anyway.
     details = await stack.assert_true(run, {0: 0, 1: 5})

@@ -18,9 +18,9 @@ from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain.audit import OLD_COPY
-from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, Site, end_all_of, eventually_async, site
+from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.process.stops import terminate, until_closed, workflow_status
+from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 AT_ONCE = {"CRAWLER_AUDIT__WORKFLOW_SECONDS": "0", "CRAWLER_AUDIT__HANDOVER_SECONDS": "0"}
@@ -104,7 +104,7 @@ async def _reopened(site: Site, run: Started) -> None:
 
 
 async def _until_completed(site: Site, run: Started) -> RunDetails:
-    await eventually(lambda: site.details(run).run.end_number == 2, PATIENCE)
+    await eventually(lambda: site.details(run).run.end_number == 2, patience=PATIENCE)
     details = await site.until_over(run)
     assert details.run.status is RunStatus.COMPLETED
     return details
@@ -122,7 +122,7 @@ async def _until_nobody_supervises(site: Site, run: Started) -> None:
         assert status is WorkflowExecutionStatus.FAILED
         return True
 
-    await eventually_async(failed)
+    await eventually_async(failed, patience=PATIENCE)
 
 
 async def _until_audited(site: Site, *runs: Started) -> None:
@@ -133,4 +133,4 @@ async def _until_audited(site: Site, *runs: Started) -> None:
         assert report.is_complete
         return all(site.details(run).run.epoch == 2 for run in runs)
 
-    await eventually_async(resumed)
+    await eventually_async(resumed, patience=PATIENCE)

@@ -17,8 +17,8 @@ from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import free_ports
-from tests.clusters import until
 from tests.schedulers import TOKEN, a_request
+from tests.waiting import until
 from workers.scheduler import listen
 
 pytestmark = [pytest.mark.process, pytest.mark.system]

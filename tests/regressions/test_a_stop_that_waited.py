@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.contract.requests import RunRequest
 from tests.plays import Play
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn
-from tests.workflows.test_stopping import WAITS, until_asked
+from tests.workflows.stops import WAITS, until_asked
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import LogCancellation, LookAt, RunPlan, StatusWrite, StopTasks, ToRun
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import TemporaryError
-from tests.clusters import LocalBench, until
+from tests.clusters import LocalBench
 from tests.house import House
+from tests.waiting import until
 
 SLEEPS = "echo up > up-$CRAWL_TASK; exec sleep 1000"
 ORDERS = [((0, 1), (1, 1)), ((1, 1), (0, 1))]

@@ -26,9 +26,9 @@ from crawler_lifecycle.contract.steps import (
 )
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.workflows import evidence
-from tests.clusters import until
 from tests.house import House
 from tests.plays import Play
+from tests.waiting import until
 from tests.workflows.script import Script
 
 BOOKS = RunRequest(crawler="books", tasks=8)

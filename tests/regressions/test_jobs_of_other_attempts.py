@@ -7,9 +7,9 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps import LookAt, RunPlan, StopTasks, ToRun
 from crawler_lifecycle.domain.lingering import lingering
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
-from tests.clusters import until
 from tests.house import House
-from tests.services.test_dispatcher_against_stop import stop, stop_round
+from tests.services.stop_rounds import stop, stop_round
+from tests.waiting import until
 
 LISTENS = "trap 'exit 143' TERM; echo up > up-$CRAWL_TASK-$CRAWL_ATTEMPT; while :; do sleep 0.1; done"
 IGNORES = "trap '' TERM; echo up > up-$CRAWL_TASK-$CRAWL_ATTEMPT; while :; do sleep 0.1; done"

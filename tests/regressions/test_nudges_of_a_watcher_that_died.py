@@ -13,7 +13,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services import watcher
 from tests.house import House
-from tests.services.test_watcher import Workflows, deploy, watched
+from tests.services.watching import Workflows, deploy, watched
 
 
 async def test_the_next_watcher_sends_them(house: House) -> None:

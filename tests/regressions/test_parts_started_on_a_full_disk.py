@@ -15,8 +15,9 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Part, Plan
 from crawler_lifecycle.services.embedded.stack import Stack
-from tests.embedded import eventually, processes_of
+from tests.embedded import processes_of
 from tests.process.crawls import PATIENCE, end_all_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -63,11 +64,11 @@ async def test_it_is_found_as_soon_as_there_is_room(state: Path, monkeypatch: py
             full.setattr(stack_file, "write", _no_room)
             first.kill()
             await eventually(
-                lambda: [each.pid for each in processes_of(state, _sleeps)] not in ([], [first.pid]), PATIENCE
+                lambda: [each.pid for each in processes_of(state, _sleeps)] not in ([], [first.pid]), patience=PATIENCE
             )
-            await eventually(lambda: any("No space left" in line for line in said), PATIENCE)
+            await eventually(lambda: any("No space left" in line for line in said), patience=PATIENCE)
         (second,) = processes_of(state, _sleeps)
-        await eventually(lambda: second.pid in _recorded(state), PATIENCE)
+        await eventually(lambda: second.pid in _recorded(state), patience=PATIENCE)
     assert not any("cannot be started" in line for line in said)
     assert processes_of(state, _sleeps) == []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.api_servers import an_api_server
-from tests.contracts.test_kubernetes_acting import Acting
+from tests.contracts.acting import Acting
 
 
 @pytest.mark.parametrize("tasks", [1, 30])

@@ -10,9 +10,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps import MainJobStatus, RunPlan, StartRun, ToRun
-from tests.clusters import until
 from tests.house import House
 from tests.plays import Play
+from tests.waiting import until
 from tests.workflows.script import Script, in_turn
 
 BOOKS = RunRequest(crawler="books")

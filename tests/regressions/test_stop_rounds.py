@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
 from tests.clusters import LocalBench
 from tests.plays import Play
 from tests.workflows.script import Script
-from tests.workflows.test_stopping import until_asked, until_forced
+from tests.workflows.stops import until_asked, until_forced
 
 
 def test_asking_a_job_again_is_no_change(local: LocalBench) -> None:

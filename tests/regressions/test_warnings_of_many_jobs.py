@@ -11,7 +11,7 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes import evidence, warning_events
 from crawler_lifecycle.adapters.kubernetes.api import LISTS_AT_ONCE
 from tests.api_servers import Answered, Fault, an_api_server
-from tests.contracts.test_kubernetes_acting import Acting, ended_with, warn
+from tests.contracts.acting import Acting, ended_with, warn
 
 TASKS = 30
 OTHERS = 1500  # warnings: there is a second page

@@ -5,7 +5,7 @@ import asyncio
 import shutil
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services import watcher as watching
 from crawler_lifecycle.services.watcher import Watcher
 from tests.databases import MakeRun
+from tests.waiting import eventually
 
 AWAY = TemporaryError("Temporal does not answer")
 
@@ -74,12 +75,6 @@ class Temporal:
         self.sent.append(nudge.run_id)
 
 
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
 @asynccontextmanager
 async def running(watcher: Watcher, *connect: Any) -> AsyncIterator[None]:
     task = asyncio.create_task(watcher.run(*connect))
@@ -97,11 +92,11 @@ async def test_a_nudge_that_waits_keeps_no_other_and_is_a_turn(database: Databas
     changed: Any = Changed(silent.run_uid, refused.run_uid, fine.run_uid)
     watcher = Watcher(SqlStore(database).claims, changed, temporal.send)
     async with running(watcher):
-        await until(lambda: temporal.sent == [fine.run_id])
+        await eventually(lambda: temporal.sent == [fine.run_id])
         assert watcher.pulses.turned.seen_within(600), "in the middle of its first pass"
         assert not watcher.pulses.succeeded.seen_within(600)
         temporal.answers.set()
-        await until(lambda: sorted(temporal.sent) == [silent.run_id, refused.run_id, fine.run_id])
+        await eventually(lambda: sorted(temporal.sent) == [silent.run_id, refused.run_id, fine.run_id])
 
 
 async def test_a_pass_that_reached_nobody_was_none(database: Database, make_run: MakeRun) -> None:
@@ -113,14 +108,14 @@ async def test_a_pass_that_reached_nobody_was_none(database: Database, make_run:
     changed: Any = Changed(run.run_uid)
     watcher = Watcher(SqlStore(database).claims, changed, away)
     async with running(watcher):
-        await until(lambda: watcher.pulses.succeeded.problem == AWAY.message)
+        await eventually(lambda: watcher.pulses.succeeded.problem == AWAY.message)
 
 
 async def test_what_is_claimed_when_the_database_goes_away_is_sent(database: Database, make_run: MakeRun) -> None:
     run, temporal = make_run(), Temporal()
     changed: Any = Changed(run.run_uid)
     async with running(Watcher(Forgetful(database), changed, temporal.send)):
-        await until(lambda: temporal.sent == [run.run_id])
+        await eventually(lambda: temporal.sent == [run.run_id])
 
 
 def test_those_of_earlier_pages_are_told(
@@ -157,7 +152,7 @@ async def test_nothing_is_claimed_before_temporal_was_there(
     changed: Any = Changed(run.run_uid)
     watcher = Watcher(SqlStore(database).claims, changed, temporal.send)
     async with running(watcher, connect):
-        await until(lambda: temporal.sent == [run.run_id])
+        await eventually(lambda: temporal.sent == [run.run_id])
     assert len(tries) == 3
 
 

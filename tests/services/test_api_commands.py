@@ -14,8 +14,9 @@ import pytest_asyncio
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.services.api.tokens import Tokens
 from tests.apis import DOCUMENT, problem, stream
-from tests.embedded import LINK, ask, eventually, processes_of
-from tests.process.crawls import Site, end_all_of, eventually_async, site
+from tests.embedded import LINK, ask, processes_of
+from tests.process.crawls import PATIENCE, Site, end_all_of, site
+from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
 TALK = 'for n in 1 2 3 4 5; do echo "line $n é"; sleep 0.5; done; exit 0;'
@@ -29,7 +30,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
             await running.command.wait_for(LINK)
             yield running
             await running.end_all()
-        await eventually(lambda: not processes_of(folder))
+        await eventually(lambda: not processes_of(folder), patience=20)
     finally:
         end_all_of(folder)
 
@@ -60,7 +61,7 @@ async def until(http: httpx.AsyncClient, run: int, status: str) -> dict[str, Any
         view: dict[str, Any] = (await http.get(f"/v1/runs/{run}")).json()
         return view if view["run"]["status"] == status else None
 
-    view = await eventually_async(reached)
+    view = await eventually_async(reached, patience=PATIENCE)
     assert view is not None
     return view
 
@@ -101,7 +102,7 @@ async def test_an_audit_is_asked_for_and_tells_what_it_found(http: httpx.AsyncCl
         report: dict[str, Any] | None = (await http.get(path)).json()["report"]
         return report
 
-    report = await eventually_async(done)
+    report = await eventually_async(done, patience=PATIENCE)
     assert report is not None
     assert {part: each["problem"] for part, each in report["parts"].items()} == dict.fromkeys(
         ("runs", "jobs", "handovers")

@@ -15,8 +15,8 @@ from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.ports import Claim
 from crawler_lifecycle.services.dispatcher import Dispatcher
-from tests.clusters import until
 from tests.house import House
+from tests.waiting import until
 
 THREADS = 4
 

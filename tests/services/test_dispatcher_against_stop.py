@@ -25,24 +25,20 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps import (
-    CloseLook,
-    EndRun,
-    LogCancellation,
     LookAt,
     RunPlan,
-    RunRef,
-    StatusWrite,
-    StopTasks,
     ToRun,
 )
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Claim, Uids
 from crawler_lifecycle.services.dispatcher import Dispatcher
-from tests.clusters import PATIENCE, until
+from tests.clusters import PATIENCE
 from tests.databases import MakeRun, ref_to
 from tests.house import House
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
+from tests.services.stop_rounds import stop, stop_round
+from tests.waiting import until
 
 CHILDREN, AT_ONCE, MOST_RUNS = 96, 2, 400
 RACES = {"sqlite": 2000, "mysql": 500}  # of deployments with the stop of their run
@@ -50,19 +46,6 @@ CLAIM_FOR = timedelta(seconds=0.12)
 THREADS = 8
 MINUTE = timedelta(minutes=1)
 Job = tuple[str, int]
-
-
-def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActivities, run: RunRef) -> bool:
-    """What the workflow does in a round of a stop; whether it is proved."""
-    stopping.k8_stop_task(StopTasks(run=run))
-    active = reconciliation.get_active_running_tasks(ToRun(run=run))
-    differences = reconciliation.get_history_statuses_to_sync(LookAt(run=run, active=active))
-    if differences.changes:
-        reconciliation.sync_statuses(StatusWrite(run=run, changes=differences.changes))
-    alive = reconciliation.count_alive_tasks(CloseLook(run=run, nudge=active.nudge, known=differences.known))
-    if differences.unwanted:
-        stopping.k8_stop_unwanted(StopTasks(run=run, tasks=differences.unwanted))
-    return differences.known and not alive.total and not differences.unwanted
 
 
 class QuickCluster(SmallCluster):
@@ -237,12 +220,6 @@ def test_a_few_races_with_real_jobs(house: House) -> None:
 
 def _began(house: House, run_uid: str) -> set[str]:
     return {path.name for path in (house.folder / "files" / run_uid).glob("began-*")}
-
-
-def stop(house: House, plan: RunPlan, *, force: bool = False) -> None:
-    step = LogCancellation(run=plan.run, stop=StopRequest(actor="ann", force=force), asked_at=datetime.now(UTC))
-    house.stopping.add_cancellation_log_to_db(step)
-    house.stopping.cancel_queued_tasks(EndRun(run=plan.run, reason="stopped"))
 
 
 # A deployer that stands still

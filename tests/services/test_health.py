@@ -25,8 +25,8 @@ from crawler_lifecycle.services.health import Door, Pulses, told
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.settings import HealthSettings
 from tests.api_servers import Answered, an_access, an_api_server
-from tests.clusters import until
 from tests.house import House
+from tests.waiting import until
 
 SHORT = HealthSettings(port=0, stuck_seconds=2, ready_seconds=2)
 SILENT = HealthSettings(port=0, stuck_seconds=600, ready_seconds=0.5)

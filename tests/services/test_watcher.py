@@ -1,56 +1,11 @@
 """The watcher: whoever changed is nudged, once until that is acknowledged, and again if Temporal was away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
-from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.steps import CloseLook, RunPlan
-from crawler_lifecycle.errors import NotFound, TemporaryError
-from crawler_lifecycle.ports import Nudge
-from crawler_lifecycle.services.watcher import Watcher
 from tests.house import House
-
-
-@dataclass
-class Workflows:
-    """What would be signalled."""
-
-    nudges: list[Nudge] = field(default_factory=list)
-    away: int = 0
-    closed: bool = False
-
-    async def send(self, nudge: Nudge) -> None:
-        if self.closed:
-            raise NotFound("no such workflow")
-        if self.away:
-            self.away -= 1
-            raise TemporaryError("Temporal does not answer")
-        self.nudges.append(nudge)
-
-    async def nudged(self, times: int) -> None:
-        async with asyncio.timeout(20):
-            while len(self.nudges) < times:
-                await asyncio.sleep(0.02)
-
-
-@asynccontextmanager
-async def watched(house: House, workflows: Workflows) -> AsyncIterator[None]:
-    watching = asyncio.create_task(Watcher(SqlStore(house.database).claims, house.bench.cluster, workflows.send).run())
-    await asyncio.sleep(0.3)  # changes before it watches are none of its business
-    try:
-        yield
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
-
-
-def deploy(house: House) -> RunPlan:
-    plan = house.started("sleepy", tasks=2)
-    house.deploy_children(plan)
-    return plan
+from tests.services.watching import Workflows, deploy, watched
 
 
 def acknowledge(house: House, plan: RunPlan, number: int) -> None:

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 from crawler_lifecycle.domain.naming import event_id
 from tests.chaos.comparison import Told, compared
 from tests.process.crawls import Job
-from tests.unit.test_cli_render import NOW, a_run, an_export
+from tests.unit.shown import NOW, a_run, an_export
 
 UID = "8a0d2b52-6f0e-4f6c-9d8e-0d1c7c1f6b1e"
 FILES = 3

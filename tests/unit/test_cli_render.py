@@ -1,6 +1,6 @@
 """How a run looks as text."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -19,38 +19,9 @@ from crawler_lifecycle.cli.render import (
     waiting,
 )
 from crawler_lifecycle.cli.stop_lines import stop_lines
-from crawler_lifecycle.contract.deployment import Crawler
-from crawler_lifecycle.contract.records import Explanation, ExportRecord, LogRecord, RunDetails, RunRecord, TaskRecord
-from crawler_lifecycle.contract.requests import KeptRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
-
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-
-def a_task(number: int, status: TaskStatus, **more: Any) -> TaskRecord:
-    nothing = dict.fromkeys(TaskRecord.model_fields)
-    known = {"task": number, "attempt": 1, "status": status, "queued_at": NOW, "restarts": 0, "events": []}
-    return TaskRecord(**nothing | known | more)
-
-
-def a_run(status: RunStatus, *tasks: TaskStatus, exports: list[ExportRecord] | None = None, **more: Any) -> RunDetails:
-    nothing = dict.fromkeys(RunRecord.model_fields)
-    known = {
-        "run_id": 7, "run_uid": "u", "crawler": "shop", "trigger": Trigger.API, "cluster": "default", "status": status,
-        "intent": Intent.RUN, "tasks": {each: tasks.count(each) for each in tasks}, "created_at": NOW, "begun_at": NOW,
-        "changed_at": NOW,
-        "end_number": 0,
-        "installation": "i", "epoch": 1, "workflow_id": "w", "first_execution_run_id": "f", "nudge_sent": 0,
-        "nudge_acknowledged": 0, "request": KeptRequest(crawler="shop"), "entry": Crawler(name="shop"),
-    }  # fmt: skip
-    rows = [a_task(number, each) for number, each in enumerate(tasks)]
-    return RunDetails(run=RunRecord(**nothing | known | more), tasks=rows, log=[], exports=exports or [])
-
-
-def an_export(state: ExportState) -> ExportRecord:
-    return ExportRecord(
-        event_id="e", kind="files_ready", state=state, location=None, problem=None, created_at=NOW, finished_at=None
-    )
+from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
+from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from tests.unit.shown import NOW, a_run, a_task, an_export
 
 
 @pytest.mark.parametrize(

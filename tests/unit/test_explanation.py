@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord
 from crawler_lifecycle.contract.requests import KeptRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.explanation import explanation, last_line
-from tests.unit.test_cli_render import NOW, a_run, a_task
+from tests.unit.shown import NOW, a_run, a_task
 
 SUCCEEDED, FAILED, LOST, STOPPED = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.LOST, TaskStatus.STOPPED
 

@@ -2,8 +2,7 @@
 
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,9 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.mirrors import MOST, Mirrors, Place
 from crawler_lifecycle.ports import LogChunk
+from tests.waiting import until
 
 BEGINNING = Place(0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_it_is_read_on_until_it_ends() -> None:

@@ -27,10 +27,11 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
-from tests.embedded import CRAWLCTL, Crawlctl, environment, eventually
-from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of, eventually_async
+from tests.embedded import CRAWLCTL, Crawlctl, environment
+from tests.process.crawls import PATIENCE, Site, catalogue_of, end_all_of
 from tests.process.stops import CRAWLERS
 from tests.receivers import Receiver, serving
+from tests.waiting import eventually, eventually_async
 
 SERVICES = ("scheduler", "dispatcher", "watcher")
 SECRET = "whsec_dHdvIHZlcnNpb25zIHNpZGUgYnkgc2lkZQ=="
@@ -61,7 +62,9 @@ class Sides:
         """In the place of those that there are."""
         await asyncio.gather(*map(end, self.services.values()))
         self.services = {part: await self.start(part, old=old) for part in SERVICES}
-        await eventually_async(_answering(lambda: asyncio.to_thread(self.site.control.deployer.check)))
+        await eventually_async(
+            _answering(lambda: asyncio.to_thread(self.site.control.deployer.check)), patience=PATIENCE
+        )
 
     async def start_worker(self, *, old: bool = False) -> Process:
         """One that asks the task queue for work."""
@@ -72,7 +75,7 @@ class Sides:
             assert worker.returncode is None, "the worker has ended: its log tells why"
             return any(identity.startswith(f"{worker.pid}@") for identity in await engine.pollers())
 
-        await eventually_async(polls)
+        await eventually_async(polls, patience=PATIENCE)
         return worker
 
     # The database
@@ -96,7 +99,7 @@ class Sides:
         execution = await self.site.submit(workflow_id, crawler, tasks=tasks, **request)
         with self.database() as database:
             store = SqlStore(database)
-            found: RunRecord = await eventually(lambda: store.runs.find(workflow_id, execution), PATIENCE)
+            found: RunRecord = await eventually(lambda: store.runs.find(workflow_id, execution), patience=PATIENCE)
             run = Started(
                 workflow_id=workflow_id, first_execution_run_id=execution, run_id=found.run_id, run_uid=found.run_uid
             )
@@ -104,8 +107,8 @@ class Sides:
             def statuses() -> list[TaskStatus]:
                 return [task.status for task in store.records.tasks(run.run_id, first=0, limit=tasks)]
 
-            await eventually(lambda: statuses() == [TaskStatus.RUNNING] * tasks, PATIENCE)
-        await eventually(lambda: len(self.site.jobs(run)) == tasks, PATIENCE)
+            await eventually(lambda: statuses() == [TaskStatus.RUNNING] * tasks, patience=PATIENCE)
+        await eventually(lambda: len(self.site.jobs(run)) == tasks, patience=PATIENCE)
         self.site.asked.append(run.run_id)
         return run
 
@@ -134,10 +137,10 @@ class Sides:
                 return True
             await self.forget_worker(run)
             await self.site.nudge(run)
-            await eventually_async(lambda: self._is_brought_forward(run, _activities(done)))
+            await eventually_async(lambda: self._is_brought_forward(run, _activities(done)), patience=PATIENCE)
             return False
 
-        await eventually_async(worked)
+        await eventually_async(worked, patience=PATIENCE)
 
     async def _is_brought_forward(self, run: Started, since: int) -> bool:
         return _activities(await self.work_on(run)) > since
@@ -189,7 +192,7 @@ async def sides(folder: Path, released: Path, url: str | None) -> AsyncIterator[
     try:
         with serving(receiver), (logs / "temporal.log").open("ab") as log:
             temporal = await asyncio.create_subprocess_exec(*temporal_part(plan).command, stdout=log, stderr=log)
-            await eventually_async(_answering(control.engine.ping))
+            await eventually_async(_answering(control.engine.ping), patience=PATIENCE)
             yield Sides(plan, Site(state, truth, Crawlctl(temporal), control), receiver, released, logs)
             temporal.terminate()
             await temporal.wait()

@@ -19,11 +19,11 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.control import Started
 from tests.databases import BOTH, create_database
-from tests.embedded import eventually
-from tests.process.crawls import PATIENCE, eventually_async
+from tests.process.crawls import PATIENCE
 from tests.process.stops import assert_stopped, terminate
 from tests.upgrade import released as before
 from tests.upgrade.sides import Process, Sides, end, sides
+from tests.waiting import eventually, eventually_async
 
 CRAWLERS = {"stopped": "polite"}
 TASKS = {"children": 2, "on_the_new_schema": 2}
@@ -82,7 +82,7 @@ async def _the_version_before_works_on_while_the_schema_is_brought_forward(upgra
     site.release(runs["children"], 1, codes={1: 3})
     await eventually(
         lambda: site.statuses(runs["children"]) == [TaskStatus.RUNNING, TaskStatus.FAILED],
-        PATIENCE,
+        patience=PATIENCE,
     )
     await upgrade.begin("on_the_new_schema")
     for run in runs.values():
@@ -111,7 +111,7 @@ async def _what_the_version_before_began_the_new_one_ends(upgrade: Upgrade) -> N
     site.release(runs["on_the_new_schema"], 0, 1)
     for name in ("terminated", "passed_on"):
         site.release(runs[name], 0)
-    await eventually_async(lambda: _is_audited(upgrade))
+    await eventually_async(lambda: _is_audited(upgrade), patience=PATIENCE)
     await site.assert_true(runs["children"], {0: 0, 1: 3})
     await site.assert_true(runs["on_the_new_schema"], {0: 0, 1: 0})
     await site.assert_true(runs["passed_on"], {0: 0})

@@ -15,7 +15,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.workflows.converter import OneInputConverter
 from tests.plays import Play, Stage
 from tests.workflows.script import Script
-from tests.workflows.test_stopping import Held, until_asked
+from tests.workflows.stops import Held, until_asked
 
 BOOKS = RunRequest(crawler="books")
 ENCODINGS = {

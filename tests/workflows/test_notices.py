@@ -15,7 +15,7 @@ from crawler_lifecycle.settings import NoticeSettings
 from crawler_lifecycle.workflows.options import BRIEF, ONCE
 from tests.plays import Play
 from tests.workflows.script import Script
-from tests.workflows.test_stopping import until_asked
+from tests.workflows.stops import until_asked
 
 BOOKS = RunRequest(crawler="books")
 TEN_SECONDS = timedelta(seconds=10)

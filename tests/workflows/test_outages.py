@@ -24,7 +24,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps import TakenOver, TaskChange
 from tests.plays import Play, Stage, played
 from tests.workflows.script import Script
-from tests.workflows.test_stopping import until_asked
+from tests.workflows.stops import until_asked
 
 BOOKS = RunRequest(crawler="books")
 LONG = 50  # tries up to 15 seconds apart: ten minutes and more, longer than any time-out of a step

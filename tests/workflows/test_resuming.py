@@ -12,8 +12,8 @@ from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
 from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script, moments
-from tests.workflows.test_stages import END, LOOK
-from tests.workflows.test_stopping import CLOSING, Held, assert_in_order, on_record, until_asked
+from tests.workflows.stages import END, LOOK
+from tests.workflows.stops import CLOSING, Held, assert_in_order, on_record, until_asked
 
 RESUME = RunRequest(crawler="books", run_id=7)
 

@@ -12,17 +12,10 @@ from crawler_lifecycle.contract.states import TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, TaskChange
 from tests.plays import Play
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
+from tests.workflows.stages import END, LOOK
 
-LOOK = ["get_active_running_tasks", "get_history_statuses_to_sync", "count_alive_tasks"]
 BEGINNING = ["create_history_id", "add_workflow_id"]
 STARTING = ["update_run_started", "signal_pusher_started"]
-END = [
-    "update_run_status",
-    "signal_pusher_finished",
-    "remove_jobs",
-    "initiate_export_signal",
-    "export_supporting_files",
-]
 
 
 def over(task: int, status: TaskStatus = TaskStatus.SUCCEEDED) -> TaskChange:

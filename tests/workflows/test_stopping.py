@@ -1,7 +1,6 @@
 """A stop in every stage: asked for, recorded, insisted on, proved; nothing runs afterwards."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,40 +13,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps import MainJobStatus
 from tests.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments
+from tests.workflows.stops import CLOSING, WAITS, Held, assert_in_order, on_record, until_asked, until_forced
 
 BOOKS = RunRequest(crawler="books", grace_seconds=30)
-WAITS = MainJobStatus(cause="unschedulable")
-CLOSING = [
-    "update_run_status",
-    "signal_pusher_stopped",
-    "remove_jobs",
-    "initiate_export_signal",
-    "export_supporting_files",
-]
-
-
-def until_asked(script: Script) -> Callable[[int], int]:
-    """Jobs that end when they are asked to."""
-    return lambda look: 0 if "k8_stop_task" in script.names else 1
-
-
-def until_forced(script: Script) -> Callable[[int], int]:
-    return lambda look: 0 if "k8_stop_pod" in script.names else 1
-
-
-class Held:
-    """Holds the script at an activity, so that a stop comes in the middle of it."""
-
-    def __init__(self, script: Script, activity: str) -> None:
-        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
-        script.before[activity] = self._hold
-
-    async def _hold(self) -> None:
-        self.reached.set()
-        await self.go_on.wait()
 
 
 STAGES = [
@@ -97,15 +67,6 @@ async def ended(handle: WorkflowHandle[Any, Any], door: str) -> dict[str, Any] |
         await handle.result()
     assert isinstance(failure.value.cause, CancelledError)
     return None
-
-
-def on_record(script: Script) -> list[str]:
-    return [step.stop.actor for step in script.inputs("add_cancellation_log_to_db")]
-
-
-def assert_in_order(names: list[str], expected: list[str]) -> None:
-    left = iter(names)
-    assert all(name in left for name in expected), f"{expected} are not in this order in {names}"
 
 
 async def test_a_stop_that_comes_with_the_start(play: Play) -> None:

@@ -1,0 +1,88 @@
+"""A cluster that notes which jobs it is to remove, and a run whose jobs are over."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from crawler_lifecycle.contract.steps import (
+    ActiveTasks,
+    Differences,
+    LookAt,
+    RunPlan,
+    TaskEvidence,
+    ToRun,
+)
+from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.ports import NO_UIDS, Uids
+from tests.house import House
+from tests.waiting import until
+
+
+def opened(house: House, plan: RunPlan) -> ActiveTasks:
+    return house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+
+
+def differences(house: House, plan: RunPlan) -> Differences:
+    step = LookAt(run=plan.run, active=opened(house, plan))
+    return house.do(house.reconciliation.get_history_statuses_to_sync, step)
+
+
+def all_over(house: House, plan: RunPlan) -> Differences:
+    def over() -> Differences | None:
+        found = differences(house, plan)
+        ended = sum(change.status.is_over for change in found.changes)
+        return found if ended == plan.tasks else None
+
+    return until(over, "all jobs to end")
+
+
+def both_over(house: House) -> tuple[RunPlan, Differences]:
+    plan = house.started()
+    house.deploy_children(plan)
+    return plan, all_over(house, plan)
+
+
+class Removing:
+    """The house's cluster, with notes of what it was told to remove, and jobs that could be."""
+
+    def __init__(self, house: House, stay: int = 0) -> None:
+        self.inner, self.stay = house.bench.cluster, stay
+        self.removed: list[tuple[int, int]] = []
+        self.listed: list[ListedJob] = []
+        self.explained: list[tuple[int, int]] = []
+        self.busy: TemporaryError | None = None  # of each question what became of jobs
+        self.trouble: TemporaryError | None = None  # of each removal
+        self.outage: TemporaryError | None = None
+
+    def look(
+        self,
+        run_uid: str,
+        watched: Collection[tuple[int, int]] = (),
+        tasks: Collection[int] | None = None,
+        *,
+        uids: Uids = NO_UIDS,
+    ) -> Look:
+        look = self.inner.look(run_uid, watched, tasks, uids=uids)
+        jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
+        return replace(look, jobs=jobs)
+
+    def inventory(self) -> Iterator[Sequence[ListedJob]]:
+        yield self.listed
+
+    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+        if self.busy:
+            raise self.busy
+        self.explained += jobs
+        return self.inner.evidence(run_uid, jobs)
+
+    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
+        if trouble := self.outage or self.trouble:
+            raise trouble
+        self.removed += jobs
+        return self.stay
+
+    def check(self) -> str:
+        if self.outage:
+            raise self.outage
+        return "there"
