@@ -30,7 +30,7 @@ def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], en
     if not 1 <= number <= run.end_number:
         raise NotFound(f"run {run.run_id} has no end {number}: its ends are 1 to {run.end_number}")
     identity = event_id(run.run_uid, ExportKind.FILES_READY, number)
-    _refuse_without_archive(run, next((each for each in exports if each.event_id == identity), None))
+    _refuse_without_archive(run, next((export for export in exports if export.event_id == identity), None))
     event = parts.store.runs.export_event(identity)
     stored = parts.exporter.stored(run.run_uid, number)
     return RunArchive(run.run_id, number, stored, event.sha256 if event else None)

@@ -92,6 +92,6 @@ class AuditSchedule:
 def _substance(schedule: Schedule) -> tuple[object, ...]:
     action, policy = schedule.action, schedule.policy
     assert isinstance(action, ScheduleActionStartWorkflow)
-    every = [each.every for each in schedule.spec.intervals]
+    every = [interval.every for interval in schedule.spec.intervals]
     what = (action.workflow, action.task_queue, action.execution_timeout)
     return *what, every, policy.overlap, policy.catchup_window

@@ -78,10 +78,10 @@ def _stack(control: "Control") -> str:
     stack = stack_file.read(control.installation.settings.state)
     if stack is None:
         return "none on this state folder: its parts are looked after elsewhere"
-    dead = [each.name for each in stack.processes if not psutil.pid_exists(each.pid)]
+    dead = [process.name for process in stack.processes if not psutil.pid_exists(process.pid)]
     if dead:
         raise NotReady(f"{', '.join(dead)} of the stack have ended: `crawlctl up` starts them again, or is not running")
-    return ", ".join(each.name for each in stack.processes)
+    return ", ".join(process.name for process in stack.processes)
 
 
 def _scheduler(control: "Control") -> str:
@@ -94,10 +94,10 @@ async def _audit(control: "Control") -> str:
 
 def _runs(control: "Control") -> str:
     """A worker searches for failing workflows all the time and keeps what it finds."""
-    found = control.audits.overview(audits=0, findings=MOST_FINDINGS).findings
-    failing = [each for each in found if each.kind is FindingKind.WORKFLOW_FAILING and each.closed_at is None]
+    findings = control.audits.overview(audits=0, findings=MOST_FINDINGS).findings
+    failing = [entry for entry in findings if entry.kind is FindingKind.WORKFLOW_FAILING and entry.closed_at is None]
     if failing:
-        runs = ", ".join(str(each.run_id) for each in failing[:10]) + (", ..." if len(failing) > 10 else "")
+        runs = ", ".join(str(finding.run_id) for finding in failing[:10]) + (", ..." if len(failing) > 10 else "")
         first = f"run {failing[0].run_id}: {failing[0].message}"
         raise NotReady(f"{counted(len(failing), 'run')} cannot go on ({runs}). The first, {first}")
     return "no workflow of a run fails its tasks"

@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.audit import Described
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 MISSING = Described(is_open=False, end="missing")
-CLOSED = {each.value: each.name.lower() for each in WorkflowExecutionStatus if each.name != "RUNNING"}
+CLOSED = {status.value: status.name.lower() for status in WorkflowExecutionStatus if status.name != "RUNNING"}
 LONGEST_FAILURE = 300
 CAUSE = "WORKFLOW_TASK_FAILED_CAUSE_"
 

@@ -268,9 +268,9 @@ class Engine:
 
 def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
     """What would have to be quoted is left out: it is not listed, and so it is described."""
-    plain = [each for each in workflow_ids if not set(each) & QUOTES]
+    plain = [name for name in workflow_ids if not set(name) & QUOTES]
     for start in range(0, len(plain), IDS_IN_A_QUERY):
-        ids = ", ".join(f"'{each}'" for each in plain[start : start + IDS_IN_A_QUERY])
+        ids = ", ".join(f"'{name}'" for name in plain[start : start + IDS_IN_A_QUERY])
         yield f"ExecutionStatus = 'Running' AND WorkflowType IN ({TYPES}) AND WorkflowId IN ({ids})"
 
 
