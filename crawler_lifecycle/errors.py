@@ -6,7 +6,7 @@ help. A message is written for the person who has to act.
 
 
 class LifecycleError(Exception):
-    """An error that this project understands. `cause` is one word for people who wait because of the error."""
+    """An error known to the project. `cause` is one word for people waiting because of the error."""
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -52,4 +52,4 @@ class Fenced(PermanentError):
 
 
 class NotReady(TemporaryError):
-    """A part of the installation is not set up, or has another version. Runs wait until an operator mends it."""
+    """A part is not set up, or has another version. Runs wait until an operator mends the part."""

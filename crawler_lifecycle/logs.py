@@ -73,5 +73,5 @@ def configure(form: str, level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # the library warns about every connection that it closes, and about no other thing that we use
+    # the library warns about every closed connection, and about nothing useful to us
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

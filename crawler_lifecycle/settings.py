@@ -29,7 +29,7 @@ def default_state() -> Path:
 
 
 def _home() -> Path:
-    """Return the user's home, or a folder that does not exist for a user id without a home, as in a container."""
+    """Return the user's home, or a missing folder for a user id without a home, as in a container."""
     try:
         return Path.home()
     except RuntimeError:
@@ -304,7 +304,7 @@ class Settings(BaseSettings):
 
     @property
     def local_folders(self) -> list[Path]:
-        """Folders of this machine on which this installation depends."""
+        """Folders on this machine needed by the installation."""
         chosen = (
             (self.state, self.database.url is None),
             (self.jobs_folder, self.cluster.kind == "local"),

@@ -95,7 +95,7 @@ async def _started(watch: Watch, plan: RunPlan) -> Deployment:
         if status.known:
             await watch.limits.apply_suspension(plan.run, status.cause == SUSPENDED)
         missed = missed + 1 if status.vanished else 0
-        # the looks of stage 3 judge what became of a job that vanished
+        # the looks in stage 3 judge a vanished job
         if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.stop.apply_intent(status.intent):
             return Deployment(started_at=status.started_at)
         # a job that cannot be seen may have started: only a look that succeeded can say that it did not
