@@ -4,15 +4,13 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select
 
+from crawler_lifecycle.adapters.sql.explaining import explained
 from crawler_lifecycle.adapters.sql.fence import fence, keep_property
-from crawler_lifecycle.adapters.sql.reading import log_record, task_record
-from crawler_lifecycle.adapters.sql.schema import history_logs, history_properties, task_histories
+from crawler_lifecycle.adapters.sql.schema import history_properties
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, RunRecord
 from crawler_lifecycle.contract.steps import RunRef
-from crawler_lifecycle.domain.explanation import FAILURES, REOPENED, STOPS, explanation
-from crawler_lifecycle.domain.naming import MAIN_TASK
 
 PREFIX = "notice:"
 props = history_properties.c
@@ -31,13 +29,8 @@ class Notices(OnDatabase):
 
     @reading
     def explanation(self, connection: Connection, run: RunRecord) -> Explanation | None:
-        task, line = task_histories.c, history_logs.c
-        of_run = select(task_histories).where(task.history_id == run.run_id)
-        failed = of_run.where(task.status.in_(FAILURES)).order_by(task.status, task.task).limit(1)
-        rows = [*connection.execute(of_run.where(task.task == MAIN_TASK)), *connection.execute(failed)]
-        told = select(history_logs).where(line.history_id == run.run_id, line.event.in_((*STOPS, REOPENED)))
-        log = [log_record(each) for each in connection.execute(told.order_by(line.id))]
-        return explanation(run, [task_record(each) for each in rows], log)
+        (known,) = explained(connection, [run])
+        return known.explanation
 
 
 def notices_of(connection: Connection, run_ids: Sequence[int]) -> list[Notice]:

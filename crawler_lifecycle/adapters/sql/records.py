@@ -16,10 +16,13 @@ from crawler_lifecycle.adapters.sql.reading import (
 )
 from crawler_lifecycle.adapters.sql.schema import exports, histories, history_logs, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
+from crawler_lifecycle.contract.notices import ExportKind
 from crawler_lifecycle.contract.records import RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import ScheduledRun
+
+KINDS = [str(kind) for kind in ExportKind]  # in the order of an export
 
 
 class RunRecords(OnDatabase):
@@ -106,7 +109,7 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
     return RunOverview(
         run=run,
         log=[log_record(row) for row in connection.execute(log)],
-        exports=sorted(announced, key=lambda each: (each.end, each.kind)),
+        exports=sorted(announced, key=lambda export: (export.end, KINDS.index(export.kind))),
         findings=findings_of(connection, run.run_uid),
     )
 
