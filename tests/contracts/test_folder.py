@@ -111,5 +111,7 @@ def test_a_notice_is_written_down_and_told_once(tmp_path: Path, caplog: pytest.L
     lines = (tmp_path / "new" / "notices.jsonl").read_text().splitlines()
     assert [Notice.model_validate_json(line) for line in lines] == [told]
     [record] = caplog.records
-    assert record.getMessage() == "books finished: FAILED (tasks_failed); tasks: 3 SUCCEEDED, 1 FAILED"
+    assert record.getMessage() == (
+        "books finished: FAILED (tasks_failed); tasks: 3 SUCCEEDED, 1 FAILED; task 3 FAILED with exit code 2"
+    )
     assert record.__dict__["run_id"] == 42

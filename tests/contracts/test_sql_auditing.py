@@ -85,6 +85,7 @@ def told(database: Database, run: RunRecord, *notices: tuple[str, int]) -> None:
     of = {name: getattr(run, name) for name in ("run_id", "run_uid", "crawler", "status", "reason", "tasks")}
     for kind, end in notices:
         identity = {"notice_id": event_id(run.run_uid, kind, end), "kind": kind, "at": LONG_AGO}
+        identity |= {"final": kind != "started", "explanation": None}
         SqlStore(database).runs.keep_notice(ref_to(run), Notice.model_validate(of | identity))
 
 
