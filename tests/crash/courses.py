@@ -11,6 +11,7 @@ from datetime import timedelta
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
+from crawler_lifecycle.adapters.archive_names import archived_name
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps import RunRef, ToEnd
@@ -269,7 +270,7 @@ async def hostile(case: Case) -> Started:
     assert (details.run.status, details.run.crawler) == (RunStatus.COMPLETED, HOSTILE)
     ready = next(each for each in details.exports if each.kind == "files_ready")
     with zipfile.ZipFile(str(ready.location)) as archive:
-        told = json.loads(archive.read(f"files/{HOSTILE_FILE}"))
+        told = json.loads(archive.read(f"files/{archived_name(HOSTILE_FILE)}"))
     assert told == [part for name, value in arguments.items() for part in ("-a", f"{name}={value}")]
     assert {notice["crawler"] for notice in notices(case.site, run)} == {HOSTILE}
     assert not list(case.site.state.rglob("pwned"))

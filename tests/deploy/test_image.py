@@ -49,6 +49,23 @@ def every_verb(group: click.Group, *above: str) -> Iterator[list[str]]:
             yield [*above, name, *typed(command), *rule]
 
 
+# before the tests that bring a database into the state folder
+@pytest.mark.parametrize("part", ["lifecycle", "dispatcher", "watcher"])
+def test_a_process_without_settings_is_one_line(image: Image, part: str) -> None:
+    ended = image.start("python", "-m", f"workers.{part}")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    (line,) = ended.stderr.splitlines()
+    assert "there is no database at" in line
+    assert "crawlctl db upgrade" in line
+
+
+def test_the_scheduler_service_without_settings_is_one_line(image: Image) -> None:
+    ended = image.start("python", "-m", "workers.scheduler")
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert "CRAWLER_SCHEDULER__TOKEN" in line
+
+
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 
 
@@ -87,22 +104,6 @@ def test_the_program_is_the_installed_one(image: Image) -> None:
     assert "doctor" in image.start("crawlctl", "--help").stdout
     where = image.start("python", "-c", "import crawler_lifecycle, workers; print(crawler_lifecycle.__file__)").stdout
     assert where.startswith(str(image.folder / "app"))
-
-
-@pytest.mark.parametrize("part", ["lifecycle", "dispatcher", "watcher"])
-def test_a_process_without_settings_is_one_line(image: Image, part: str) -> None:
-    ended = image.start("python", "-m", f"workers.{part}")
-    assert (ended.returncode, ended.stdout) == (1, "")
-    (line,) = ended.stderr.splitlines()
-    assert "there is no database at" in line
-    assert "crawlctl db upgrade" in line
-
-
-def test_the_scheduler_service_without_settings_is_one_line(image: Image) -> None:
-    ended = image.start("python", "-m", "workers.scheduler")
-    assert ended.returncode == 1
-    (line,) = ended.stderr.splitlines()
-    assert "CRAWLER_SCHEDULER__TOKEN" in line
 
 
 def test_it_brings_its_schema_and_writes_into_its_state_folder_only(image: Image) -> None:

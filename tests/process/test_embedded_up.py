@@ -126,7 +126,7 @@ async def test_a_broken_catalogue_is_one_line(state: Path, content: str | None) 
 
 
 async def _bad_input_leaves_no_run(state: Path) -> None:
-    for words, named in ((["no such crawler"], "crawler: "), (["sleeper", "--tasks", "10001"], "tasks: ")):
+    for words, named in ((["no such crawler"], "CRAWLER: "), (["sleeper", "--tasks", "10001"], "tasks: ")):
         status, said = await ask(state, "run", *words, "--detach")
         assert (status, len(said.splitlines())) == (2, 1), said
         assert named in said

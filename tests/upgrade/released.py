@@ -11,7 +11,7 @@ import pytest
 
 from tests.databases import missing
 
-COMMIT = "c53e1125d76d8a7dd7a819ab405348d05970a72d"
+COMMIT = "84eff57611fba9cd77ddd3ae74fe1d8864e198a4"
 HERE = Path(__file__).parents[2]
 NEEDED = ("crawler_lifecycle", "workers")
 
