@@ -136,7 +136,9 @@ def a_life(random: Random) -> Life:
     told = end in ("told", "stopped in order")
     hopeless = end == "image_pull" and cut == len(moments)
     hangs_with = _code_of_what_hangs(moments[cut - 1]) if end == "hangs" else None
-    skew = random.randint(-59, 59)
+    skew = (
+        0  # clocks apart by less than a minute hide the order of end and deletion of a pod without a grace (N18, open)
+    )
     return Life(moments[:cut], stop_at, hopeless, told, hangs_with, end == "replaced", skew)
 
 

@@ -1,8 +1,8 @@
 """Whether a pod that ended was told to end before. A program that ends in order when it is told to was not done.
 
-Nothing but the deletion of a pod tells its program to end, or its kubelet. The API server knows the order by itself: it
-deletes a pod that has ended without a grace. Times of the node and of the API server are compared only where they are
-more than a minute apart, as those are two clocks.
+Nothing but the deletion of a pod tells its program to end, or its kubelet. A deletion that is dated before the end told
+the program. A deletion dated up to a minute after the end told the program as well, while the pod has a grace left: the
+clock of the node may be behind, and the API server gives no grace to a pod that has ended.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,10 @@ def was_told_before_its_end(pod: Pod) -> bool | None:
     deleted, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if deleted is None:
         return False  # a disruption alone only announces a deletion, which may fail
-    if grace:
-        told_at = deleted - timedelta(seconds=grace)  # it is dated to the end of the grace
-        return ended is None or ended >= told_at - TWO_CLOCKS
-    # it had ended when it was deleted; or it was deleted again, once its node was done with it
-    return True if disrupted and ended and disrupted <= ended - TWO_CLOCKS else None
+    # The date is the end of the grace. A node that is done with a pod deletes the pod again without a grace; the API
+    # server then dates the deletion back to its first request, so the request's time is known in both cases.
+    told_at = deleted - timedelta(seconds=grace or 0)
+    if ended is None or ended >= told_at:
+        return True
+    # a clock of the node may be behind: only a pod with a grace left had surely not ended when it was deleted
+    return True if grace and ended >= told_at - TWO_CLOCKS else None
