@@ -25,7 +25,7 @@ export function makeTasks(id, place, signal, again) {
   const body = h("tbody");
   const go = (change) => { change(); drawChips(); keepPlace(); return load(); };
   const turn = async (change) => { await go(change); element.scrollIntoView({ block: "start" }); };
-  const next = h("button", { type: "button", onclick: () => turn(() => firsts.push(page.next)) }, "Next");
+  const next = h("button", { type: "button", onclick: () => page.next && turn(() => firsts.push(page.next)) }, "Next");
   const previous = h("button", { type: "button", onclick: () => turn(() => firsts.pop()) }, "Previous");
   const jump = h("input", {
     type: "text", inputmode: "numeric", class: "jump", "aria-label": "Go to task", placeholder: "task no.",
