@@ -15,7 +15,7 @@ from bench.measuring import cpu_seconds
 from bench.table import Scale, Table
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from tests.plays import played
 from tests.servers import start_skipping
 from tests.workflows.script import Script

@@ -19,17 +19,9 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import (
-    CloseLook,
-    EvidenceRequest,
-    EvidenceWrite,
-    LookAt,
-    RunRef,
-    StatusWrite,
-    TaskChange,
-    TaskEvidence,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.evidence import EvidenceRequest, EvidenceWrite, TaskEvidence
+from crawler_lifecycle.contract.steps.looks import CloseLook, LookAt, StatusWrite, TaskChange
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.ports import Cluster, NewRun
 from tests.databases import ref_to
@@ -99,7 +91,7 @@ def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
 def _look(steps: ReconciliationActivities, run: RunRef, ledger: Ledger) -> bool:
     """The order of `workflows/looks.py`; whether there is more for another look."""
     with ledger.spent_on("active"):
-        active = steps.get_active_running_tasks(ToRun(run=run))
+        active = steps.get_active_running_tasks(RunInput(run=run))
     with ledger.spent_on("differ"):
         differences = steps.get_history_statuses_to_sync(LookAt(run=run, active=active))
     rest = differences.evidence

@@ -30,7 +30,9 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps import CreateHistory, RunPlan, StartRun, ToRun
+from crawler_lifecycle.contract.steps.deployment import StartRun
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.contract.steps.supervision import CreateHistory
 from crawler_lifecycle.domain.audit import Described, Patience
 from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
@@ -158,7 +160,7 @@ class House:
     def started(self, crawler: str = "books", **request: object) -> RunPlan:
         """A run whose main job is deployed and that is PROCESSING."""
         plan = self.begin(crawler, **request)
-        self.do(self.deployment.run_onetime_crawler, ToRun(run=plan.run))
+        self.do(self.deployment.run_onetime_crawler, RunInput(run=plan.run))
         self.do(self.histories.update_run_started, StartRun(run=plan.run))
         return plan
 

@@ -19,17 +19,11 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.kubernetes.naming import NOT_AFTER
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    EvidenceRequest,
-    LookAt,
-    RemoveJobs,
-    RunRef,
-    StatusWrite,
-    StopTasks,
-    TaskChange,
-    TaskEvidence,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.completion import RemoveJobs
+from crawler_lifecycle.contract.steps.evidence import EvidenceRequest, TaskEvidence
+from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite, TaskChange
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.reasons import JOB_LEAVING
 from crawler_lifecycle.errors import Conflict, TemporaryError
@@ -139,7 +133,7 @@ class Supervised:
 
     def look(self, _task: int = 0, _code: int = 0) -> bool:
         """Whether nothing of the run runs any more."""
-        active = self._do(lambda: self._reconciliation.get_active_running_tasks, ToRun(run=self.run))
+        active = self._do(lambda: self._reconciliation.get_active_running_tasks, RunInput(run=self.run))
         asked = LookAt(run=self.run, active=active, stopped_at=self._stopped_at)
         found = self._do(lambda: self._reconciliation.get_history_statuses_to_sync, asked)
         if found.evidence:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 
 from crawler_lifecycle.contract.audits import AuditRef, AuditReport, AuditRequest
-from crawler_lifecycle.contract.steps import Counted
+from crawler_lifecycle.contract.steps.run import Counted
 from crawler_lifecycle.ports import Findings
 
 

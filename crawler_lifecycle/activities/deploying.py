@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps import DeploymentOutcome
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome
 from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, LABELS_REMOVED, SCHEDULER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer, KnowsItsPlace

@@ -9,7 +9,8 @@ from temporalio import activity
 from crawler_lifecycle.activities.deploying import Deploying
 from crawler_lifecycle.activities.measuring import noted
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunRef, ToRun
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.domain.looks import JobPhase, TaskRow, uids_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import CLUSTER_UNKNOWN
@@ -29,17 +30,17 @@ class DeploymentActivities:
     claim_for: timedelta
 
     @activity.defn(no_thread_cancel_exception=True)
-    def run_scheduled_crawler(self, step: ToRun) -> DeploymentOutcome:
+    def run_scheduled_crawler(self, step: RunInput) -> DeploymentOutcome:
         """Has the main job of a run that time started deployed."""
         return self._deploy_main(step.run)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def run_onetime_crawler(self, step: ToRun) -> DeploymentOutcome:
+    def run_onetime_crawler(self, step: RunInput) -> DeploymentOutcome:
         """Has the main job of a run that a person or a program started deployed."""
         return self._deploy_main(step.run)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_main_job_status(self, step: ToRun) -> MainJobStatus:
+    def get_main_job_status(self, step: RunInput) -> MainJobStatus:
         """Whether the main job runs or has run; if it waits, why and since when."""
         clock, run = time.monotonic(), self.runs.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))

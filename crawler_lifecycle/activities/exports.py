@@ -11,7 +11,8 @@ from temporalio.exceptions import CancelledError
 
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import ExportedFiles, ExportSignal, RunRef, ToEnd
+from crawler_lifecycle.contract.steps.exports import ExportedFiles, ExportSignal, RunEnd
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
@@ -37,7 +38,7 @@ class ExportActivities:
     exporter: Exporter
 
     @activity.defn(no_thread_cancel_exception=True)
-    def initiate_export_signal(self, step: ToEnd) -> ExportSignal:
+    def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
         """Announces the end of the run, so that exporting starts."""
         event = self._event(step, ExportKind.RUN_ENDED)
         with self._on_record(step.run, event):
@@ -46,7 +47,7 @@ class ExportActivities:
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
     @activity.defn
-    def export_supporting_files(self, step: ToEnd) -> ExportedFiles:
+    def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
         """Archives what the run left behind, and announces that it is there."""
         planned = self._event(step, ExportKind.FILES_READY)
         with self._on_record(step.run, planned) as this:
@@ -60,7 +61,7 @@ class ExportActivities:
             bytes=this.event.bytes or 0,
         )
 
-    def _archive(self, step: ToEnd, this: Try) -> None:
+    def _archive(self, step: RunEnd, this: Try) -> None:
         """Made once: a try that could only not announce it has told the next one so.
 
         A run whose files were removed since then has left nothing any more; its archive is there all the same."""
@@ -76,7 +77,7 @@ class ExportActivities:
         figures = {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
         this.event = this.event.model_copy(update=figures)
 
-    def _tell_left_out(self, step: ToEnd, archive: Archive) -> None:
+    def _tell_left_out(self, step: RunEnd, archive: Archive) -> None:
         """Tell with the run what its archive lacks: the manifest that lists this is inside the archive."""
         if not archive.left_out:
             return
@@ -105,7 +106,7 @@ class ExportActivities:
     def _settle_failed(self, run: RunRef, this: Try, problem: str) -> None:
         self.runs.settle_export(run, this.event.event_id, ExportState.FAILED, this.location, problem, this.event)
 
-    def _event(self, step: ToEnd, kind: ExportKind) -> ExportEvent:
+    def _event(self, step: RunEnd, kind: ExportKind) -> ExportEvent:
         """As it was kept, if it was: a run that was reopened tells of an earlier end what was true then."""
         run = self.runs.current(step.run)
         identity = event_id(run.run_uid, kind, step.end)

@@ -8,16 +8,10 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    Counted,
-    CreateHistory,
-    EndRun,
-    RegisterWorkflow,
-    RunMoment,
-    RunOutcome,
-    RunPlan,
-    StartRun,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun, RunOutcome
+from crawler_lifecycle.contract.steps.deployment import RunMoment, StartRun
+from crawler_lifecycle.contract.steps.run import Counted, RunPlan
+from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome
 from crawler_lifecycle.domain.plan import RunLimits, plan_of, planned
@@ -69,7 +63,7 @@ class HistoryActivities:
         return RunMoment(status=run.status, at=run.started_at or run.begun_at)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def update_run_status(self, step: EndRun) -> RunOutcome:
+    def update_run_status(self, step: CloseRun) -> RunOutcome:
         """The last status of the run, with its one reason. The first end stands."""
         run = self.runs.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status

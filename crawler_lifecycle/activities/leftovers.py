@@ -6,7 +6,7 @@ from time import monotonic
 
 from crawler_lifecycle.activities.reconciliation import EVIDENCE_IN_A_PAGE
 from crawler_lifecycle.contract.audits import Finding, FindingKind
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.audit import Key, Step
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError

@@ -11,23 +11,19 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.measuring import note_clocks, noted
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
-from crawler_lifecycle.contract.steps import (
+from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
+from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite, TaskEvidence
+from crawler_lifecycle.contract.steps.looks import (
     ActiveTasks,
     AliveTasks,
     CloseLook,
     Differences,
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
     LookAt,
-    Removal,
-    RemoveJobs,
     StatusWrite,
     TaskChange,
-    TaskEvidence,
-    ToRun,
     Written,
 )
+from crawler_lifecycle.contract.steps.run import RunInput
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
@@ -57,7 +53,7 @@ class ReconciliationActivities:
     cluster: Cluster
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_active_running_tasks(self, step: ToRun) -> ActiveTasks:
+    def get_active_running_tasks(self, step: RunInput) -> ActiveTasks:
         """The tasks that the database believes alive, and those it lost sight of."""
         run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)

@@ -8,7 +8,9 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import Counted, EndRun, LogCancellation, NotePhase, RunRef, StopReport, StopTasks
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.run import Counted, RunRef
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
@@ -42,7 +44,7 @@ class StoppingActivities:
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def cancel_queued_tasks(self, step: EndRun) -> Counted:
+    def cancel_queued_tasks(self, step: CloseRun) -> Counted:
         """Child tasks not yet deployed never will be."""
         return Counted(count=self.tasks.cancel_queued(step.run, step.reason or "stopped"))
 

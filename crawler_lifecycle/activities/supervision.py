@@ -9,7 +9,8 @@ from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import Counted, HoldLimits, OwnExecution, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.domain.plan import RunLimits, plan_of
 from crawler_lifecycle.errors import BadInput, Conflict

@@ -11,7 +11,7 @@ from crawler_lifecycle.cli.times import rfc3339
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import LOG_NOT_READ
+from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ
 from crawler_lifecycle.domain.pacing import look_time
 
 COLOURS = {

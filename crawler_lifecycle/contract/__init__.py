@@ -1,6 +1,5 @@
-"""What crosses Temporal and HTTP: frozen models that validate at every door.
+"""Models that cross Temporal and HTTP: frozen, and validated at every door.
 
-One module a conversation: `states` (the words), `requests` (starting and stopping a run),
-`steps` (what each activity takes and gives), `deployment` (the scheduler service), `records`
-(what the database says of a run, as people see it), `notices` (what the outside is told).
+`states` has the words of a run, `requests` starts and stops a run, `steps` has the inputs and results of activities,
+`deployment` speaks to the scheduler service, `records` shows people the rows of a run, `notices` is for the outside.
 """

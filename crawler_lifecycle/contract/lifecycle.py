@@ -8,7 +8,7 @@ from pydantic import Field
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps import RunPlan
+from crawler_lifecycle.contract.steps.run import RunPlan
 
 
 class Stage(StrEnum):

@@ -193,7 +193,8 @@ class Control(Reading):
 
     async def export(self, run: int | str) -> RunOverview:
         """Announces and archives a run that is over, again, under the same ids; of its earlier ends, what is owed."""
-        from crawler_lifecycle.contract.steps import ExportAgain, RunRef
+        from crawler_lifecycle.contract.steps.exports import ExportAgain
+        from crawler_lifecycle.contract.steps.run import RunRef
 
         record = (await asyncio.to_thread(self.overview, run)).run
         if not record.status.is_over:

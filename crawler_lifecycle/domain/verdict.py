@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.causes import cause_of, reason_while_alive
 from crawler_lifecycle.domain.endings import Ending, ending, ending_of_absent, ending_of_given_up
 from crawler_lifecycle.domain.facts import facts_after, facts_on_record

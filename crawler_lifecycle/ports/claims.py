@@ -7,7 +7,7 @@ from typing import Protocol
 
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase
-from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
+from crawler_lifecycle.contract.steps.exports import ExportsOwed
+from crawler_lifecycle.contract.steps.run import RunRef
 
 
 @dataclass(frozen=True, slots=True)

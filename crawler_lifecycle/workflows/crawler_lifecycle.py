@@ -17,7 +17,11 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, any_stop
-from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, OwnExecution, RunOutcome, RunPlan, StopAnswer, ToEnd
+from crawler_lifecycle.contract.steps.completion import CloseRun, RunOutcome
+from crawler_lifecycle.contract.steps.exports import ExportsOwed, RunEnd
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.stopping import StopAnswer
+from crawler_lifecycle.contract.steps.supervision import OwnExecution
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import Deployment, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
@@ -137,7 +141,7 @@ class CrawlerLifecycleWorkflow:
         left = await remove_before_export(plan.run)
         if not is_exported:
             watch.show(Stage.COMPLETION, "the export", plan)
-            await export_if_possible(ToEnd(run=plan.run, end=plan.end), owed)
+            await export_if_possible(RunEnd(run=plan.run, end=plan.end), owed)
         if not is_notified:
             await watch.notify(closing, plan, options=ANNOUNCE)
         await remove_after_export(plan.run, left)
@@ -145,7 +149,7 @@ class CrawlerLifecycleWorkflow:
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
         outcome = await workflow.execute_activity_method(
-            HistoryActivities.update_run_status, EndRun(run=plan.run, reason=gave_up), **WRITE
+            HistoryActivities.update_run_status, CloseRun(run=plan.run, reason=gave_up), **WRITE
         )
         self._over = outcome
         list_under(plan, outcome.status)

@@ -9,7 +9,8 @@ from temporalio import workflow
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, RunPlan, ToRun
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED, SUSPENDED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
@@ -50,7 +51,7 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
     deploying = activities.run_scheduled_crawler if scheduled else activities.run_onetime_crawler
     for attempt in count(1):
         watch.show(Stage.DEPLOYMENT, "the scheduler service to deploy the main job", plan)
-        outcome = await workflow.execute_activity_method(deploying, ToRun(run=plan.run), **DEPLOY)
+        outcome = await workflow.execute_activity_method(deploying, RunInput(run=plan.run), **DEPLOY)
         watch.apply_saturation(plan, outcome.saturated)
         if outcome.job_id or outcome.refused or watch.stop.apply_intent(outcome.intent):
             return outcome
@@ -78,7 +79,7 @@ async def _started_unnoticed(watch: Watch, plan: RunPlan) -> Deployment:
 
 async def _main_job(watch: Watch, plan: RunPlan) -> MainJobStatus:
     status = await workflow.execute_activity_method(
-        DeploymentActivities.get_main_job_status, ToRun(run=plan.run), **READ
+        DeploymentActivities.get_main_job_status, RunInput(run=plan.run), **READ
     )
     watch.wakeups.space_nudged_looks(timedelta(seconds=status.seconds))
     return status

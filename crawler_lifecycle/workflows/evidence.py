@@ -10,7 +10,8 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.contract.steps import EvidencePage, EvidenceRequest, EvidenceWrite, RunRef
+from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.workflows.options import EVIDENCE
 
 LONGEST_COLLECTION = timedelta(seconds=90)  # no page is begun later: statuses wait for the collection

@@ -9,22 +9,22 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.exports import ExportActivities
-from crawler_lifecycle.contract.steps import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, ToEnd
+from crawler_lifecycle.contract.steps.exports import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
 T = TypeVar("T")
 
 
-async def announce(step: ToEnd) -> ExportSignal:
+async def announce(step: RunEnd) -> ExportSignal:
     return await workflow.execute_activity_method(ExportActivities.initiate_export_signal, step, **ANNOUNCE)
 
 
-async def archive(step: ToEnd) -> ExportedFiles:
+async def archive(step: RunEnd) -> ExportedFiles:
     return await workflow.execute_activity_method(ExportActivities.export_supporting_files, step, **LONG)
 
 
-async def export_if_possible(step: ToEnd, owed: ExportsOwed | None = None) -> None:
+async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> None:
     """Export the run. A part that fails is shown as failed and can be exported again.
 
     `owed`: the missing exports of a run that was over before."""
@@ -33,7 +33,7 @@ async def export_if_possible(step: ToEnd, owed: ExportsOwed | None = None) -> No
         workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
 
 
-async def _export(step: ToEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
+async def _export(step: RunEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], list[ActivityError]]:
     """Announce and archive at the same time, since neither needs the other. Return the archives and the failures."""
     (_, not_announced), (archives, not_archived) = await asyncio.gather(
         _for_ends(announce, step, owed.events), _for_ends(archive, step, owed.archives)
@@ -42,12 +42,12 @@ async def _export(step: ToEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles], 
 
 
 async def _for_ends(
-    make: Callable[[ToEnd], Awaitable[T]], step: ToEnd, ends: Sequence[int]
+    make: Callable[[RunEnd], Awaitable[T]], step: RunEnd, ends: Sequence[int]
 ) -> tuple[list[T], list[ActivityError]]:
     made, problems = list[T](), list[ActivityError]()
     for end in ends:
         try:
-            made.append(await make(ToEnd(run=step.run, end=end)))
+            made.append(await make(RunEnd(run=step.run, end=end)))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise

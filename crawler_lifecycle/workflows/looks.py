@@ -7,16 +7,8 @@ from temporalio import workflow
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps import (
-    ActiveTasks,
-    AliveTasks,
-    CloseLook,
-    Differences,
-    LookAt,
-    RunRef,
-    StatusWrite,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.looks import ActiveTasks, AliveTasks, CloseLook, Differences, LookAt, StatusWrite
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.workflows.evidence import collect_evidence
 from crawler_lifecycle.workflows.options import LOOK, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove_in_a_look
@@ -45,7 +37,7 @@ class Looked:
 
 async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> Looked:
     active = await workflow.execute_activity_method(
-        ReconciliationActivities.get_active_running_tasks, ToRun(run=run), **READ
+        ReconciliationActivities.get_active_running_tasks, RunInput(run=run), **READ
     )
     differences = await workflow.execute_activity_method(
         ReconciliationActivities.get_history_statuses_to_sync,

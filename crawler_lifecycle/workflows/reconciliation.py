@@ -8,7 +8,8 @@ from crawler_lifecycle.activities.histories import HistoryActivities
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps import RunPlan, StartRun
+from crawler_lifecycle.contract.steps.deployment import StartRun
+from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.pacing import look_time, next_look
 from crawler_lifecycle.workflows.looks import Looked, look
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE

@@ -14,15 +14,9 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.lifecycle import Asked, Carried, Stage
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase
-from crawler_lifecycle.contract.steps import (
-    EndRun,
-    LogCancellation,
-    NotePhase,
-    RunPlan,
-    RunRef,
-    StopReport,
-    StopTasks,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.workflows.drain import DrainWait
@@ -40,7 +34,7 @@ StopActivity = Callable[[StoppingActivities, StopTasks], StopReport]
 
 async def cancel_queued(run: RunRef, reason: str) -> int:
     cancelled = await workflow.execute_activity_method(
-        StoppingActivities.cancel_queued_tasks, EndRun(run=run, reason=reason), **WRITE
+        StoppingActivities.cancel_queued_tasks, CloseRun(run=run, reason=reason), **WRITE
     )
     return cancelled.count
 

@@ -5,7 +5,7 @@ from temporalio.common import SearchAttributeKey
 
 from crawler_lifecycle.contract.lifecycle import LifecycleState
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps import RunPlan
+from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.words import counted
 
 CRAWLER_NAME = SearchAttributeKey.for_keyword("CrawlerName")

@@ -3,14 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from crawler_lifecycle.contract.steps import (
-    ActiveTasks,
-    Differences,
-    LookAt,
-    RunPlan,
-    TaskEvidence,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import TemporaryError
@@ -20,7 +15,7 @@ from tests.waiting import until
 
 
 def opened(house: House, plan: RunPlan) -> ActiveTasks:
-    return house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+    return house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
 
 
 def differences(house: House, plan: RunPlan) -> Differences:

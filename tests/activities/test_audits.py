@@ -26,7 +26,11 @@ from crawler_lifecycle.contract.audits import (
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import EndRun, EvidenceWrite, Notify, RunPlan, StatusWrite, ToEnd
+from crawler_lifecycle.contract.steps.completion import CloseRun, Notify
+from crawler_lifecycle.contract.steps.evidence import EvidenceWrite
+from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.looks import StatusWrite
+from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import export_workflow_id
@@ -63,7 +67,7 @@ def ended(house: House, plan: RunPlan) -> RunPlan:
     with house.database.transaction() as connection:
         tasks = metadata.tables["task_histories"]
         connection.execute(tasks.update().where(tasks.c.history_id == plan.run.run_id).values(status="STOPPED"))
-    house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="stopped"))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))
     return plan
 
 
@@ -379,7 +383,7 @@ def test_jobs_leave_once_what_became_of_them_is_on_record(house: House) -> None:
     """The run's supervisor ended before its cluster told it."""
     plan, found = both_over(house)
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     cluster = Removing(house)
     cluster.listed = [ListedJob(f"job-{task}", plan.run.run_uid, (task, 1)) for task in (0, 1)]
     house.job_audit = replace(house.job_audit, cluster=cast(Cluster, cluster))
@@ -518,9 +522,9 @@ def test_a_cluster_that_is_empty_by_what_we_did_is_believed(house: House) -> Non
 
 def test_an_export_that_nobody_makes_is_replayed_by_the_runs_own_workflow(house: House) -> None:
     pending, done, failed, busy = (ended(house, house.begin()) for _ in range(4))
-    house.do(house.exports.initiate_export_signal, ToEnd(run=done.run))
-    house.do(house.exports.export_supporting_files, ToEnd(run=done.run))
-    event = house.do(house.exports.initiate_export_signal, ToEnd(run=failed.run))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=done.run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=done.run))
+    event = house.do(house.exports.initiate_export_signal, RunEnd(run=failed.run))
     exports = metadata.tables["exports"]
     with house.database.transaction() as connection:
         connection.execute(exports.update().where(exports.c.event_id == event.event_id).values(state="failed"))
@@ -570,8 +574,8 @@ def test_an_export_whose_workflow_is_ended_again_and_again_does_not_wait_like_on
 def undelivered(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     """A run that is over and exported, and whose end nobody was told."""
     plan = ended(house, house.begin())
-    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
 
     def away(*_: object) -> None:
         raise TemporaryError("nobody there")
@@ -598,8 +602,8 @@ def test_a_closing_notice_that_was_never_tried_is_sent(house: House) -> None:
     for each in (plan, other):
         house.do(house.notices.signal_pusher_started, Notify(run=each.run))
         ended(house, each)
-        house.do(house.exports.initiate_export_signal, ToEnd(run=each.run))
-        house.do(house.exports.export_supporting_files, ToEnd(run=each.run))
+        house.do(house.exports.initiate_export_signal, RunEnd(run=each.run))
+        house.do(house.exports.export_supporting_files, RunEnd(run=each.run))
     house.do(house.notices.signal_pusher_stopped, Notify(run=other.run))
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted) == ({FindingKind.UNDELIVERED: 1}, 1)

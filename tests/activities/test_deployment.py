@@ -9,7 +9,7 @@ from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import RunPlan, ToRun
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain import saturation
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import Refused, TemporaryError
@@ -25,7 +25,7 @@ def _jobs(house: House, plan: RunPlan) -> int:
 def test_the_main_job_is_deployed_once(house: House, name: str) -> None:
     plan = house.begin("sleepy")
     deploy = getattr(house.deployment, name)
-    outcomes = {house.do(deploy, ToRun(run=plan.run)).job_id for _ in range(3)}
+    outcomes = {house.do(deploy, RunInput(run=plan.run)).job_id for _ in range(3)}
     assert len(outcomes) == 1
     main = house.details(plan).tasks[0]
     assert (main.status, main.job_uid) == (TaskStatus.PENDING, outcomes.pop())
@@ -35,19 +35,19 @@ def test_the_main_job_is_deployed_once(house: House, name: str) -> None:
 def test_a_service_that_is_down_is_written_down_and_tried_again(house: House) -> None:
     plan = house.begin("sleepy")
     house.deployer.trouble = TemporaryError("connection refused")
-    outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
     assert (outcome.job_id, outcome.cause, outcome.refused) == (None, "scheduler_unavailable", False)
     run = house.details(plan).run
     assert (run.waiting_cause, run.waiting_message) == ("scheduler_unavailable", "connection refused")
     house.deployer.trouble = None
-    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id
+    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id
     assert house.details(plan).run.waiting_cause is None
 
 
 def test_a_quota_is_told_from_a_service_that_is_down(house: House) -> None:
     plan = house.begin("sleepy")
     house.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
-    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).cause == "quota"
+    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).cause == "quota"
     details = house.details(plan)
     assert (details.run.waiting_cause, details.run.waiting_message) == ("quota", "exceeded quota")
     assert (details.tasks[0].status, details.tasks[0].cause) == (TaskStatus.DEPLOYING, "quota")
@@ -58,18 +58,18 @@ def test_a_look_that_finds_the_cluster_full_is_counted_by_its_cause(house: House
     house.environment.metric_meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
     plan, deploy = house.begin("sleepy"), house.deployment.run_onetime_crawler
     house.deployer.trouble = TemporaryError("exceeded quota", cause="quota")
-    assert house.do(deploy, ToRun(run=plan.run)).saturated is None
+    assert house.do(deploy, RunInput(run=plan.run)).saturated is None
     since = house.details(plan).run.waiting_since
     assert since
     long_ago = since - saturation.PATIENCE + timedelta(seconds=1)
     with house.database.transaction() as connection:
         connection.execute(update(histories).values(waiting_since=long_ago))
-    assert house.do(deploy, ToRun(run=plan.run)).saturated is None
+    assert house.do(deploy, RunInput(run=plan.run)).saturated is None
     with house.database.transaction() as connection:
         connection.execute(update(histories).values(waiting_since=since - saturation.PATIENCE))
     assert buffer.retrieve_updates() == []
     assert house.details(plan).run.waiting_message == "exceeded quota"
-    assert house.do(deploy, ToRun(run=plan.run)).saturated == "quota"
+    assert house.do(deploy, RunInput(run=plan.run)).saturated == "quota"
     assert house.details(plan).run.waiting_message == "the cluster is full: exceeded quota"
     assert house.details(plan).run.waiting_since == since - saturation.PATIENCE
     (counted,) = buffer.retrieve_updates()
@@ -81,7 +81,7 @@ def test_a_job_that_admission_denies_says_so(house: House) -> None:
     house.bench.cluster.place_waiting()  # there is a cluster
     plan = house.begin("sleepy")
     house.deployer.trouble = Refused("the webhook says no", cause="admission_denied")
-    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).refused
+    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).refused
     main = house.details(plan).tasks[0]
     assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "admission_denied", "the webhook says no")
 
@@ -91,7 +91,7 @@ def test_a_refusal_of_a_job_that_is_not_there_is_final(house: House) -> None:
     plan = house.begin("sleepy")
     house.deployer.trouble = Refused("no such image")
     for _ in range(2):
-        assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).refused
+        assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).refused
     main = house.details(plan).tasks[0]
     assert (main.status, main.reason, main.message) == (TaskStatus.FAILED, "deployment_refused", "no such image")
 
@@ -99,9 +99,9 @@ def test_a_refusal_of_a_job_that_is_not_there_is_final(house: House) -> None:
 def test_a_job_that_is_there_is_taken_as_it_is_whatever_is_refused_now(house: House) -> None:
     plan = house.begin("sleepy")
     house.deployer.loses_answers = True
-    house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
     house.deployer.trouble = Refused("the crawler was taken out of the catalogue")
-    outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
     main = house.details(plan).tasks[0]
     assert (outcome.refused, outcome.job_id) == (False, main.job_uid)
     assert (main.status, main.job_uid) == (
@@ -115,8 +115,8 @@ def test_a_job_of_another_request_is_not_taken(house: House) -> None:
     plan = house.begin("sleepy")
     with pytest.MonkeyPatch.context() as other:
         other.setattr(DirectDeployer, "deploy", _of_another_command)
-        house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
-    outcome = house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+        house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
+    outcome = house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
     assert (outcome.refused, outcome.job_id) == (True, None)
     main = house.details(plan).tasks[0]
     assert (main.status, main.reason, main.job_uid) == (TaskStatus.FAILED, "deployment_refused", None)
@@ -132,18 +132,18 @@ def _of_another_command(deployer: DirectDeployer, request: DeploymentRequest) ->
 def test_a_job_that_was_made_although_the_answer_was_lost_is_found(house: House) -> None:
     plan = house.begin("sleepy")
     house.deployer.loses_answers = True
-    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id is None
+    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id is None
     house.deployer.loses_answers = False
-    assert house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run)).job_id
+    assert house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run)).job_id
     assert _jobs(house, plan) == 1
 
 
 def test_the_main_job_has_started_when_it_runs_or_has_run(house: House) -> None:
     for crawler in ("sleepy", "books"):
         plan = house.begin(crawler)
-        house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+        house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
         until(
-            lambda plan=plan: house.do(house.deployment.get_main_job_status, ToRun(run=plan.run)).started,  # type: ignore[misc]
+            lambda plan=plan: house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)).started,  # type: ignore[misc]
             "the main job to start",
         )
         assert house.details(plan).run.status is RunStatus.INITIALIZING
@@ -152,14 +152,14 @@ def test_the_main_job_has_started_when_it_runs_or_has_run(house: House) -> None:
 def test_a_main_job_that_waits_says_why_and_since_when(house: House) -> None:
     first = house.begin("sleepy")
     house.bench.cluster = house.bench.client(capacity=1)
-    house.do(house.deployment.run_onetime_crawler, ToRun(run=first.run))
+    house.do(house.deployment.run_onetime_crawler, RunInput(run=first.run))
     plan = house.begin("sleepy")
     small = house.bench.client(capacity=1)
     for claim in [house.claims.claim_main(plan.run, "test", house.deployment.claim_for)]:
         assert claim is not None
         house.claims.deployed(claim, small.deploy(claim.request))
     assert small.look(plan.run.run_uid).jobs[0, 1].phase is JobPhase.WAITING
-    statuses = [house.do(house.deployment.get_main_job_status, ToRun(run=plan.run)) for _ in range(2)]
+    statuses = [house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)) for _ in range(2)]
     assert [status.started for status in statuses] == [False, False]
     assert statuses[0].cause == "capacity"
     assert statuses[0].since == statuses[1].since is not None
@@ -169,9 +169,9 @@ def test_a_main_job_that_waits_says_why_and_since_when(house: House) -> None:
 def test_a_main_job_that_is_not_there_has_vanished_but_an_outage_is_no_proof(house: House) -> None:
     house.started("sleepy")
     plan = house.begin("sleepy")
-    assert house.do(house.deployment.get_main_job_status, ToRun(run=plan.run)).vanished
+    assert house.do(house.deployment.get_main_job_status, RunInput(run=plan.run)).vanished
     root = house.bench.layout.root
     root.rename(root.with_name("elsewhere"))
-    status = house.do(house.deployment.get_main_job_status, ToRun(run=plan.run))
+    status = house.do(house.deployment.get_main_job_status, RunInput(run=plan.run))
     root.with_name("elsewhere").rename(root)
     assert (status.known, status.vanished) == (False, False)

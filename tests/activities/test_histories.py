@@ -4,15 +4,11 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    CreateHistory,
-    EndRun,
-    RegisterWorkflow,
-    RunRef,
-    StartRun,
-    TaskChange,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.deployment import StartRun
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, TemporaryError
 from tests.house import House
 
@@ -75,10 +71,10 @@ def _end_tasks(house: House, run: RunRef, *statuses: TaskStatus, reason: str | N
 def test_the_first_end_stands(house: House) -> None:
     plan = house.begin()
     _end_tasks(house, plan.run, TaskStatus.SUCCEEDED, TaskStatus.SUCCEEDED)
-    ended = house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    ended = house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     assert (ended.status, ended.reason) == (RunStatus.COMPLETED, "all_succeeded")
     assert ended.tasks == {TaskStatus.SUCCEEDED: 2}
-    again = house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="never_started"))
+    again = house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="never_started"))
     assert again == ended
     assert house.do(house.histories.update_run_started, StartRun(run=plan.run)).status is RunStatus.COMPLETED
 
@@ -97,7 +93,7 @@ def test_a_time_limit_that_the_jobs_kept_themselves_is_the_reason(
     """While nobody supervised the run its jobs reached their own deadline: no stop found anything of it."""
     plan = house.begin(max_duration_seconds=60)
     _end_tasks(house, plan.run, TaskStatus.FAILED, TaskStatus.FAILED, reason=reason)
-    ended = house.do(house.histories.update_run_status, EndRun(run=plan.run, reason=gave_up))
+    ended = house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason=gave_up))
     assert (ended.status, ended.reason) == (RunStatus.FAILED, expected)
 
 
@@ -105,7 +101,7 @@ def test_a_run_does_not_end_while_a_task_is_alive(house: House) -> None:
     plan = house.begin()
     _end_tasks(house, plan.run, TaskStatus.SUCCEEDED)
     with pytest.raises(Conflict):
-        house.do(house.histories.update_run_status, EndRun(run=plan.run))
+        house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     assert house.details(plan).run.status is RunStatus.INITIALIZING
 
 
@@ -115,7 +111,7 @@ def test_an_older_supervisor_writes_nothing(house: House) -> None:
     for refused in (
         lambda: house.do(house.histories.update_run_started, StartRun(run=older)),
         lambda: house.do(house.histories.add_workflow_id, RegisterWorkflow(run=older, workflow_id="x")),
-        lambda: house.do(house.deployment.run_onetime_crawler, ToRun(run=older)),
+        lambda: house.do(house.deployment.run_onetime_crawler, RunInput(run=older)),
     ):
         with pytest.raises(Fenced):
             refused()

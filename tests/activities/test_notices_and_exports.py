@@ -18,15 +18,12 @@ from crawler_lifecycle.contract.notices import WebhookNotice
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    EndRun,
-    LogCancellation,
-    Notify,
-    RunPlan,
-    TaskChange,
-    TaskEvidence,
-    ToEnd,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun, Notify
+from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
 from tests.receivers import Answer, Receiver, serving
@@ -55,12 +52,12 @@ def test_the_notice_of_a_stopped_run_is_final_and_says_how_it_ended(house: House
     for stop in (StopRequest(actor="ann", reason="wrong site", door="cli"), StopRequest(actor="bob", force=True)):
         step = LogCancellation(run=plan.run, stop=stop, asked_at=datetime.now(UTC))
         house.do(house.stopping.add_cancellation_log_to_db, step)
-    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped"))
+    house.do(house.stopping.cancel_queued_tasks, CloseRun(run=plan.run, reason="stopped"))
     stopped = TaskChange(
         task=0, attempt=1, version=house.tasks.rows(plan.run.run_id, [0])[0].version, status=TaskStatus.STOPPED
     )
     house.tasks.sync(plan.run, [stopped])
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run, end=1))
     (sent,) = lines(house.folder / "exports" / "notices.jsonl")
     assert (sent["status"], sent["reason"], sent["final"]) == ("FAILED", "stopped_forced", True)
@@ -82,7 +79,7 @@ def test_the_notice_of_a_failed_run_names_the_task_that_failed(house: House) -> 
     ]
     house.tasks.sync(plan.run, changes)
     house.tasks.reconcile(plan.run, [TaskEvidence(task=1, attempt=1, log_tail="begin\ntask one fails\n")])
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     house.do(house.notices.signal_pusher_started, Notify(run=plan.run))
     house.do(house.notices.signal_pusher_finished, Notify(run=plan.run, end=1))
     started, finished = lines(house.folder / "exports" / "notices.jsonl")
@@ -104,10 +101,10 @@ def test_the_longest_explanation_fits_where_notices_are_kept(house: House) -> No
         house.stopping.add_cancellation_log_to_db,
         LogCancellation(run=plan.run, stop=stop, asked_at=datetime.now(UTC)),
     )
-    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped"))
+    house.do(house.stopping.cancel_queued_tasks, CloseRun(run=plan.run, reason="stopped"))
     version = house.tasks.rows(plan.run.run_id, [0])[0].version
     house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, version=version, status=TaskStatus.STOPPED)])
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     house.do(house.notices.signal_pusher_stopped, Notify(run=plan.run, end=1))
     (kept,) = house.store.records.notices_of([plan.run.run_id])
     assert kept.explanation is not None
@@ -183,8 +180,8 @@ def test_progress_that_is_not_delivered_holds_nothing_up_and_fills_no_log(house:
 def test_the_end_is_announced_and_the_files_are_archived_under_ids_that_stay(house: House) -> None:
     plan = house.started("sleepy")
     (house.folder / "files" / plan.run.run_uid / "items.jsonl").write_text('{"title": "a book"}\n')
-    signals = [house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run)) for _ in range(2)]
-    archives = [house.do(house.exports.export_supporting_files, ToEnd(run=plan.run)) for _ in range(2)]
+    signals = [house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run)) for _ in range(2)]
+    archives = [house.do(house.exports.export_supporting_files, RunEnd(run=plan.run)) for _ in range(2)]
     assert signals[0] == signals[1]
     assert archives[0].location == archives[1].location == signals[0].supporting_files
     with zipfile.ZipFile(str(archives[0].location)) as archive:
@@ -209,10 +206,10 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.exporter), "archive", full)
         with pytest.raises(TemporaryError):
-            house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+            house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "the disk is full")
-    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (done,) = house.details(plan).exports
     assert (done.event_id, done.state, done.problem) == (failed.event_id, ExportState.DONE, None)
 
@@ -231,13 +228,13 @@ def test_an_archive_that_is_made_is_not_made_again_because_its_event_was_not_tak
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.exporter), "announce", away)
         with pytest.raises(TemporaryError, match="away"):
-            house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+            house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "the bus is away")
     made = Path(house.exports.exporter.destination(plan.run.run_uid, 1))
     made.write_bytes(b"as it was")
     house.environment.info = replace(house.environment.info, heartbeat_details=[beats[-1]])
-    exported = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     assert made.read_bytes() == b"as it was"
     (event,) = lines(house.folder / "exports" / "events.jsonl")
     assert (event["files"], event["bytes"]) == (exported.files, exported.bytes)
@@ -255,7 +252,7 @@ def test_an_archive_that_could_not_be_announced_is_on_record_with_its_place(
 
     monkeypatch.setattr(type(house.exports.exporter), "announce", away)
     with pytest.raises(TemporaryError, match="away"):
-        house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     made = house.exports.exporter.destination(plan.run.run_uid, 1)
     assert (failed.state, failed.location, Path(made).exists()) == (ExportState.FAILED, made, True)
@@ -267,10 +264,10 @@ def test_a_run_that_is_exported_again_without_its_files_keeps_its_archive(house:
     files = house.folder / "files" / plan.run.run_uid
     files.mkdir(parents=True)
     (files / "items.jsonl").write_text("1")
-    first = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    first = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     shutil.rmtree(files)
     (house.folder / "exports" / "events.jsonl").unlink()  # where an event is told once
-    again = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    again = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     assert again == first
     assert first.files >= 1
     (record,) = house.details(plan).exports
@@ -281,7 +278,7 @@ def test_a_run_that_is_exported_again_without_its_files_keeps_its_archive(house:
 
 def test_a_run_that_left_nothing_is_an_export_of_nothing(house: House) -> None:
     plan = house.begin()
-    exported = house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     assert (exported.location, exported.files) == (None, 0)
     (record,) = house.details(plan).exports
     assert (record.state, record.location) == (ExportState.DONE, None)
@@ -298,9 +295,9 @@ def test_what_is_left_out_of_an_archive_is_told_with_the_run(house: House) -> No
     house.tasks.cancel_queued(plan.run, "stopped")
     version = house.tasks.rows(plan.run.run_id, [0])[0].version
     house.tasks.sync(plan.run, [TaskChange(task=0, attempt=1, version=version, status=TaskStatus.STOPPED)])
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     for _ in range(2):
-        house.do(house.exports.export_supporting_files, ToEnd(run=plan.run, end=1))
+        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=1))
     (told,) = [line for line in house.details(plan).log if line.event == "left_out"]
     assert told.message.startswith("7 files left out of the archive: link0 (link), link1 (link), ")
     assert told.message.endswith("link4 (link) and 2 more; its manifest.json lists all")

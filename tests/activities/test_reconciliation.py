@@ -10,19 +10,11 @@ import pytest
 from crawler_lifecycle.activities import reconciliation
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import (
-    CloseLook,
-    Differences,
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
-    LookAt,
-    Removal,
-    RemoveJobs,
-    RunPlan,
-    StatusWrite,
-    StopTasks,
-)
+from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
+from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite
+from crawler_lifecycle.contract.steps.looks import CloseLook, Differences, LookAt, StatusWrite
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError

@@ -10,15 +10,10 @@ import pytest
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    CloseLook,
-    EndRun,
-    LogCancellation,
-    StopReport,
-    StopTasks,
-    TaskChange,
-    TaskEvidence,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopReport, StopTasks
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
@@ -48,8 +43,8 @@ def test_who_stopped_is_logged_once_and_force_escalates(house: House) -> None:
 
 def test_a_stop_that_came_too_late_is_told_and_changes_nothing(house: House) -> None:
     plan = house.begin()
-    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped"))
-    house.do(house.histories.update_run_status, EndRun(run=plan.run, reason="stopped"))
+    house.do(house.stopping.cancel_queued_tasks, CloseRun(run=plan.run, reason="stopped"))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run, reason="stopped"))
     before = house.details(plan).run
     stop = StopRequest(actor="ann", force=True, door="signal")
     for _ in range(2):
@@ -63,7 +58,7 @@ def test_a_stop_that_came_too_late_is_told_and_changes_nothing(house: House) -> 
 def test_what_is_queued_never_runs(house: House) -> None:
     plan = house.started("sleepy", tasks=4)
     counts = [
-        house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run, reason="stopped")).count for _ in range(2)
+        house.do(house.stopping.cancel_queued_tasks, CloseRun(run=plan.run, reason="stopped")).count for _ in range(2)
     ]
     assert counts == [3, 0]
     tasks = house.details(plan).tasks

@@ -7,21 +7,12 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    EndRun,
-    HoldLimits,
-    LogCancellation,
-    LookAt,
-    NotePhase,
-    OwnExecution,
-    RunPlan,
-    StatusWrite,
-    StopTasks,
-    TakenOver,
-    TakeOver,
-    ToEnd,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopTasks
+from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound
 from tests.house import House
@@ -42,7 +33,7 @@ def taken_over(house: House, plan: RunPlan, execution: str = "second", **changes
 
 def look(house: House, plan: RunPlan) -> str:
     """Once, and its changes written; what lingers."""
-    active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+    active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
     found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
     return found.unwanted
@@ -67,9 +58,9 @@ def ended(house: House, **request: Any) -> RunPlan:
         return all(task.status.is_over for task in house.details(plan).tasks)
 
     until(over, "both jobs to end")
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
-    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     return plan
 
 
@@ -109,7 +100,7 @@ def test_a_run_is_taken_over_from_where_it_stands(house: House) -> None:
     with pytest.raises(Fenced, match="another supervisor"):
         house.do(house.stopping.k8_stop_task, StopTasks(run=plan.run))
     with pytest.raises(Fenced, match="another supervisor"):
-        house.do(house.histories.update_run_status, EndRun(run=plan.run))
+        house.do(house.histories.update_run_status, CloseRun(run=plan.run))
     assert {job.phase for job in house.bench.cluster.look(plan.run.run_uid).jobs.values()} <= {
         JobPhase.WAITING,
         JobPhase.RUNNING,
@@ -192,9 +183,9 @@ def test_no_next_attempt_while_a_job_of_the_last_one_lives(house: House) -> None
         {"run": plan.run, "changes": [{"task": 0, "attempt": 1, "version": main.version, "status": TaskStatus.LOST}]}
     )
     house.do(house.reconciliation.sync_statuses, given_up)
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
-    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run))
-    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     before = house.details(plan)
     with pytest.raises(Conflict, match="task 0 still has a job that runs"):
         taken_over(house, plan, reopen=True)

@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.errors import BadInput, Conflict, NotFound
 from crawler_lifecycle.ports import Addition
 from tests.databases import MakeRun, ref_to

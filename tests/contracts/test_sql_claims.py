@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import Backlog, Claim, Claims, Execution

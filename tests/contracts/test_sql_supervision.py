@@ -16,7 +16,9 @@ from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
+from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.ports import Claim, Execution, Runs

@@ -14,7 +14,8 @@ from temporalio.service import RPCError
 from crawler_lifecycle.adapters.archive_names import archived_name
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps import RunRef, ToEnd
+from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
@@ -199,7 +200,7 @@ async def exported_again(case: Case) -> Started:
     case.site.release(run, 0)
     await case.until_handed_over(run)
     case.deaths.arm()
-    step = ToEnd(run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=1))
+    step = RunEnd(run=RunRef(run_id=run.run_id, run_uid=run.run_uid, epoch=1))
     workflow_id = export_workflow_id(run.run_uid)
     await case.site.control.engine.start(EXPORT_WORKFLOW, step, workflow_id, "a crash test")
     await case.until_closed(workflow_id)

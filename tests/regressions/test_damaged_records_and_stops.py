@@ -13,7 +13,9 @@ from crawler_lifecycle.adapters.local.records import Ended, Unreadable
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
-from crawler_lifecycle.contract.steps import LogCancellation, LookAt, RunPlan, StatusWrite, StopTasks, ToRun
+from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import TemporaryError
 from tests.clusters import LocalBench
@@ -46,7 +48,7 @@ def named(request: DeploymentRequest, local: LocalBench) -> int:
 
 def status_after_a_look(house: House, plan: RunPlan) -> TaskStatus:
     """Of the main job's task."""
-    active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+    active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
     found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
     return house.details(plan).tasks[0].status

@@ -4,7 +4,7 @@ was due, up to a quarter of an hour later."""
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from tests.plays import Play
 from tests.workflows.script import Script
 

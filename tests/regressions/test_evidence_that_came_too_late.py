@@ -12,18 +12,10 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import (
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
-    LookAt,
-    Removal,
-    RemoveJobs,
-    RunRef,
-    StatusWrite,
-    TaskChange,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
+from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite
+from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite, TaskChange
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.workflows import evidence
 from tests.house import House
@@ -125,7 +117,7 @@ def test_a_job_without_evidence_on_record_is_not_removed_by_the_run(house: House
     house.deploy_children(plan)
 
     def both_over() -> bool:
-        active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+        active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
         found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
         house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=found.changes))
         return house.details(plan).run.tasks == {TaskStatus.SUCCEEDED: 1, TaskStatus.FAILED: 1}

@@ -14,7 +14,11 @@ from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, Fi
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.contract.steps import EndRun, ExportsOwed, LogCancellation, RunPlan, TakeOver, ToEnd
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.exports import ExportsOwed, RunEnd
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.stopping import LogCancellation
+from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.domain.audit import Patience, next_replay
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import TemporaryError
@@ -27,8 +31,8 @@ def end(house: House, plan: RunPlan) -> None:
     house.bench.cluster.deploy(house.bench.request("true"))  # there is a cluster
     stop = LogCancellation(run=plan.run, stop=StopRequest(), asked_at=datetime.now(UTC))
     house.do(house.stopping.add_cancellation_log_to_db, stop)
-    house.do(house.stopping.cancel_queued_tasks, EndRun(run=plan.run))
-    house.do(house.histories.update_run_status, EndRun(run=plan.run))
+    house.do(house.stopping.cancel_queued_tasks, CloseRun(run=plan.run))
+    house.do(house.histories.update_run_status, CloseRun(run=plan.run))
 
 
 def ended_twice(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
@@ -42,13 +46,13 @@ def ended_twice(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     with monkeypatch.context() as patched:
         patched.setattr(type(house.exports.exporter), "announce", away)
         with pytest.raises(TemporaryError):
-            house.do(house.exports.initiate_export_signal, ToEnd(run=first.run))
-    house.do(house.exports.export_supporting_files, ToEnd(run=first.run))
+            house.do(house.exports.initiate_export_signal, RunEnd(run=first.run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=first.run))
     second = taken_over(house, first, reopen=True)
     with house.database.transaction() as connection:  # the attempt of this end succeeds
         tasks = metadata.tables["task_histories"]
         connection.execute(tasks.update().where(tasks.c.history_id == first.run.run_id).values(status="SUCCEEDED"))
-    house.do(house.histories.update_run_status, EndRun(run=second.run))
+    house.do(house.histories.update_run_status, CloseRun(run=second.run))
     assert house.details(second).run.status is RunStatus.COMPLETED
     return second
 
@@ -73,16 +77,16 @@ def test_whoever_goes_on_with_the_run_is_told_what_is_owed_of_every_end(
     taken = house.do(house.supervision.take_over_run, again(house, plan))
     assert taken.owed == ExportsOwed(events=[2, 1], archives=[2])
     for number in taken.owed.events:
-        house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run, end=number))
+        house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=number))
     for number in taken.owed.archives:
-        house.do(house.exports.export_supporting_files, ToEnd(run=plan.run, end=number))
+        house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=number))
     assert house.details(plan).run.export_state is ExportState.DONE
     assert SqlStore(house.database).runs.owed_exports(plan.run.run_id) == ExportsOwed()
 
 
 def test_an_earlier_end_is_told_as_it_was(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ended_twice(house, monkeypatch)
-    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run, end=1))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=1))
     kept = SqlStore(house.database).runs.export_event(event_id(plan.run.run_uid, ExportKind.RUN_ENDED, 1))
     assert kept is not None
     assert (kept.end, kept.status, kept.reason) == (1, RunStatus.FAILED, "stopped")
@@ -103,8 +107,8 @@ def test_an_audit_has_an_export_that_stays_failed_done_again_ever_more_rarely(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = ended_twice(house, monkeypatch)
-    house.do(house.exports.initiate_export_signal, ToEnd(run=plan.run, end=2))
-    house.do(house.exports.export_supporting_files, ToEnd(run=plan.run, end=2))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=plan.run, end=2))
+    house.do(house.exports.export_supporting_files, RunEnd(run=plan.run, end=2))
     assert house.details(plan).run.export_state is ExportState.FAILED
     exports, found = metadata.tables["exports"], metadata.tables["audit_findings"]
     with house.database.transaction() as connection:

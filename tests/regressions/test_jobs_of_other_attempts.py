@@ -4,7 +4,9 @@ on, asked the present attempt's job to end, which was over already, and was neve
 import pytest
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import LookAt, RunPlan, StopTasks, ToRun
+from crawler_lifecycle.contract.steps.looks import LookAt
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.lingering import lingering
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from tests.house import House
@@ -72,7 +74,7 @@ def test_a_run_that_goes_on_keeps_its_present_jobs_and_ends_the_others(listening
     plan = house.started("listens", tasks=1)
     deploy(house, plan, 0, 2)
     until_up(house, plan, (0, 1), (0, 2))
-    active = house.do(house.reconciliation.get_active_running_tasks, ToRun(run=plan.run))
+    active = house.do(house.reconciliation.get_active_running_tasks, RunInput(run=plan.run))
     found = house.do(house.reconciliation.get_history_statuses_to_sync, LookAt(run=plan.run, active=active))
     assert found.unwanted == "0"
     house.do(house.stopping.k8_stop_unwanted, StopTasks(run=plan.run, tasks=found.unwanted))

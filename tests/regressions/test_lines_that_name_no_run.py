@@ -8,7 +8,8 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 
 from crawler_lifecycle import logs
 from crawler_lifecycle.activities.boundary import Boundary
-from crawler_lifecycle.contract.steps import RunRef, TakeOver, ToRun
+from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.contract.steps.supervision import TakeOver
 
 
 class Server(ActivityOutboundInterceptor):
@@ -37,7 +38,7 @@ async def ids_of(*args: object) -> Mapping[str, object]:
 
 
 async def test_a_line_names_its_run_wherever_the_step_has_it() -> None:
-    by_reference = ToRun(run=RunRef(run_id=7, run_uid="u", epoch=1))
+    by_reference = RunInput(run=RunRef(run_id=7, run_uid="u", epoch=1))
     by_number = TakeOver(run_id=8, crawler="books", workflow_id="w", temporal_run_id="t")
     assert (await ids_of(by_reference))["run_id"] == 7
     assert (await ids_of(by_number))["run_id"] == 8

@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.verdict import verdict
 from tests.kube import OURS, RUN, UID, Shelf, deleted, job, pod, running

@@ -4,7 +4,10 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import EndRun, LogCancellation, TakeOver, ToEnd
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.stopping import LogCancellation
+from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.control.reading import is_handed_over
 from tests.house import House
 
@@ -16,14 +19,14 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
 
     def end() -> None:
         house.do(house.stopping.add_cancellation_log_to_db, stop.model_copy(update={"run": run}))
-        house.do(house.stopping.cancel_queued_tasks, EndRun(run=run))
-        house.do(house.histories.update_run_status, EndRun(run=run))
+        house.do(house.stopping.cancel_queued_tasks, CloseRun(run=run))
+        house.do(house.histories.update_run_status, CloseRun(run=run))
 
     run = plan.run
     end()
-    house.do(house.exports.initiate_export_signal, ToEnd(run=run))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.PENDING
-    house.do(house.exports.export_supporting_files, ToEnd(run=run))
+    house.do(house.exports.export_supporting_files, RunEnd(run=run))
     assert house.details(plan).run.export_state is ExportState.DONE
     assert is_handed_over(house.details(plan))
 
@@ -33,9 +36,9 @@ def test_the_exports_of_an_earlier_end_do_not_count(house: House) -> None:
     assert taken.plan is not None
     run = taken.plan.run
     end()
-    house.do(house.exports.initiate_export_signal, ToEnd(run=run, end=taken.plan.end))
+    house.do(house.exports.initiate_export_signal, RunEnd(run=run, end=taken.plan.end))
     assert house.details(plan).run.export_state is ExportState.PENDING
     assert not is_handed_over(house.details(plan))
-    house.do(house.exports.export_supporting_files, ToEnd(run=run, end=taken.plan.end))
+    house.do(house.exports.export_supporting_files, RunEnd(run=run, end=taken.plan.end))
     assert is_handed_over(house.details(plan))
     assert len({export.event_id for export in house.details(plan).exports}) == 4

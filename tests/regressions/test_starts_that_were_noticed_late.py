@@ -9,7 +9,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps import MainJobStatus, RunPlan, StartRun, ToRun
+from crawler_lifecycle.contract.steps.deployment import MainJobStatus, StartRun
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from tests.house import House
 from tests.plays import Play
 from tests.waiting import until
@@ -85,7 +86,7 @@ async def test_the_run_started_when_its_main_job_did(play: Play) -> None:
 
 def test_the_look_at_the_main_job_says_when_it_started(house: House) -> None:
     plan = house.begin("sleepy")
-    house.do(house.deployment.run_onetime_crawler, ToRun(run=plan.run))
+    house.do(house.deployment.run_onetime_crawler, RunInput(run=plan.run))
     until(lambda: status(house, plan).started, "the main job to start")
     started_at = status(house, plan).started_at
     assert started_at
@@ -94,7 +95,7 @@ def test_the_look_at_the_main_job_says_when_it_started(house: House) -> None:
 
 
 def status(house: House, plan: RunPlan) -> MainJobStatus:
-    return house.do(house.deployment.get_main_job_status, ToRun(run=plan.run))
+    return house.do(house.deployment.get_main_job_status, RunInput(run=plan.run))
 
 
 def test_a_start_by_another_clock_is_never_before_the_run_or_after_now(house: House) -> None:

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
-from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.clusters import LocalBench
 from tests.plays import Play
 from tests.workflows.script import Script

@@ -11,15 +11,11 @@ from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, F
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps import (
-    DeploymentOutcome,
-    ExportsOwed,
-    MainJobStatus,
-    RunPlan,
-    TakenOver,
-    TakeOver,
-    TaskChange,
-)
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.contract.steps.exports import ExportsOwed
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 
 IN_A_LOOK = "get_history_statuses_to_sync"

@@ -5,24 +5,17 @@ from datetime import UTC, datetime
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps import (
-    CloseLook,
-    EndRun,
-    LogCancellation,
-    LookAt,
-    RunPlan,
-    RunRef,
-    StatusWrite,
-    StopTasks,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.completion import CloseRun
+from crawler_lifecycle.contract.steps.looks import CloseLook, LookAt, StatusWrite
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan, RunRef
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
 from tests.house import House
 
 
 def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActivities, run: RunRef) -> bool:
     """What the workflow does in a round of a stop; whether it is proved."""
     stopping.k8_stop_task(StopTasks(run=run))
-    active = reconciliation.get_active_running_tasks(ToRun(run=run))
+    active = reconciliation.get_active_running_tasks(RunInput(run=run))
     differences = reconciliation.get_history_statuses_to_sync(LookAt(run=run, active=active))
     if differences.changes:
         reconciliation.sync_statuses(StatusWrite(run=run, changes=differences.changes))
@@ -35,4 +28,4 @@ def stop_round(stopping: StoppingActivities, reconciliation: ReconciliationActiv
 def stop(house: House, plan: RunPlan, *, force: bool = False) -> None:
     step = LogCancellation(run=plan.run, stop=StopRequest(actor="ann", force=force), asked_at=datetime.now(UTC))
     house.stopping.add_cancellation_log_to_db(step)
-    house.stopping.cancel_queued_tasks(EndRun(run=plan.run, reason="stopped"))
+    house.stopping.cancel_queued_tasks(CloseRun(run=plan.run, reason="stopped"))

@@ -24,11 +24,8 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import (
-    LookAt,
-    RunPlan,
-    ToRun,
-)
+from crawler_lifecycle.contract.steps.looks import LookAt
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Claim, Uids
@@ -241,7 +238,7 @@ def proved(house: House, plan: RunPlan) -> bool:
 
 def changes(house: House, plan: RunPlan) -> dict[int, TaskStatus]:
     """What a look would write of each task."""
-    active = house.reconciliation.get_active_running_tasks(ToRun(run=plan.run))
+    active = house.reconciliation.get_active_running_tasks(RunInput(run=plan.run))
     found = house.reconciliation.get_history_statuses_to_sync(LookAt(run=plan.run, active=active))
     return {change.task: change.status for change in found.changes}
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.steps import RunPlan
+from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.watcher import Watcher

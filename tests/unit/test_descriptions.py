@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.contract.steps import RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
 from crawler_lifecycle.control.descriptions import described, run_of
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 

@@ -15,45 +15,29 @@ from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, 
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import (
+from crawler_lifecycle.contract.steps.completion import CloseRun, Notify, Removal, RemoveJobs, RunOutcome
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, RunMoment, StartRun
+from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite, TaskEvidence
+from crawler_lifecycle.contract.steps.exports import ExportedFiles, ExportSignal, RunEnd
+from crawler_lifecycle.contract.steps.looks import (
     ActiveTasks,
     AliveTasks,
     CloseLook,
-    Counted,
-    CreateHistory,
-    DeploymentOutcome,
     Differences,
-    EndRun,
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
-    ExportedFiles,
-    ExportSignal,
-    HoldLimits,
-    LogCancellation,
     LookAt,
-    MainJobStatus,
-    NotePhase,
-    Notify,
+    StatusWrite,
+    TaskChange,
+    Written,
+)
+from crawler_lifecycle.contract.steps.run import Counted, RunInput, RunPlan, RunRef
+from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
+from crawler_lifecycle.contract.steps.supervision import (
+    CreateHistory,
+    HoldLimits,
     OwnExecution,
     RegisterWorkflow,
-    Removal,
-    RemoveJobs,
-    RunMoment,
-    RunOutcome,
-    RunPlan,
-    RunRef,
-    StartRun,
-    StatusWrite,
-    StopReport,
-    StopTasks,
     TakenOver,
     TakeOver,
-    TaskChange,
-    TaskEvidence,
-    ToEnd,
-    ToRun,
-    Written,
 )
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
@@ -170,17 +154,17 @@ class Script:
         return Counted(count=1)
 
     @activity.defn
-    async def run_scheduled_crawler(self, step: ToRun) -> DeploymentOutcome:
+    async def run_scheduled_crawler(self, step: RunInput) -> DeploymentOutcome:
         await self._noted("run_scheduled_crawler", step)
         return self.deployments()
 
     @activity.defn
-    async def run_onetime_crawler(self, step: ToRun) -> DeploymentOutcome:
+    async def run_onetime_crawler(self, step: RunInput) -> DeploymentOutcome:
         await self._noted("run_onetime_crawler", step)
         return self.deployments()
 
     @activity.defn
-    async def get_main_job_status(self, step: ToRun) -> MainJobStatus:
+    async def get_main_job_status(self, step: RunInput) -> MainJobStatus:
         await self._noted("get_main_job_status", step)
         return self.statuses()
 
@@ -190,7 +174,7 @@ class Script:
         return RunMoment(status=RunStatus.PROCESSING, at=datetime.now(UTC))
 
     @activity.defn
-    async def get_active_running_tasks(self, step: ToRun) -> ActiveTasks:
+    async def get_active_running_tasks(self, step: RunInput) -> ActiveTasks:
         self.looks += 1
         await self._noted("get_active_running_tasks", step)
         return ActiveTasks(by_status={TaskStatus.RUNNING: "0"}, nudge=self.looks, intent=self.intent(self.looks))
@@ -240,7 +224,7 @@ class Script:
         return self.removals()
 
     @activity.defn
-    async def update_run_status(self, step: EndRun) -> RunOutcome:
+    async def update_run_status(self, step: CloseRun) -> RunOutcome:
         await self._noted("update_run_status", step)
         stopped = "k8_stop_task" in self.names and self.stopped
         reason = step.reason or ("stopped" if stopped else "all_succeeded")
@@ -253,7 +237,7 @@ class Script:
         return Counted(count=1)
 
     @activity.defn
-    async def cancel_queued_tasks(self, step: EndRun) -> Counted:
+    async def cancel_queued_tasks(self, step: CloseRun) -> Counted:
         await self._noted("cancel_queued_tasks", step)
         return Counted(count=0)
 
@@ -353,11 +337,11 @@ class Script:
         return Counted(count=0)
 
     @activity.defn
-    async def initiate_export_signal(self, step: ToEnd) -> ExportSignal:
+    async def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
         await self._noted("initiate_export_signal", step)
         return ExportSignal(event_id="event", supporting_files="zip")
 
     @activity.defn
-    async def export_supporting_files(self, step: ToEnd) -> ExportedFiles:
+    async def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
         await self._noted("export_supporting_files", step)
         return ExportedFiles(event_id="event-2")

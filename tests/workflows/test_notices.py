@@ -10,7 +10,7 @@ from temporalio.workflow import ActivityConfig
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.settings import NoticeSettings
 from crawler_lifecycle.workflows.options import BRIEF, ONCE
 from tests.plays import Play

@@ -21,7 +21,8 @@ from temporalio.worker import (
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import TakenOver, TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.supervision import TakenOver
 from tests.plays import Play, Stage, played
 from tests.workflows.script import Script
 from tests.workflows.stops import until_asked

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from tests.plays import Play, played
 from tests.workflows.script import Script
 

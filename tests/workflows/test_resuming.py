@@ -9,7 +9,8 @@ from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, Trigger
-from crawler_lifecycle.contract.steps import RunPlan, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script, moments
 from tests.workflows.stages import END, LOOK

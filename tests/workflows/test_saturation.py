@@ -3,7 +3,7 @@
 from temporalio.client import WorkflowHistory
 
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.contract.steps import MainJobStatus
+from crawler_lifecycle.contract.steps.deployment import MainJobStatus
 from tests.plays import Play
 from tests.workflows.script import STARTED, Script, in_turn
 

@@ -9,7 +9,8 @@ from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus, Trigger
-from crawler_lifecycle.contract.steps import DeploymentOutcome, MainJobStatus, TaskChange
+from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
+from crawler_lifecycle.contract.steps.looks import TaskChange
 from tests.plays import Play
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 from tests.workflows.stages import END, LOOK

@@ -19,7 +19,7 @@ from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.warning_events import LONGEST_EVENT
-from crawler_lifecycle.contract.steps import LOG_NOT_READ, TaskEvidence
+from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ, TaskEvidence
 
 OBJECTS_SECONDS = 40.0  # of a page: a single list of a busy API server may take a quarter of it
 SECONDS = 25.0  # for its logs and events; the step around has 70

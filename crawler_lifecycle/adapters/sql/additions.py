@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Addition

@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, tra
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.pacing import LONGEST_SILENCE
 from crawler_lifecycle.ports import Backlog, Claim

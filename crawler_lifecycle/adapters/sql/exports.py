@@ -11,7 +11,8 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, tra
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import ExportRecord
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps import ExportsOwed, RunRef
+from crawler_lifecycle.contract.steps.exports import ExportsOwed
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import NotFound
 

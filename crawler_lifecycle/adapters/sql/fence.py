@@ -6,7 +6,7 @@ from sqlalchemy import Column, ColumnElement, Connection, func, insert, select, 
 
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties
 from crawler_lifecycle.contract.states import Intent, RunStatus
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Fenced, NotFound
 

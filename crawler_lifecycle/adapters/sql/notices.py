@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.schema import history_properties
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, RunRecord
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 
 PREFIX = "notice:"
 props = history_properties.c

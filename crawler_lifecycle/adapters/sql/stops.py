@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.errors import Over
 
 STOP, FORCE_STOP = "stop", "force stop"

@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, tra
 from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps import RunRef
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB

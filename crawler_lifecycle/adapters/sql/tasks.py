@@ -11,7 +11,9 @@ from crawler_lifecycle.adapters.sql.pages import pages, rows_of
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.states import OVER, TaskStatus
-from crawler_lifecycle.contract.steps import RunRef, TaskChange, TaskEvidence
+from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.errors import NotFound
 

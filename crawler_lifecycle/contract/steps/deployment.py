@@ -1,0 +1,47 @@
+"""Steps of the second stage: deploy the main job and wait for its start."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.states import Intent, RunStatus
+from crawler_lifecycle.contract.steps.run import RunRef
+
+
+class DeploymentOutcome(Message):
+    """`job_id` when deployed; otherwise what is in the way, and whether it can ever get better."""
+
+    job_id: str | None = None
+    cause: str | None = None
+    message: str | None = None
+    refused: bool = False
+    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
+    intent: Intent = Intent.RUN
+
+
+class MainJobStatus(Message):
+    """`started`: the job runs or has run. Otherwise why it waits, and since when."""
+
+    known: bool = True
+    started: bool = False
+    vanished: bool = False
+    started_at: datetime | None = Field(default=None, description="when the job started, as far as the cluster tells")
+    intent: Intent = Intent.RUN
+    cause: str | None = None
+    since: datetime | None = None
+    message: str | None = None
+    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
+    seconds: float = Field(default=0, description="how long it took, from when a worker began with it")
+
+
+class StartRun(Message):
+    """The main job runs or has run."""
+
+    run: RunRef
+    started_at: datetime | None = Field(default=None, description="when the main job started; none: not known")
+
+
+class RunMoment(Message):
+    status: RunStatus
+    at: datetime

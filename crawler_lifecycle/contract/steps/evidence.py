@@ -1,0 +1,36 @@
+"""Steps for evidence: read the evidence from the cluster and write it to the database."""
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.steps.run import RunRef
+
+LOG_NOT_READ = "log not read"  # an event's beginning: why there are no last lines
+
+
+class EvidenceRequest(Message):
+    run: RunRef
+    tasks: str
+
+
+class TaskEvidence(Message):
+    """What one needs to see why a task ended as it did, bounded in size."""
+
+    task: int
+    attempt: int
+    job_uid: str | None = Field(default=None, description="whose it is; none: the cluster keeps it by task and attempt")
+    message: str | None = None
+    node: str | None = None
+    restarts: int = 0
+    log_tail: str = ""
+    events: list[str] = []
+
+
+class EvidencePage(Message):
+    items: list[TaskEvidence]
+    rest: str = Field(default="", description="tasks left for further pages, as ranges")
+
+
+class EvidenceWrite(Message):
+    run: RunRef
+    items: list[TaskEvidence]

@@ -1,0 +1,99 @@
+"""Steps of the third stage: look at the cluster and write the differences."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
+from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.contract.steps.run import RunRef
+
+
+class ActiveTasks(Message):
+    """The opening of a look: task numbers as ranges (`0-3,7`) by status, and the nudge it will answer."""
+
+    by_status: dict[TaskStatus, str]
+    nudge: int = 0
+    intent: Intent = Intent.RUN
+
+
+class LookAt(Message):
+    run: RunRef
+    active: ActiveTasks
+    stopped_at: datetime | None = Field(default=None, description="since when the run is being stopped")
+
+
+class TaskChange(Message):
+    """One row that no longer tells the truth: what was read, and what it has to become."""
+
+    task: int
+    attempt: int
+    version: int
+    status: TaskStatus
+    job_uid: str | None = None
+    job_name: str | None = None
+    cause: str | None = None
+    reason: str | None = None
+    exit_code: int | None = None
+    message: str | None = Field(
+        default=None, description="what the cluster says of the cause, or why the task ended so"
+    )
+    absent_count: int = 0
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    facts: OutcomeFacts | None = None
+
+
+class Differences(Message):
+    """`known` is false when the cluster could not be asked: then nothing is different."""
+
+    known: bool
+    changes: list[TaskChange] = []
+    evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
+    more: bool = Field(default=False, description="there are further differences for another look")
+    unwanted: str = Field(
+        default="", description="tasks with jobs, of whichever attempt, that are not wanted any more or never end"
+    )
+    removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
+    leaving: int = Field(default=0, description="jobs that have ended and were deleted, and are still listed")
+    saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
+    seconds: float = Field(default=0, description="how long it took, from when a worker began with it")
+    suspended: bool | None = Field(
+        default=None, description="all that is left in the cluster is suspended; none: it cannot be told"
+    )
+    problem: str | None = None
+
+
+class StatusWrite(Message):
+    run: RunRef
+    changes: list[TaskChange]
+
+
+class Written(Message):
+    """`stale` rows had changed since they were read; the next look sees them anew."""
+
+    written: int
+    stale: int = 0
+
+
+class CloseLook(Message):
+    """The end of a look: what is acknowledged, and when the next one is due."""
+
+    run: RunRef
+    nudge: int = 0
+    known: bool = True
+    problem: str | None = None
+    saturated: str | None = None
+    next_look_at: datetime | None = None
+
+
+class AliveTasks(Message):
+    queued: int
+    pending: int
+    active: int
+    stopped: int = Field(default=0, description="how many a stop has ended")
+
+    @property
+    def total(self) -> int:
+        return self.queued + self.pending + self.active

@@ -1,0 +1,43 @@
+"""Inputs and results that several steps share."""
+
+from datetime import datetime
+
+from pydantic import Field
+
+from crawler_lifecycle.contract.base import Message
+from crawler_lifecycle.contract.clock import Clock
+from crawler_lifecycle.contract.states import Trigger
+
+
+class RunRef(Message):
+    """Which run, and as which supervisor: every write compares the epoch."""
+
+    run_id: int
+    run_uid: str
+    epoch: int
+
+
+class RunInput(Message):
+    """The input of every activity that needs nothing but the run."""
+
+    run: RunRef
+
+
+class RunPlan(Message):
+    """The run as it was written down: its request with the crawler's defaults filled in."""
+
+    run: RunRef
+    crawler: str
+    trigger: Trigger
+    tasks: int
+    end: int = Field(default=1, description="the number of the end that it is going to")
+    begun_at: datetime
+    start_limit_seconds: int | None = None
+    max_duration_seconds: int | None = None
+    grace_seconds: int = 30
+    clock: Clock = Clock()
+    search_attributes: bool = Field(default=False, description="whether the server knows ours; unknown ones are fatal")
+
+
+class Counted(Message):
+    count: int
