@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio import activity
 
 from crawler_lifecycle.activities.deploying import Deploying
-from crawler_lifecycle.activities.measuring import noted
+from crawler_lifecycle.activities.metrics import count_saturated
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
@@ -64,7 +64,7 @@ class DeploymentActivities:
     ) -> tuple[datetime | None, str | None]:
         """Since when; and the cause, if it has waited for room for long: then the run says so."""
         before = known.waiting_since if known.waiting_cause == cause else None
-        saturated = noted(cause if is_saturated(cause, before, datetime.now(UTC)) else None, known.cluster)
+        saturated = count_saturated(cause if is_saturated(cause, before, datetime.now(UTC)) else None, known.cluster)
         if saturated:
             message = f"{FULL}: {message}" if message else FULL
         return self.runs.mark_waiting(run, cause, message), saturated

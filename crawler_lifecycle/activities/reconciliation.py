@@ -1,4 +1,4 @@
-"""A look: what the database believes, what the cluster shows, and making them agree."""
+"""Activities for a look: compare database rows with the cluster and write the differences."""
 
 import logging
 import time
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.measuring import note_clocks, noted
+from crawler_lifecycle.activities.metrics import count_saturated, measure_clocks
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
 from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite, TaskEvidence
@@ -32,15 +32,15 @@ from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
-# what fits a payload with room to spare (2 MB are its end): a change is mostly 350 bytes, evidence about 5 kB
+# these counts fit a payload, which ends at 2 MB: a change mostly takes 350 bytes, evidence about 5 kB
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
 Key = tuple[int, int]  # task and attempt
 T = TypeVar("T", TaskChange, TaskEvidence)
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
-STOPPING_WITH_EVIDENCE = 100  # a stop of thousands must not wait for what each of them printed
-JOBS_REMOVED_IN_A_PAGE = 100  # the log of each may have to be kept first
+STOPPING_WITH_EVIDENCE = 100  # a stop with thousands of jobs must not wait for the logs of them all
+JOBS_REMOVED_IN_A_PAGE = 100  # a job's log may have to be stored before the removal
 TRIES_OF_A_PAGE = 3
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: RunInput) -> ActiveTasks:
-        """The tasks that the database believes alive, and those it lost sight of."""
+        """Return the tasks alive or LOST according to the database."""
         run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
         watched = {
@@ -64,28 +64,29 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
-        """Asks the cluster for all of them at once; returns only those that differ."""
+        """Take one look at all tasks and return only the differences."""
         clock, run = time.monotonic(), self.runs.current(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
-        # the rows and the time first: a job that is made and recorded meanwhile, or under a claim that runs out
-        # meanwhile, must not count as absent because this look is too old to show it
+        # rows and time come before the look: a job made and recorded during the look, or under a claim expiring
+        # during the look, must not count as absent because the look is too old to show it
         began, rows = datetime.now(UTC), self.tasks.rows(run.run_id, numbers)
         watched = [(row.task, row.attempt) for row in rows if _may_have_a_job(row)]
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
-        note_clocks(look.clock_ahead, run.cluster)
+        measure_clocks(look.clock_ahead, run.cluster)
         changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
-        page = list(_that_fit(changes[:CHANGES_IN_A_LOOK]))
-        open_rows = list(_not_ended(rows, changes))
+        page = list(_fit_payload(changes[:CHANGES_IN_A_LOOK]))
+        ended = {change.task for change in changes if change.status.is_over}
+        open_rows = [row for row in rows if row.task not in ended]
         living = lingering(look, open_rows, run.intent)
         return Differences(
             known=look.complete,
             changes=page,
-            evidence=to_ranges(_with_evidence(page)),
+            evidence=to_ranges(_tasks_to_explain(page)),
             more=len(changes) > len(page),
             unwanted=to_ranges({task for task, _ in (*living, *overdue(look, rows))}),
             removable=to_ranges(_removable(look, rows)),
             leaving=leaving(look),
-            saturated=noted(saturation(rows, look, began), run.cluster),
+            saturated=count_saturated(saturation(rows, look, began), run.cluster),
             suspended=is_held(open_rows, look),
             problem=look.problem or doubt,
             seconds=time.monotonic() - clock,
@@ -93,43 +94,46 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
-        """What is needed to see why tasks ended as they did; the rest is for further pages."""
+        """Return a page of the evidence that explains ended tasks, and the tasks for further pages."""
         numbers = from_ranges(step.tasks)
         rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
         collected = self.cluster.evidence(step.run.run_uid, [(row.task, row.attempt) for row in rows])
         uids = {row.task: row.job_uid for row in rows}
-        found = [item for item in collected if _is_of(item, uids.get(item.task))]
-        items = list(_that_fit(found))
-        left = {each.task for each in found[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
-        return EvidencePage(items=items, rest=to_ranges(left))
+        usable = [item for item in collected if _belongs_to(item, uids.get(item.task))]
+        items = list(_fit_payload(usable))
+        rest = {item.task for item in usable[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
+        return EvidencePage(items=items, rest=to_ranges(rest))
 
     @activity.defn(no_thread_cancel_exception=True)
     def reconcile_tasks(self, step: EvidenceWrite) -> Written:
-        """Keeps that information with the tasks, in bulk."""
-        return _written(step.items, self.tasks.reconcile(step.run, step.items))
+        """Store evidence with the tasks, in bulk."""
+        written = self.tasks.reconcile(step.run, step.items)
+        return Written(written=written, stale=len(step.items) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
     def sync_statuses(self, step: StatusWrite) -> Written:
-        """Writes the changed statuses in bulk, each only if its row is still what was read."""
-        return _written(step.changes, self.tasks.sync(step.run, step.changes))
+        """Write the changed statuses in bulk, except where a row has changed since the look."""
+        written = self.tasks.sync(step.run, step.changes)
+        return Written(written=written, stale=len(step.changes) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
-        """Remove the jobs whose end and evidence are on record, a page at a time.
+        """Remove jobs with end and evidence on record, a page at a time.
 
-        A task that ended by itself and of which nobody knows where it ran has no evidence on record: its job is for the
-        audit, which collects the evidence before it removes the job."""
+        A task that ended by itself and has no node on record has no evidence: the audit removes the task's job, after
+        collecting the evidence.
+        """
         run = self.runs.current(step.run)
-        numbers = from_ranges(step.tasks) if step.tasks else self._over(run.run_id)
+        numbers = from_ranges(step.tasks) if step.tasks else self._tasks_over(run.run_id)
         rows = self.tasks.rows(run.run_id, numbers[:JOBS_REMOVED_IN_A_PAGE])
         unexplained = set(self.tasks.unexplained(run.run_id))
-        keys = [(row.task, _last_over(row)) for row in rows]
-        left = self._removed(run.run_uid, [key for key in keys if key not in unexplained], uids_of(rows))
-        return Removal(left=left, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
+        keys = [(row.task, _last_attempt_over(row)) for row in rows]
+        kept = self._remove_page(run.run_uid, [key for key in keys if key not in unexplained], uids_of(rows))
+        return Removal(left=kept, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
     @activity.defn(no_thread_cancel_exception=True)
     def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
-        """How many tasks are queued, pending or active. This closes a look: its nudge is acknowledged."""
+        """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
         self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
         run = self.runs.current(step.run)
         if run.waiting_cause != step.saturated:
@@ -142,22 +146,25 @@ class ReconciliationActivities:
             stopped=counts.get(TaskStatus.STOPPED, 0),
         )
 
-    def _removed(self, run_uid: str, keys: Sequence[Key], uids: Uids) -> int:
-        """How many stay for now: all of a page that has failed again and again, in whatever way. Those behind it have
-        their turn, unless it is the cluster that does not answer."""
+    def _remove_page(self, run_uid: str, keys: Sequence[Key], uids: Uids) -> int:
+        """Remove the jobs and return how many stay for now.
+
+        After several failures the whole page stays, so that the pages behind are tried too. A silent cluster fails the
+        activity all the same.
+        """
         if activity.info().attempt <= TRIES_OF_A_PAGE:
             return self.cluster.remove(run_uid, keys, uids=uids)
         self.cluster.check()
-        logger.warning("run %s: %s jobs stay in the cluster for now, they could not be removed", run_uid, len(keys))
+        logger.warning("run %s: %s jobs could not be removed and stay in the cluster for now", run_uid, len(keys))
         return len(keys)
 
-    def _over(self, run_id: int) -> list[int]:
+    def _tasks_over(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)
         return sorted(number for status, numbers in by_status.items() if status.is_over for number in numbers)
 
 
-def _last_over(row: TaskRow) -> int:
-    """The task's last attempt that is over; 0 if there is none."""
+def _last_attempt_over(row: TaskRow) -> int:
+    """Return the task's last attempt with a final status, or 0."""
     return row.attempt if row.status.is_over else row.attempt - 1
 
 
@@ -166,40 +173,28 @@ def _may_have_a_job(row: TaskRow) -> bool:
 
 
 def _removable(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
-    """Those that the database does not ask about any more: their end is on record."""
-    open_ones = {(row.task, row.attempt) for row in rows}
-    return (job.task for key, job in look.jobs.items() if job.removable and key not in open_ones)
+    """Yield tasks with a removable job and their end on record: the present attempt is not watched any more."""
+    watched = {(row.task, row.attempt) for row in rows}
+    return (job.task for key, job in look.jobs.items() if job.removable and key not in watched)
 
 
-def _not_ended(rows: Iterable[TaskRow], changes: Iterable[TaskChange]) -> Iterator[TaskRow]:
-    """Those that this look does not end."""
-    ended = {change.task for change in changes if change.status.is_over}
-    return (row for row in rows if row.task not in ended)
+def _tasks_to_explain(changes: Sequence[TaskChange]) -> list[int]:
+    """Return ended tasks and some stopping tasks: the deletion of a stopping job also deletes the job's log."""
+    ended = [change.task for change in changes if change.status.is_over]
+    stopping = [change.task for change in changes if change.status is TaskStatus.STOPPING]
+    return ended + stopping[:STOPPING_WITH_EVIDENCE]
 
 
-def _with_evidence(changes: Iterable[TaskChange]) -> Iterator[int]:
-    """Tasks that end; and some of those that are ending, since a job that is deleted takes with it what it printed."""
-    ending = STOPPING_WITH_EVIDENCE
-    for change in changes:
-        ending -= change.status is TaskStatus.STOPPING
-        if change.status.is_over or (change.status is TaskStatus.STOPPING and ending >= 0):
-            yield change.task
-
-
-def _is_of(evidence: TaskEvidence, job_uid: str | None) -> bool:
-    """Evidence of another job of the same name says nothing about the task."""
+def _belongs_to(evidence: TaskEvidence, job_uid: str | None) -> bool:
+    """Return whether the evidence may be from this job: another job with the same name explains nothing here."""
     return None in (job_uid, evidence.job_uid) or evidence.job_uid == job_uid
 
 
-def _that_fit(items: Iterable[T]) -> Iterator[T]:
-    """Yield as many as a payload holds, and one at least: control characters grow sixfold there."""
+def _fit_payload(items: Iterable[T]) -> Iterator[T]:
+    """Yield as many items as a payload holds, at least one: JSON makes control characters six times as long."""
     size = 0
-    for number, each in enumerate(items):
-        size += len(each.model_dump_json())
+    for number, item in enumerate(items):
+        size += len(item.model_dump_json())
         if number and size > BYTES_IN_A_PAGE:
             return
-        yield each
-
-
-def _written(asked: Sequence[TaskChange] | Sequence[TaskEvidence], written: int) -> Written:
-    return Written(written=written, stale=len(asked) - written)
+        yield item

@@ -1,4 +1,4 @@
-"""Ending a run's jobs: what was never deployed, what runs, and what does not listen."""
+"""Activities for a stop: cancel queued tasks, ask jobs to end, kill jobs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
 Key = tuple[int, int]  # task and attempt
 JOBS_IN_A_PAGE = 500
-NODES = 10  # of those that do not answer, so many are named
+NODES_NAMED = 10  # silent nodes in a note of the timeline, at most
 NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 TO_STOP = (*NOT_SEEN_ENDING, TaskStatus.STOPPING)
 TRIES_OF_A_PAGE = 3
@@ -33,68 +33,71 @@ class StoppingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_cancellation_log_to_db(self, step: LogCancellation) -> Counted:
-        """In one transaction: the intent, the status STOPPING, and who stopped it, when, why, by which door."""
+        """Record the stop in one transaction: intent, status STOPPING, person, time, reason and door."""
         self.runs.log_stop(step.run, step.stop, step.asked_at, step.ends_as)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
     def note_stop_phase(self, step: NotePhase) -> Counted:
-        """How far the stop has come, for the run's timeline."""
+        """Write the phase reached by the stop into the run's timeline."""
         self.runs.note_stop_phase(step.run, step.phase, step.message)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
     def cancel_queued_tasks(self, step: CloseRun) -> Counted:
-        """Child tasks not yet deployed never will be."""
+        """Cancel every child task not yet deployed."""
         return Counted(count=self.tasks.cancel_queued(step.run, step.reason or "stopped"))
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_task(self, step: StopTasks) -> StopReport:
-        """Asks the tasks' present jobs to end, a page at a time. A job that is gone has ended."""
-        run, jobs, uids, rest = self._to_end(step)
-        with self._trouble_told(step.run):
+        """Ask the jobs of the tasks' present attempts to end, a page at a time. A gone job has ended."""
+        run, jobs, uids, rest = self._page_of_jobs(step)
+        with self._problem_on_record(step.run):
             self.cluster.stop(run.run_uid, jobs, uids=uids, hurried=run.intent is Intent.FORCE)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_pod(self, step: StopTasks) -> StopReport:
-        """Ends them without asking, a page at a time."""
-        _, jobs, uids, rest = self._to_end(step)
-        with self._trouble_told(step.run):
+        """Kill the jobs of the tasks' present attempts, a page at a time."""
+        _, jobs, uids, rest = self._page_of_jobs(step)
+        with self._problem_on_record(step.run):
             self._kill(step.run, jobs, uids)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
     def k8_stop_unwanted(self, step: StopTasks) -> StopReport:
-        """Ends, of these tasks and a page at a time, whichever attempt's jobs nobody wants any more or never end.
+        """End lingering and overdue jobs of every attempt of the tasks, a page at a time.
 
-        Those that never end are made to. In a stop so are the present attempts' jobs, which were asked; another
-        attempt's was not asked by anybody yet: that comes first, until the stop is forced."""
+        Overdue jobs are killed. A stop also kills lingering jobs of the present attempts, because the stop has asked
+        these jobs already. Jobs of earlier attempts have not been asked yet: a stop asks them first, a force kills.
+        """
         numbers = from_ranges(step.tasks)
-        some, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
+        page, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
         self.runs.current(step.run)
-        rows = self.tasks.rows(step.run.run_id, some)
-        watched, uids = [(row.task, row.attempt) for row in rows if row.job_uid], uids_of(rows)
-        look = self.cluster.look(step.run.run_uid, watched, some, uids=uids)
-        run = self.runs.current(step.run)  # again: what was shown may have been made for a later supervisor
-        living, present = lingering(look, rows, run.intent), {(row.task, row.attempt) for row in rows}
-        insisted = {
-            key for key in living if run.intent is Intent.FORCE or (run.intent is Intent.STOP and key in present)
-        }
-        forced = sorted({*overdue(look, rows), *insisted})
-        asked = [key for key in living if key not in forced]
+        rows = self.tasks.rows(step.run.run_id, page)
+        uids = uids_of(rows)
+        look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
+        run = self.runs.current(step.run)  # again: the look may show jobs created for a later supervisor
+        unwanted = lingering(look, rows, run.intent)
+        killed = set(overdue(look, rows))
+        if run.intent is Intent.FORCE:
+            killed.update(unwanted)
+        elif run.intent is Intent.STOP:
+            killed.update(set(unwanted).intersection(_keys(rows)))
+        asked = [key for key in unwanted if key not in killed]
         try:
-            self._kill(step.run, forced, uids)
-        finally:  # what is in the way of one keeps no other alive
+            self._kill(step.run, sorted(killed), uids)
+        finally:  # a job that cannot be killed must not keep the other jobs alive
             self.cluster.stop(run.run_uid, asked, uids=uids)
-        return StopReport(asked=len(forced) + len(asked), rest=rest)
+        return StopReport(asked=len(killed) + len(asked), rest=rest)
 
     @contextmanager
-    def _trouble_told(self, run: RunRef) -> Iterator[None]:
-        """At once: the look that would tell it too comes minutes later, when asking has been given up.
+    def _problem_on_record(self, run: RunRef) -> Iterator[None]:
+        """Write a problem into the run's row at once: the next look comes minutes later, after the last retry.
 
-        A page that fails again and again is left to the next round, as one job of it may be the reason: those behind it
-        have their turn, unless it is the cluster that does not answer."""
+        After several failures the page is left to the next round: a single job may be the cause, and must not hold up
+        the pages behind. A silent cluster fails the activity all the same.
+        """
         try:
             yield
         except TemporaryError as error:
@@ -102,7 +105,7 @@ class StoppingActivities:
             if activity.info().attempt <= TRIES_OF_A_PAGE:
                 raise
             self.cluster.check()
-            activity.logger.warning("run %s: not all of its jobs are told to end: %s", run.run_id, error.message)
+            activity.logger.warning("run %s: not all of its jobs were asked to end: %s", run.run_id, error.message)
 
     def _kill(self, run: RunRef, jobs: Sequence[Key], uids: Uids) -> None:
         if jobs:
@@ -110,40 +113,39 @@ class StoppingActivities:
         self.cluster.kill(run.run_uid, jobs, uids=uids)
 
     def _note_unreached(self, run: RunRef, jobs: Sequence[Key]) -> None:
-        """Before they are ended: afterwards nothing tells it any more. That it cannot be told keeps nothing alive."""
+        """Note jobs on silent nodes before the kill removes every trace. Best effort: an error prevents no kill."""
         try:
             unreached = self.cluster.unreached(run.run_uid, jobs)
         except (TemporaryError, PermanentError) as error:
-            activity.logger.warning("run %s: nobody knows whether its nodes answer: %s", run.run_id, error.message)
+            activity.logger.warning("run %s: cannot tell whether its nodes answer: %s", run.run_id, error.message)
             return
         if unreached:
-            tasks, nodes = (
-                to_ranges({task for task, _ in unreached}),
-                ", ".join(sorted(set(unreached.values()))[:NODES]),
-            )
+            tasks = to_ranges({task for task, _ in unreached})
+            nodes = ", ".join(sorted(set(unreached.values()))[:NODES_NAMED])
             message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
             self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
-    def _to_end(self, step: StopTasks) -> tuple[RunRecord, list[Key], Uids, str]:
-        """A page of them, of which is kept what is known; and the rest."""
-        run = self.runs.current(step.run)  # a late step of an earlier supervisor ends no jobs of a later one
-        numbers = from_ranges(step.tasks) if step.tasks else self._in_cluster(step.run.run_id)
+    def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[Key], Uids, str]:
+        """Return the run, a page of jobs with their uids, and the remaining tasks. Evidence is kept on the way."""
+        run = self.runs.current(step.run)  # a late step for an earlier supervisor must not end a later one's jobs
+        numbers = from_ranges(step.tasks) if step.tasks else self._tasks_in_cluster(step.run.run_id)
         page, rest = numbers[:JOBS_IN_A_PAGE], numbers[JOBS_IN_A_PAGE:]
         rows = self.tasks.rows(step.run.run_id, page)
-        self._keep_what_is_known(step.run, _keys(row for row in rows if row.status in NOT_SEEN_ENDING))
+        self._keep_evidence(step.run, _keys(row for row in rows if row.status in NOT_SEEN_ENDING))
         return run, _keys(rows), uids_of(rows), to_ranges(rest)
 
-    def _keep_what_is_known(self, run: RunRef, jobs: Sequence[Key]) -> None:
-        """Before they are told to end, which takes it along. That it cannot be had keeps nothing alive."""
+    def _keep_evidence(self, run: RunRef, jobs: Sequence[Key]) -> None:
+        """Record evidence before the stop destroys it. Best effort: jobs end although their evidence is missing."""
         try:
-            if jobs and (known := self.cluster.evidence(run.run_uid, jobs, hurried=True)):
-                self.tasks.reconcile(run, known)
+            evidence = self.cluster.evidence(run.run_uid, jobs, hurried=True) if jobs else []
+            if evidence:
+                self.tasks.reconcile(run, evidence)
         except Fenced:
             raise
         except LifecycleError as error:
-            activity.logger.warning("run %s: nothing is known of what is stopped: %s", run.run_id, error.message)
+            activity.logger.warning("run %s: no evidence of stopped jobs: %s", run.run_id, error.message)
 
-    def _in_cluster(self, run_id: int) -> list[int]:
+    def _tasks_in_cluster(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)
         return sorted(number for status in TO_STOP for number in by_status.get(status, []))
 

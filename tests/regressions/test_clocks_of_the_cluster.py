@@ -8,7 +8,7 @@ import pytest
 from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment
 
-from crawler_lifecycle.activities.measuring import note_clocks
+from crawler_lifecycle.activities.metrics import measure_clocks
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
@@ -99,7 +99,7 @@ def test_a_gauge_shows_the_difference_of_the_clocks() -> None:
     environment = ActivityEnvironment()
     environment.metric_meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
 
-    environment.run(note_clocks, timedelta(seconds=90), "default")
+    environment.run(measure_clocks, timedelta(seconds=90), "default")
 
     (gauge,) = buffer.retrieve_updates()
     assert (gauge.metric.name, gauge.value) == ("crawler_cluster_clock_difference_seconds", 90)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from temporalio import activity
 
 
-def noted(saturated: str | None, cluster: str) -> str | None:
+def count_saturated(saturated: str | None, cluster: str) -> str | None:
     """A look that found the cluster full."""
     if saturated is not None:
         meter = activity.metric_meter().with_additional_attributes({"cause": saturated, "cluster": cluster})
@@ -13,7 +13,7 @@ def noted(saturated: str | None, cluster: str) -> str | None:
     return saturated
 
 
-def note_clocks(ahead: timedelta | None, cluster: str) -> None:
+def measure_clocks(ahead: timedelta | None, cluster: str) -> None:
     """Measure how far the clock of this machine is ahead of the cluster's (negative: behind)."""
     if ahead is not None:
         meter = activity.metric_meter().with_additional_attributes({"cluster": cluster})
