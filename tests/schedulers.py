@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from crawler_lifecycle.ports import NO_UIDS, Cluster, LogChunk, Uids
+from crawler_lifecycle.ports import NO_UIDS, Cluster, KeepFacts, LogChunk, Uids, keep_no_facts
 from crawler_lifecycle.services.scheduler import make_app
 
 TOKEN = "a-token-for-tests"
@@ -88,10 +88,23 @@ class SmallCluster:
         return []
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None: ...
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None: ...
+    def kill(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        keep: KeepFacts = keep_no_facts,
+    ) -> None: ...
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return {}

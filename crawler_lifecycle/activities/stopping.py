@@ -1,11 +1,13 @@
 """Activities for a stop: cancel queued tasks, ask jobs to end, kill jobs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from temporalio import activity
 
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.completion import CloseRun
@@ -14,6 +16,7 @@ from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
+from crawler_lifecycle.domain.verdict import with_facts
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
@@ -53,7 +56,8 @@ class StoppingActivities:
         """Ask the jobs of the tasks' present attempts to end, a page at a time. A gone job has ended."""
         run, jobs, uids, rest = self._page_of_jobs(step)
         with self._problem_on_record(step.run):
-            self.cluster.stop(run.run_uid, jobs, uids=uids, hurried=run.intent is Intent.FORCE)
+            keep = partial(self._keep_facts, step.run)
+            self.cluster.stop(run.run_uid, jobs, uids=uids, hurried=run.intent is Intent.FORCE, keep=keep)
         return StopReport(asked=len(jobs), rest=rest)
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -110,7 +114,7 @@ class StoppingActivities:
     def _kill(self, run: RunRef, jobs: Sequence[Key], uids: Uids) -> None:
         if jobs:
             self._note_unreached(run, jobs)
-        self.cluster.kill(run.run_uid, jobs, uids=uids)
+        self.cluster.kill(run.run_uid, jobs, uids=uids, keep=partial(self._keep_facts, run))
 
     def _note_unreached(self, run: RunRef, jobs: Sequence[Key]) -> None:
         """Note jobs on silent nodes before the kill removes every trace. Best effort: an error prevents no kill."""
@@ -144,6 +148,21 @@ class StoppingActivities:
             raise
         except LifecycleError as error:
             activity.logger.warning("run %s: no evidence of stopped jobs: %s", run.run_id, error.message)
+
+    def _keep_facts(self, run: RunRef, facts: Mapping[Key, OutcomeFacts]) -> None:
+        """Put on record how programs ended before their jobs are told to end: later nothing may tell the order.
+
+        Facts that cannot be written delay no stop."""
+        try:
+            rows = self.tasks.rows(run.run_id, [task for task, _ in facts])
+            known = [(row, facts[row.task, row.attempt]) for row in rows if (row.task, row.attempt) in facts]
+            changes = [change for row, new in known if (change := with_facts(row, new))]
+            if changes:
+                self.tasks.sync(run, changes)
+        except Fenced:
+            raise
+        except LifecycleError as error:
+            activity.logger.warning("run %s: the ends of its programs are not on record: %s", run.run_id, error.message)
 
     def _tasks_in_cluster(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)

@@ -32,6 +32,15 @@ def facts_after(row: TaskRow, job: JobLook) -> OutcomeFacts | None:
     return _merged(known, job.facts) if known else job.facts
 
 
+def facts_before_a_stop(row: TaskRow, facts: OutcomeFacts) -> OutcomeFacts | None:
+    """Return the facts that a stop has to put on record before it ends the task's job. None: no new facts."""
+    if row.status.is_over or row.job_uid != facts.job_uid:
+        return None
+    known = facts_on_record(row)
+    after = _merged(known, facts) if known else facts
+    return None if after == known else after
+
+
 def _shows_the_same_program(job: JobLook) -> bool:
     """Whether facts on record still hold: a job that runs or waits again does so with another pod."""
     return job.phase.has_ended or job.phase is JobPhase.ENDING or job.cause in OF_THE_SAME_PROGRAM

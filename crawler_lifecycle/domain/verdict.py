@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.causes import cause_of, reason_while_alive
 from crawler_lifecycle.domain.endings import Ending, ending, ending_of_absent, ending_of_given_up
-from crawler_lifecycle.domain.facts import facts_after, facts_on_record
+from crawler_lifecycle.domain.facts import facts_after, facts_before_a_stop, facts_on_record
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import POD_TERMINATING, RESULT_UNKNOWN
 
@@ -59,6 +59,12 @@ def verdicts(
         believed = [change for change in changes if not change.absent_count]
         return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
     return changes, None
+
+
+def with_facts(row: TaskRow, facts: OutcomeFacts) -> TaskChange | None:
+    """Return the change that puts outcome facts on record, without a verdict. None: no fact of this job is new."""
+    after = facts_before_a_stop(row, facts)
+    return _alive_as_before(row, row.absent_count, after) if after else None
 
 
 def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
@@ -123,7 +129,7 @@ def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -
 
 def _not_absent(row: TaskRow) -> TaskChange | None:
     """Something of the job is there: an absence that was counted before begins anew."""
-    return _alive_as_before(row, absent_count=0) if row.absent_count else None
+    return _alive_as_before(row, 0, facts_on_record(row)) if row.absent_count else None
 
 
 def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str | None = None) -> TaskChange | None:
@@ -136,13 +142,12 @@ def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str | None = N
         return _ends(row, None, None, ending_of_absent(row, None, intent))
     count = row.absent_count + 1
     if count < (LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP):
-        return _alive_as_before(row, absent_count=count)
+        return _alive_as_before(row, count, facts_on_record(row))
     facts = facts_on_record(row)
     return _ends(row, None, facts, ending_of_absent(row, facts, intent, lost_by))
 
 
-def _alive_as_before(row: TaskRow, absent_count: int) -> TaskChange:
-    facts = facts_on_record(row)
+def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None) -> TaskChange:
     return TaskChange(
         task=row.task,
         attempt=row.attempt,

@@ -6,7 +6,7 @@ over.
 """
 
 from crawler_lifecycle.ports.claims import Backlog, Claim, Claims, Nudge
-from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, LogChunk, Uids
+from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, KeepFacts, LogChunk, Uids, keep_no_facts
 from crawler_lifecycle.ports.findings import Acted, Findings
 from crawler_lifecycle.ports.outside import (
     Announcer,
@@ -42,6 +42,7 @@ __all__ = [
     "Exporter",
     "Findings",
     "Handover",
+    "KeepFacts",
     "KnowsItsPlace",
     "LogChunk",
     "NewRun",
@@ -58,4 +59,5 @@ __all__ = [
     "Supervisors",
     "Tasks",
     "Uids",
+    "keep_no_facts",
 ]

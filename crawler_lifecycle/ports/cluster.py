@@ -1,16 +1,22 @@
 """Ports to clusters and to the scheduler service."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 
 Uids = Mapping[tuple[int, int], str]  # the uid on record of the job of (task, attempt)
 NO_UIDS: Uids = {}
+KeepFacts = Callable[[Mapping[tuple[int, int], OutcomeFacts]], None]  # by task and attempt
+
+
+def keep_no_facts(facts: Mapping[tuple[int, int], OutcomeFacts]) -> None:
+    """Leave the outcome facts to the looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,28 @@ class Cluster(Protocol):
         seconds."""
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """Ask these jobs to end. An absent job is success. `hurried`: the jobs are killed next."""
+        """Ask these jobs to end. An absent job is success. `hurried`: the jobs are killed next.
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
-        """End these jobs without asking. An absent job is success."""
+        `keep` is called before the first request to end, with the outcome facts that the cluster would forget with the
+        jobs. Only jobs with a uid on record have such facts; facts that cannot be read delay no request."""
+
+    def kill(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        keep: KeepFacts = keep_no_facts,
+    ) -> None:
+        """End these jobs without asking. An absent job is success. `keep`: as in a stop."""
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
         """Return the living jobs on unreachable nodes, with their nodes: ended by force, the jobs may run on."""

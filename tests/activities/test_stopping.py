@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopReport, StopTasks
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
+from crawler_lifecycle.ports import NO_UIDS, Cluster, KeepFacts, Uids, keep_no_facts
 from tests.house import House
 from tests.waiting import until
 
@@ -110,7 +110,13 @@ class Knowing:
         return {}
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
         self.done.append("ended in a hurry" if hurried else "ended")
 
@@ -154,7 +160,13 @@ class Denying(Knowing):
     outage: TemporaryError | None = None
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
         raise TemporaryError("the job of task 0 is held by a policy")
 
@@ -204,7 +216,14 @@ class Unreached:
             raise self.answer
         return self.answer
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
+    def kill(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        keep: KeepFacts = keep_no_facts,
+    ) -> None:
         self.done.append("killed")
 
 
@@ -237,7 +256,13 @@ class Away:
     """A cluster that does not answer."""
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
         raise TemporaryError("the API server does not answer")
 

@@ -763,11 +763,13 @@ def test_a_stop_does_not_wait_for_ever_while_one_after_the_other_ends(
 ) -> None:
     patience = "LISTEN_SECONDS" if how == "asked" else "HURRIED_SECONDS"
     monkeypatch.setattr(f"crawler_lifecycle.adapters.kubernetes.stopping.{patience}", 1.0)
-    end = {"asked": acting.stopping.ask, "killed": acting.stopping.kill}.get(
-        how, partial(acting.stopping.ask, hurried=True)
-    )
+    ends: dict[str, Callable[..., None]] = {
+        "asked": acting.stopping.ask,
+        "hurried": partial(acting.stopping.ask, hurried=True),
+        "killed": acting.stopping.kill,
+    }
     began = time.monotonic()
-    end(acting.run_uid, [(task, 1) for task in trickle])
+    ends[how](acting.run_uid, [(task, 1) for task in trickle])
     assert 1 <= time.monotonic() - began < 9, "all of them take 18 seconds"
     assert all("deletionTimestamp" in job["metadata"] for job in acting.server.objects["jobs"].values())
 

@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.steps.looks import LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Claim, Uids
+from crawler_lifecycle.ports import NO_UIDS, Claim, KeepFacts, Uids, keep_no_facts
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from tests.clusters import PATIENCE
 from tests.databases import MakeRun, ref_to
@@ -94,7 +94,13 @@ class QuickCluster(SmallCluster):
         return Look(complete=True, jobs=jobs)
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
         for task, _ in jobs:
             if uid := self.running.get((run_uid, task)):

@@ -30,7 +30,16 @@ from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
-from crawler_lifecycle.ports import NO_UIDS, LogChunk, Place, Places, PlacesInMemory, Uids
+from crawler_lifecycle.ports import (
+    NO_UIDS,
+    KeepFacts,
+    LogChunk,
+    Place,
+    Places,
+    PlacesInMemory,
+    Uids,
+    keep_no_facts,
+)
 
 CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not ask thirty times a second
 
@@ -107,12 +116,25 @@ class KubernetesCluster:
         return collecting.evidence(run_uid, jobs, hurried=hurried)
 
     def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
-        self._stopping.ask(run_uid, jobs, uids, hurried=hurried)
+        self._stopping.ask(run_uid, jobs, uids, hurried=hurried, keep=keep)
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:
-        self._killing.kill(run_uid, jobs, uids)
+    def kill(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,
+        keep: KeepFacts = keep_no_facts,
+    ) -> None:
+        self._killing.kill(run_uid, jobs, uids, keep)
 
     def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
         return self._reaching.unreached(run_uid, jobs)

@@ -1,9 +1,11 @@
 """Outcome facts of a job, as its pod tells them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from crawler_lifecycle.adapters.kubernetes import failure, pods, telling
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import POD_TERMINATING
@@ -15,15 +17,29 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
     pod = pods.the_one_that_ended(own_pods, ended_as) if ended_as else pods.the_one_that_counts(own_pods)
     if pod is None:
         return _by_the_job_alone(look)
-    by_whom = telling.by_whom([pod], job.metadata.deletion_timestamp if job else None)
+    return _of_pod(look.uid, pod, job.metadata.deletion_timestamp if job else None)
+
+
+def facts_by_uid(found: Mapping[Key, Sequence[Pod]], uids: Mapping[Key, str]) -> dict[Key, OutcomeFacts]:
+    """Return the facts that the pods of these jobs tell, where a pod belongs to the job with the uid on record."""
+    facts: dict[Key, OutcomeFacts] = {}
+    for key in found.keys() & uids.keys():
+        pod = pods.the_one_that_counts(pod for pod in found[key] if pods.controller_uid(pod) == uids[key])
+        if pod and (known := _of_pod(uids[key], pod, None)):
+            facts[key] = known
+    return facts
+
+
+def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFacts | None:
+    by_whom = telling.by_whom([pod], job_deleted)
     if pods.has_ended(pod):
-        return _of_an_end(look, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
+        return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
         return None  # nobody knows what that phase means
     if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
-        return _of_an_end(look, pod, end.exit_code == 0, by_whom)
+        return _of_an_end(job_uid, pod, end.exit_code == 0, by_whom)
     if pod.metadata.deletion_timestamp is not None:
-        return OutcomeFacts(job_uid=look.uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=by_whom)
+        return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=by_whom)
     return None
 
 
@@ -32,14 +48,14 @@ def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
     return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
 
 
-def _of_an_end(look: JobLook, pod: Pod, succeeded: bool, by_whom: str | None) -> OutcomeFacts | None:
+def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> OutcomeFacts | None:
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
         return None  # its main container does not say that it was done
     told_to_end = telling.was_told_before_its_end(pod)
     message = failure.message(None, pod)
     return OutcomeFacts(
-        job_uid=look.uid,
+        job_uid=job_uid,
         pod_uid=pod.metadata.uid,
         succeeded=succeeded,
         told_to_end=told_to_end,

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.facts import facts_by_uid
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.pods import controller_uid
 from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import NO_UIDS
+from crawler_lifecycle.errors import PermanentError, TemporaryError
+from crawler_lifecycle.ports import NO_UIDS, KeepFacts, keep_no_facts
 
 logger = logging.getLogger(__name__)
-PODS_SECONDS = 8.0  # to find out who prints
+PODS_SECONDS = 8.0  # to read the pods whose facts are kept and whose logs are listened to
 LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # that the jobs of one call may wait for somebody who listens
 FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
@@ -36,18 +37,31 @@ class Stopping:
     listening: Listening
 
     def ask(
-        self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str] = NO_UIDS, *, hurried: bool = False
+        self,
+        run_uid: str,
+        keys: Sequence[Key],
+        uids: Mapping[Key, str] = NO_UIDS,
+        *,
+        hurried: bool = False,
+        keep: KeepFacts = keep_no_facts,
     ) -> None:
         """Ask Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
-        living = self._living_pods(run_uid, keys)
+        living = self._living_pods(run_uid, keys, uids, keep)
         told = self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
         left = self._left_pods(run_uid, [key for key in keys if key not in told])
         self._end_pods([*left, *_of_earlier_jobs(living, told)], {})
 
-    def kill(self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str] = NO_UIDS) -> None:
+    def kill(
+        self,
+        run_uid: str,
+        keys: Sequence[Key],
+        uids: Mapping[Key, str] = NO_UIDS,
+        keep: KeepFacts = keep_no_facts,
+    ) -> None:
         """End them without asking. A pod that is gone from the API server may still run on a node that is cut off."""
         try:
-            self._delete_jobs(run_uid, keys, uids, self._living_pods(run_uid, keys), HURRIED_SECONDS)
+            living = self._living_pods(run_uid, keys, uids, keep)
+            self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS)
         finally:  # what is in the way of one Job keeps no pod alive
             self._end_pods(self._left_pods(run_uid, keys), AT_ONCE)
 
@@ -81,13 +95,20 @@ class Stopping:
         done = self.jobs.each(delete, in_turn(), "not all jobs could be told to end")
         return {key: uid for key, uid in done if uid is not None}
 
-    def _living_pods(self, run_uid: str, keys: Sequence[Key]) -> dict[Key, list[Pod]]:
-        """The newest first. That nobody knows them is in no stop's way."""
+    def _living_pods(
+        self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str], keep: KeepFacts
+    ) -> dict[Key, list[Pod]]:
+        """Return the living pods of these jobs, newest first, once the outcome facts of all their pods are kept.
+
+        A list of pods that cannot be read delays no stop."""
         try:
             found = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
-        except TemporaryError as error:
-            logger.info("run %s: nobody listens to what its jobs print in the end: %s", run_uid, error.message)
+        except (TemporaryError, PermanentError) as error:
+            message = "run %s: its pods cannot be read before its jobs are ended: no facts, no listening to logs: %s"
+            logger.info(message, run_uid, error.message)
             return {}
+        if facts := facts_by_uid(found, uids):
+            keep(facts)
         return {key: living for key, pods in found.items() if (living := _living(pods))}
 
     def _left_pods(self, run_uid: str, keys: Sequence[Key]) -> list[Pod]:

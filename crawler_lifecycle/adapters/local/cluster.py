@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, LogChunk, Uids
+from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_facts
 
 
 class LocalCluster:
@@ -87,11 +87,19 @@ class LocalCluster:
         *,
         uids: Uids = NO_UIDS,  # noqa: ARG002
         hurried: bool = False,  # noqa: ARG002 (it waits for nothing)
+        keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
         with _wrapped("stop jobs"):
             self._stopping.ask(self._folders(run_uid, jobs))
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> None:  # noqa: ARG002
+    def kill(
+        self,
+        run_uid: str,
+        jobs: Sequence[tuple[int, int]],
+        *,
+        uids: Uids = NO_UIDS,  # noqa: ARG002
+        keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
+    ) -> None:
         with _wrapped("kill jobs"):
             self._stopping.kill(self._folders(run_uid, jobs))
 
