@@ -25,7 +25,7 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.domain.audit import Described, Patience
+from crawler_lifecycle.domain.audit.subjects import Patience, WorkflowInfo
 from crawler_lifecycle.ports import NewRun
 
 LOST = 100  # runs without a workflow, of each audit but the first
@@ -44,8 +44,8 @@ class Temporal:
         self.asked += -(-len(workflow_ids) // 100)
         return set(workflow_ids) - self._lost
 
-    async def describe(self, _workflow_id: str) -> Described:
-        return Described(is_open=False, end="missing")
+    async def describe(self, _workflow_id: str) -> WorkflowInfo:
+        return WorkflowInfo(is_open=False, end="missing")
 
     async def task_failure(self, workflow_id: str) -> str | None:
         raise AssertionError(f"{workflow_id} fails no task")

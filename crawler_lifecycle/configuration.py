@@ -1,4 +1,4 @@
-"""Reading of the settings from the environment. No other module reads the environment."""
+"""Reads the settings from the environment. No other module reads the environment."""
 
 import re
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
 
 PREFIX = "CRAWLER_"
-# Kubernetes adds such variables for a Service whose name begins like our prefix
+# Kubernetes sets such variables for a Service with our prefix in its name; they are not misspelt
 SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
 
 
 def misspelt(variables: Mapping[str, str]) -> list[str]:
-    """Return a line for every misspelt variable with our prefix, which would be ignored silently."""
+    """Return a line for every misspelt variable with our prefix. Pydantic ignores such variables silently."""
     known = _variables(Settings, PREFIX)
     unknown = [name for name in variables if name.upper().startswith(PREFIX) and name.upper() not in known]
     ours = [name for name in unknown if not SERVICE_LINK.fullmatch(f"{name}={variables[name]}")]
@@ -29,7 +29,7 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
 
 
 def _variables(group: type[BaseModel], prefix: str) -> set[str]:
-    """Return the names of all variables, including whole groups."""
+    """Return the variables' names, including whole groups."""
     found = set()
     for name, field in group.model_fields.items():
         found.add(f"{prefix}{name.upper()}")

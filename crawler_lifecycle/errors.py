@@ -1,7 +1,7 @@
 """Two families of errors: temporary and permanent.
 
-An adapter translates its library's errors into these families once. All other code asks only whether another try may
-help. A message is written for the person who has to act.
+An adapter translates its library's errors into these families once. The rest of the code asks only whether another try
+may help. A message is written for the person who has to act.
 """
 
 

@@ -1,4 +1,4 @@
-"""Log of a process: readable lines, or JSON with the ids of run, task and workflow."""
+"""Process log: readable lines, or JSON with the ids of run, task and workflow."""
 
 import contextvars
 import json
@@ -17,7 +17,7 @@ IDS = ("run_id", "task", "attempt", "workflow_id", "temporal_run_id", "activity"
 
 @contextmanager
 def about(**ids: object) -> Iterator[None]:
-    """Add these ids to every line logged inside."""
+    """Add these ids to every line that the enclosed block logs."""
     token = _about.set({**_about.get(), **{key: value for key, value in ids.items() if value is not None}})
     try:
         yield
@@ -26,7 +26,7 @@ def about(**ids: object) -> Iterator[None]:
 
 
 def without_credentials(url: str) -> str:
-    """Remove the text before the last @, which may be a password even in a malformed address."""
+    """Remove the text before the last @. Even in a malformed address the text may be a password."""
     return CREDENTIALS.sub(r"\1", url)
 
 
@@ -73,5 +73,5 @@ def configure(form: str, level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "alembic", "watchfiles"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # the library warns about every closed connection, and about nothing useful to us
+    # urllib3 warns about every closed connection; such lines would hide the useful ones
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

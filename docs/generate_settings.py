@@ -1,4 +1,4 @@
-"""Which settings are there? Writes `settings.md` from `settings.py`: `python docs/generate_settings.py`."""
+"""Writes `settings.md` from the settings of the package: `python docs/generate_settings.py`."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ service are, which it decides itself; the ports of metrics and health go to the 
 
 Where a default is empty, the meaning says what holds instead.
 
-This page is made from [settings.py](../crawler_lifecycle/settings.py) by `python docs/generate_settings.py`; a test
+This page is made from [settings/](../crawler_lifecycle/settings) by `python docs/generate_settings.py`; a test
 compares the two.
 """
 BELOW = """
@@ -80,7 +80,7 @@ def _default(field: FieldInfo) -> str:
 
 def _meaning(name: str, field: FieldInfo) -> str:
     if not field.description:
-        raise ValueError(f"{name} has no description in settings.py")
+        raise ValueError(f"{name} has no description in crawler_lifecycle/settings/")
     expected = [*_choices(field.annotation), *(_bound(limit) for limit in field.metadata)]
     return f"{field.description} ({', '.join(expected)})" if expected else field.description
 

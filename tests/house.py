@@ -33,7 +33,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps.deployment import StartRun
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.contract.steps.supervision import CreateHistory
-from crawler_lifecycle.domain.audit import Described, Patience
+from crawler_lifecycle.domain.audit.subjects import Patience, WorkflowInfo
 from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
 from tests.clusters import LocalBench
@@ -81,7 +81,7 @@ class DirectDeployer:
         return "direct"
 
 
-OPEN, MISSING = Described(is_open=True), Described(is_open=False, end="missing")
+OPEN, MISSING = WorkflowInfo(is_open=True), WorkflowInfo(is_open=False, end="missing")
 
 
 @dataclass
@@ -91,7 +91,7 @@ class NotedSupervisors:
     started: list[tuple[str, RunRequest]] = field(default_factory=list)
     cancelled: list[tuple[str, str]] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)  # as open
-    described: dict[str, Described] = field(default_factory=dict)  # the others as they are listed, or missing
+    described: dict[str, WorkflowInfo] = field(default_factory=dict)  # the others as they are listed, or missing
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         self.started.append((workflow_id, request))
@@ -102,7 +102,7 @@ class NotedSupervisors:
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
         return self.listed & set(workflow_ids)
 
-    async def describe(self, workflow_id: str) -> Described:
+    async def describe(self, workflow_id: str) -> WorkflowInfo:
         return self.described.get(workflow_id, OPEN if workflow_id in self.listed else MISSING)
 
     async def task_failure(self, workflow_id: str) -> str | None:

@@ -13,7 +13,7 @@ import uvicorn
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError

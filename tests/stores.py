@@ -21,7 +21,7 @@ from moto.server import ThreadedMotoServer
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.folder import FolderExporter
 from crawler_lifecycle.ports import Archiver
-from crawler_lifecycle.settings import ExportSettings
+from crawler_lifecycle.settings.outside import ExportSettings
 
 KEY, SECRET, REGION = "loopback-key", "loopback-secret", "eu-central-1"
 BUCKET = "archives"

@@ -20,7 +20,7 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.services.failing import FailingWorkflows
-from crawler_lifecycle.settings import MetricsSettings, WorkerSettings
+from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 

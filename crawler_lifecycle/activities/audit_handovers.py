@@ -9,19 +9,18 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit import (
+from crawler_lifecycle.domain.audit.findings import timestamp
+from crawler_lifecycle.domain.audit.handovers import (
     EXPORTS,
     MOST_NOTICES,
-    AuditedRun,
-    Described,
-    Patience,
     handover,
     is_too_old,
     next_replay,
     owed,
-    taken,
     undelivered,
 )
+from crawler_lifecycle.domain.audit.runs import taken
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import Acted, Findings, Handover, Records, Supervisors
 
@@ -83,7 +82,7 @@ class HandoverAudit:
             run_id: taken(ids[run_id], workflow) for run_id, workflow in closed.items() if self._is_left(workflow, now)
         }
 
-    def _is_left(self, workflow: Described, now: datetime) -> bool:
+    def _is_left(self, workflow: WorkflowInfo, now: datetime) -> bool:
         """An open workflow is still at it, and one that has just ended may have done it since we looked."""
         if (workflow.is_open and workflow.is_ours) or workflow.problem:
             return False
@@ -108,7 +107,7 @@ class HandoverAudit:
 
 def _wait(acts: int, due: datetime) -> str:
     times = "once" if acts == 1 else f"{acts} times"
-    return f"done again {times} in vain, and again at {due:%Y-%m-%dT%H:%M:%SZ}; `crawlctl export` does it now"
+    return f"done again {times} in vain, and again at {timestamp(due)}; `crawlctl export` does it now"
 
 
 def _kept(page: Sequence[Handover], found: Sequence[Finding]) -> list[tuple[FindingKind, str]]:

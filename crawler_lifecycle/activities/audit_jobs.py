@@ -11,10 +11,7 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger
 from crawler_lifecycle.activities.leftovers import ASKED, Leftovers, Needed
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit import (
-    AuditedRun,
-    ListedJob,
-    Patience,
+from crawler_lifecycle.domain.audit.jobs import (
     disputed,
     is_later,
     later_job,
@@ -23,6 +20,7 @@ from crawler_lifecycle.domain.audit import (
     steps,
     unknown_job,
 )
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience
 from crawler_lifecycle.ports import Cluster, Findings, Records, Tasks
 
 RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended

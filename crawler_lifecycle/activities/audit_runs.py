@@ -10,17 +10,15 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger, each_of, go_on, not_open, of_this_one
 from crawler_lifecycle.activities.failing import failing_workflows
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit import (
+from crawler_lifecycle.domain.audit.runs import (
     ENDED_WELL,
     OLD_COPY,
-    AuditedRun,
-    Described,
-    Patience,
     claim_expired,
-    is_told,
+    cluster_has_all_jobs,
     overdue,
     unsupervised,
 )
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Cluster, Findings, Records, Supervisors, Tasks
@@ -72,12 +70,12 @@ class RunAudit:
         return await each_of(self._unless_told, found), unsure
 
     async def _with_their_runs(
-        self, page: Sequence[AuditedRun], described: Mapping[int, Described]
-    ) -> dict[int, Described]:
+        self, page: Sequence[AuditedRun], described: Mapping[int, WorkflowInfo]
+    ) -> dict[int, WorkflowInfo]:
         """Whose run it was that ended well, of those that are not the ones on record."""
         supervisors = {run.run_id: (run.workflow_id, run.supervisor_run_id) for run in page}
 
-        async def known(run_id: int) -> Described:
+        async def known(run_id: int) -> WorkflowInfo:
             seen, (workflow_id, execution) = described[run_id], supervisors[run_id]
             if seen.end not in ENDED_WELL or not seen.is_ours or seen.first_execution == execution:
                 return seen
@@ -99,7 +97,7 @@ class RunAudit:
         numbers = [task for tasks in self.tasks.by_status(run_id).values() for task in tasks]
         rows = self.tasks.rows(run_id, numbers)
         watched = [(row.task, row.attempt) for row in rows if not row.status.is_over]
-        return is_told(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
+        return cluster_has_all_jobs(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
 
     async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
         now = datetime.now(UTC)

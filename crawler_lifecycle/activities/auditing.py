@@ -14,7 +14,7 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.domain.audit import AuditedRun, Described
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Findings, Supervisors
 
@@ -80,7 +80,7 @@ async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[
 
 async def not_open(
     supervisors: Supervisors, runs: Sequence[AuditedRun], doubted: Collection[int] = ()
-) -> dict[int, Described]:
+) -> dict[int, WorkflowInfo]:
     """Of these runs, by RunID, those whose workflows are not listed as open; described, or with the problem of that;
     and those of whom that is doubted."""
     listed = await supervisors.open_among([run.workflow_id for run in runs])
@@ -89,11 +89,11 @@ async def not_open(
     return {run.run_id: seen for run, seen in zip(missing, described, strict=True)}
 
 
-async def _described(supervisors: Supervisors, run: AuditedRun) -> Described:
+async def _described(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
     try:
         return await supervisors.describe(run.workflow_id)
     except LifecycleError as error:
-        return Described(is_open=False, problem=of_this_one(error))
+        return WorkflowInfo(is_open=False, problem=of_this_one(error))
 
 
 def of_this_one(error: LifecycleError) -> str:

@@ -5,8 +5,8 @@ from functools import partial
 
 from crawler_lifecycle.activities.auditing import each_of
 from crawler_lifecycle.contract.audits import Finding
-from crawler_lifecycle.domain.audit import AuditedRun
-from crawler_lifecycle.domain.failing import failing_workflow, is_failing
+from crawler_lifecycle.domain.audit.failing import failing_workflow, is_failing
+from crawler_lifecycle.domain.audit.subjects import AuditedRun
 from crawler_lifecycle.errors import PermanentError
 from crawler_lifecycle.ports import Supervisors
 

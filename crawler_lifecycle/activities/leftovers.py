@@ -7,7 +7,8 @@ from time import monotonic
 from crawler_lifecycle.activities.reconciliation import EVIDENCE_IN_A_PAGE
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.audit import Key, Step
+from crawler_lifecycle.domain.audit.jobs import Step
+from crawler_lifecycle.domain.audit.subjects import Key
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Records, Tasks

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from crawler_lifecycle.settings import ExportSettings, NoticeSettings, Settings
+from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
 
 if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.several import NamedPusher

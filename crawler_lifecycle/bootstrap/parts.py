@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.adapters.sql.store import SqlStore
-    from crawler_lifecycle.domain.audit import Patience
+    from crawler_lifecycle.domain.audit.subjects import Patience
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import Cluster, Exporter, Pusher
 
@@ -100,7 +100,7 @@ class Parts:
 
     @cached_property
     def patience(self) -> "Patience":
-        from crawler_lifecycle.domain.audit import Patience
+        from crawler_lifecycle.domain.audit.subjects import Patience
 
         chosen = self.settings.audit
         return Patience(

@@ -15,7 +15,8 @@ from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, LOOK_PAUSE, Reading
-from crawler_lifecycle.domain.audit import owed, taken
+from crawler_lifecycle.domain.audit.handovers import owed
+from crawler_lifecycle.domain.audit.runs import taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError

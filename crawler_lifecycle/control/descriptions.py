@@ -13,19 +13,19 @@ from temporalio.api.history.v1 import HistoryEvent, WorkflowTaskFailedEventAttri
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionResponse
 from temporalio.client import WorkflowExecutionStatus
 
-from crawler_lifecycle.domain.audit import Described
+from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-MISSING = Described(is_open=False, end="missing")
+MISSING = WorkflowInfo(is_open=False, end="missing")
 CLOSED = {status.value: status.name.lower() for status in WorkflowExecutionStatus if status.name != "RUNNING"}
 LONGEST_FAILURE = 300
 CAUSE = "WORKFLOW_TASK_FAILED_CAUSE_"
 
 
-def described(seen: DescribeWorkflowExecutionResponse) -> Described:
+def described(seen: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
     """Return the description of a workflow, which is open unless the server says that it is closed."""
     info, task = seen.workflow_execution_info, seen.pending_workflow_task
-    return Described(
+    return WorkflowInfo(
         is_open=info.status not in CLOSED,
         end=CLOSED.get(info.status, ""),
         ended_at=info.close_time.ToDatetime(UTC) if info.HasField("close_time") else None,

@@ -32,7 +32,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.control.descriptions import MISSING, described, run_of, task_failure
 from crawler_lifecycle.control.silence import silent_runtime
 from crawler_lifecycle.control.temporal_errors import failure_of, translated
-from crawler_lifecycle.domain.audit import Described
+from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import (
     Conflict,
@@ -142,7 +142,7 @@ class Engine:
                 raise TemporaryError(error.message) from error
         return found
 
-    async def describe(self, workflow_id: str) -> Described:
+    async def describe(self, workflow_id: str) -> WorkflowInfo:
         client = await self.client()
         request = DescribeWorkflowExecutionRequest(
             namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)

@@ -7,7 +7,7 @@ from typing import Protocol
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import Look
 
 Uids = Mapping[tuple[int, int], str]  # the uid on record of the job of (task, attempt)

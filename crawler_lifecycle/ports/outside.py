@@ -7,7 +7,7 @@ from typing import Protocol
 
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.domain.audit import Described
+from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 
 
 class Supervisors(Protocol):
@@ -22,7 +22,7 @@ class Supervisors(Protocol):
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
         """Return the ids that are listed as open. Lists lag behind, in both directions."""
 
-    async def describe(self, workflow_id: str) -> Described:
+    async def describe(self, workflow_id: str) -> WorkflowInfo:
         """Return the workflow's present state."""
 
     async def asked_for(self, workflow_id: str) -> int | None:

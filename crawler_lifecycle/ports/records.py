@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.records import (
     TaskRecord,
 )
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.domain.audit import AuditedRun
+from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.settings import HealthSettings
+from crawler_lifecycle.settings.processes import HealthSettings
 
 TRIES = 4  # within a time limit, so that one slow answer does not count
 PATIENCE_WITH_A_CLIENT = 10.0

@@ -6,7 +6,7 @@ from dataclasses import replace
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Uids

@@ -31,7 +31,8 @@ from crawler_lifecycle.contract.steps.evidence import EvidenceWrite
 from crawler_lifecycle.contract.steps.exports import RunEnd
 from crawler_lifecycle.contract.steps.looks import StatusWrite
 from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.domain.audit import OLD_COPY, Described, ListedJob, Patience
+from crawler_lifecycle.domain.audit.runs import OLD_COPY
+from crawler_lifecycle.domain.audit.subjects import ListedJob, Patience, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
@@ -42,7 +43,7 @@ from tests.house import House
 from tests.waiting import until
 
 AN_HOUR = timedelta(hours=1)
-TERMINATED = Described(is_open=False, end="terminated", ended_at=datetime.now(UTC) - AN_HOUR)
+TERMINATED = WorkflowInfo(is_open=False, end="terminated", ended_at=datetime.now(UTC) - AN_HOUR)
 
 
 def audit(
@@ -91,7 +92,7 @@ def test_a_run_whose_workflow_is_gone_is_resumed(house: House) -> None:
 
 def test_after_a_restore_no_run_that_ended_well_is_resumed(house: House) -> None:
     restored, reused = house.begin(), house.begin()
-    ended_well = Described(is_open=False, end="completed", ended_at=datetime.now(UTC) - AN_HOUR)
+    ended_well = WorkflowInfo(is_open=False, end="completed", ended_at=datetime.now(UTC) - AN_HOUR)
     runs = [house.details(plan).run for plan in (restored, reused)]
     house.supervisors.described = {
         runs[0].workflow_id: replace(ended_well, first_execution=runs[0].first_execution_run_id),
@@ -110,7 +111,7 @@ def test_after_a_restore_a_run_that_ended_well_is_resumed_where_the_cluster_stil
     own, later, unknown, again = (house.started() for _ in range(4))
     for plan in (own, later, unknown, again):
         run = house.details(plan).run
-        closed = Described(is_open=False, end="completed", ended_at=datetime.now(UTC), of_run=run.run_id)
+        closed = WorkflowInfo(is_open=False, end="completed", ended_at=datetime.now(UTC), of_run=run.run_id)
         by_its_own = replace(closed, first_execution=run.first_execution_run_id, of_run=0)
         house.supervisors.described[run.workflow_id] = by_its_own if plan is own else closed
         if plan is not unknown:
@@ -126,7 +127,7 @@ def test_after_a_restore_a_run_that_ended_well_is_resumed_where_the_cluster_stil
 
 def test_one_that_is_only_not_listed_yet_is_left_alone(house: House) -> None:
     workflow_id = house.details(house.begin()).run.workflow_id
-    house.supervisors.described = {workflow_id: Described(is_open=True)}
+    house.supervisors.described = {workflow_id: WorkflowInfo(is_open=True)}
     page = audit(house, AuditPart.RUNS)
     assert (page.examined, page.found, house.supervisors.started) == (1, {}, [])
 
@@ -185,7 +186,7 @@ def test_one_that_cannot_be_described_fails_the_page_as_what_it_is(
     for _ in range(3):
         house.begin()
 
-    async def away(*_: object) -> Described:
+    async def away(*_: object) -> WorkflowInfo:
         raise TemporaryError("Temporal does not answer")
 
     monkeypatch.setattr(house.supervisors, "describe", away)
@@ -203,7 +204,7 @@ def test_one_that_can_never_be_described_keeps_no_other_from_being_audited(
     broken = {house.details(plan).run.workflow_id for plan in (bad, done)}
     describe = house.supervisors.describe
 
-    async def describing(workflow_id: str) -> Described:
+    async def describing(workflow_id: str) -> WorkflowInfo:
         if workflow_id in broken:
             raise error("its state is damaged")
         return await describe(workflow_id)
@@ -551,7 +552,7 @@ def test_an_end_whose_workflow_id_is_taken_is_told_and_not_handed_over(
     """Whoever starts a workflow under the id of one that is open joins it, of whatever type it is."""
     pending, untold = ended(house, house.begin()), undelivered(house, monkeypatch)
     ids = [house.details(plan).run.workflow_id for plan in (pending, untold)]
-    house.supervisors.described = dict.fromkeys(ids, Described(is_open=True, is_ours=False))
+    house.supervisors.described = dict.fromkeys(ids, WorkflowInfo(is_open=True, is_ours=False))
     page = audit(house, AuditPart.HANDOVERS)
     assert (page.found, page.acted) == ({FindingKind.EXPORT_PENDING: 1, FindingKind.UNDELIVERED: 1}, 0)
     for plan, workflow_id in zip((pending, untold), ids, strict=True):
@@ -646,7 +647,7 @@ def test_a_run_that_is_lost_again_and_again_is_one_finding(house: House) -> None
     plan = house.begin()
     workflow_id = house.details(plan).run.workflow_id
     for ended_at in (-AN_HOUR, AN_HOUR, -AN_HOUR):
-        failed = Described(is_open=False, end="failed", ended_at=datetime.now(UTC) + ended_at)
+        failed = WorkflowInfo(is_open=False, end="failed", ended_at=datetime.now(UTC) + ended_at)
         house.supervisors.described = {workflow_id: failed}
         whole(house)
     (found,) = house.details(plan).findings
@@ -659,7 +660,7 @@ def test_an_old_end_is_reported_and_not_replayed(house: House, monkeypatch: pyte
     house.handover_audit = HandoverAudit(audits.records, audits.findings, audits.supervisors, ancient)
     ended(house, house.begin())
 
-    async def asked(_: str) -> Described:
+    async def asked(_: str) -> WorkflowInfo:
         raise AssertionError("nobody needs to know")
 
     monkeypatch.setattr(house.supervisors, "describe", asked)

@@ -8,7 +8,7 @@ import pytest
 from crawler_lifecycle.adapters.aws.events import EventBridge
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
-from crawler_lifecycle.settings import ExportSettings
+from crawler_lifecycle.settings.outside import ExportSettings
 from tests.messages import an_event
 from tests.proxy import proxy_to
 from tests.receivers import Answer, Receiver, serving

@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.settings import BUSY_SECONDS
+from crawler_lifecycle.settings.cluster import BUSY_SECONDS
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
 
 

@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.pushers.share import Share
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
-from crawler_lifecycle.settings import NoticeSettings
+from crawler_lifecycle.settings.outside import NoticeSettings
 from tests.messages import a_notice
 from tests.proxy import proxy_to
 from tests.receivers import Answer, PusherServer, Receiver, serving

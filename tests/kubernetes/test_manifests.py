@@ -10,7 +10,8 @@ from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.settings import ClusterSettings, KubernetesSettings, Settings
+from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings.cluster import ClusterSettings, KubernetesSettings
 from tests.deploy import manifests
 from tests.deploy.manifests import INSTALLATIONS, KUBERNETES
 from tests.kubernetes import fates

@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.audits import AuditRequest, FindingKind
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Started
-from crawler_lifecycle.domain.audit import OLD_COPY
+from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.process.stops import terminate, until_closed, workflow_status
 from tests.waiting import eventually, eventually_async

@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.pushers.channels import PusherChannels
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.settings import NoticeSettings
+from crawler_lifecycle.settings.outside import NoticeSettings
 from tests.messages import a_notice
 
 TIMEOUT = 2.0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from crawler_lifecycle.activities.audit_jobs import ROWS_AT_ONCE, RUNS_IN_A_PAGE, JobAudit
-from crawler_lifecycle.domain.audit import ListedJob, Patience
+from crawler_lifecycle.domain.audit.subjects import ListedJob, Patience
 
 RUNS = 5 * ROWS_AT_ONCE
 

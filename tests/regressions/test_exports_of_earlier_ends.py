@@ -19,7 +19,8 @@ from crawler_lifecycle.contract.steps.exports import ExportsOwed, RunEnd
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
-from crawler_lifecycle.domain.audit import Patience, next_replay
+from crawler_lifecycle.domain.audit.handovers import next_replay
+from crawler_lifecycle.domain.audit.subjects import Patience
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House

@@ -11,7 +11,7 @@ from crawler_lifecycle.services.api import following
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.tokens import Tokens
-from crawler_lifecycle.settings import ApiSettings
+from crawler_lifecycle.settings.processes import ApiSettings
 
 MIB = 1 << 20
 

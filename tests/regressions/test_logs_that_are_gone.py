@@ -12,7 +12,7 @@ from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.following import Follower, Read
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.tokens import Tokens
-from crawler_lifecycle.settings import ApiSettings
+from crawler_lifecycle.settings.processes import ApiSettings
 
 GONE, AWAY = NotFound("there is no such job"), TemporaryError("no answer")
 NOTHING_NEW, OVER = (

@@ -13,7 +13,7 @@ import pytest
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.desk import LOG_READERS, READERS, Desk
 from crawler_lifecycle.services.api.tokens import Tokens
-from crawler_lifecycle.settings import ApiSettings
+from crawler_lifecycle.settings.processes import ApiSettings
 
 FOLLOWERS = 100  # more than the threads asyncio has by itself
 

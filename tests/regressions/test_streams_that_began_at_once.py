@@ -11,7 +11,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.streams import Stream
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
-from crawler_lifecycle.settings import ApiSettings
+from crawler_lifecycle.settings.processes import ApiSettings
 
 
 async def test_no_more_begin_than_there_may_be(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.settings import ExportSettings, NoticeSettings, Settings
+from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
 from tests.messages import a_notice, an_event
 from tests.receivers import Answer, Receiver, serving
 

@@ -23,7 +23,7 @@ from crawler_lifecycle.ports import Backlog
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from crawler_lifecycle.services.health import Door, Pulses, told
 from crawler_lifecycle.services.watcher import Watcher
-from crawler_lifecycle.settings import HealthSettings
+from crawler_lifecycle.settings.processes import HealthSettings
 from tests.api_servers import Answered, an_access, an_api_server
 from tests.house import House
 from tests.waiting import until

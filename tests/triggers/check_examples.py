@@ -24,7 +24,7 @@ from temporalio.worker import Worker
 from crawler_lifecycle.contract.requests import StopRequest, any_stop, parse, parse_request
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.control.control import WORKFLOW
-from crawler_lifecycle.settings import WorkerSettings
+from crawler_lifecycle.settings.processes import WorkerSettings
 
 pytestmark = pytest.mark.timeout(900)
 EXAMPLES = Path(__file__).parents[2] / "examples" / "triggers"

@@ -8,23 +8,10 @@ import pytest
 
 from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.domain.audit import (
-    AuditedRun,
-    Described,
-    ListedJob,
-    Patience,
-    Step,
-    disputed,
-    handover,
-    is_later,
-    is_told,
-    is_too_old,
-    overdue,
-    owed,
-    steps,
-    undelivered,
-    unsupervised,
-)
+from crawler_lifecycle.domain.audit.handovers import handover, is_too_old, owed, undelivered
+from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_later, steps
+from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, overdue, unsupervised
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import event_id
 
@@ -32,8 +19,8 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PATIENCE = Patience()
 AN_HOUR_AGO = NOW - timedelta(hours=1)
 A_MOMENT_AGO = NOW - timedelta(seconds=5)
-MISSING = Described(is_open=False, end="missing")
-TERMINATED = Described(is_open=False, end="terminated", ended_at=AN_HOUR_AGO)
+MISSING = WorkflowInfo(is_open=False, end="missing")
+TERMINATED = WorkflowInfo(is_open=False, end="terminated", ended_at=AN_HOUR_AGO)
 
 
 def a_run(status: RunStatus = RunStatus.PROCESSING, **more: object) -> AuditedRun:
@@ -63,7 +50,7 @@ def over(**more: object) -> AuditedRun:
 
 @pytest.mark.parametrize("workflow", [MISSING, TERMINATED, replace(TERMINATED, end="timed_out")])
 @pytest.mark.parametrize("status", [status for status in RunStatus if not status.is_over])
-def test_a_run_without_an_open_workflow(workflow: Described, status: RunStatus) -> None:
+def test_a_run_without_an_open_workflow(workflow: WorkflowInfo, status: RunStatus) -> None:
     run = a_run(status)
     found = unsupervised(run, run, workflow, NOW, PATIENCE)
     assert found is not None
@@ -74,7 +61,7 @@ def test_a_run_without_an_open_workflow(workflow: Described, status: RunStatus) 
 @pytest.mark.parametrize(
     ("again", "workflow"),
     [
-        ({}, Described(is_open=True)),
+        ({}, WorkflowInfo(is_open=True)),
         ({}, replace(TERMINATED, ended_at=A_MOMENT_AGO)),
         ({"begun_at": A_MOMENT_AGO}, MISSING),
         ({"begun_at": A_MOMENT_AGO}, TERMINATED),
@@ -84,14 +71,14 @@ def test_a_run_without_an_open_workflow(workflow: Described, status: RunStatus) 
     ],
     ids=["open", "ended a moment ago", "began a moment ago", "taken over a moment ago", "taken over", "over", "gone"],
 )
-def test_what_may_be_a_lag_is_left_alone(again: dict[str, object] | None, workflow: Described) -> None:
+def test_what_may_be_a_lag_is_left_alone(again: dict[str, object] | None, workflow: WorkflowInfo) -> None:
     run = a_run()
     assert unsupervised(run, None if again is None else replace(run, **again), workflow, NOW, PATIENCE) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("end", ["completed", "canceled"])
 def test_after_a_restore_what_has_ended_well_is_told_and_not_done_again(end: str) -> None:
-    run, well = a_run(), Described(is_open=False, end=end, ended_at=AN_HOUR_AGO, first_execution="first")
+    run, well = a_run(), WorkflowInfo(is_open=False, end=end, ended_at=AN_HOUR_AGO, first_execution="first")
     found = unsupervised(run, run, well, NOW, PATIENCE)
     assert found is not None
     assert found.problem is not None
@@ -138,13 +125,13 @@ def test_which_runs_the_cluster_still_tells_of(jobs: list[JobLook], expected: bo
         for task, status in enumerate((TaskStatus.RUNNING, TaskStatus.QUEUED, TaskStatus.SUCCEEDED))
     ]
     look = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
-    assert is_told(look, rows) is expected
-    assert not is_told(replace(look, complete=False), rows)
+    assert cluster_has_all_jobs(look, rows) is expected
+    assert not cluster_has_all_jobs(replace(look, complete=False), rows)
 
 
 def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:
     run = a_run()
-    found = unsupervised(run, run, Described(is_open=True, is_ours=False), NOW, PATIENCE)
+    found = unsupervised(run, run, WorkflowInfo(is_open=True, is_ours=False), NOW, PATIENCE)
     assert found is not None
     assert found.problem is not None
 

@@ -1,4 +1,4 @@
-"""docs/settings.md says of every setting what settings.py says."""
+"""docs/settings.md says of every setting what crawler_lifecycle/settings says."""
 
 import runpy
 from pathlib import Path

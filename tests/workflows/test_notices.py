@@ -11,7 +11,7 @@ from temporalio.workflow import ActivityConfig
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.settings import NoticeSettings
+from crawler_lifecycle.settings.outside import NoticeSettings
 from crawler_lifecycle.workflows.options import BRIEF, ONCE
 from tests.plays import Play
 from tests.workflows.script import Script

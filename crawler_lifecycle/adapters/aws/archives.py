@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.run_files import checked_uid, files_of
 from crawler_lifecycle.domain.naming import archive_name
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
-from crawler_lifecycle.settings import ExportSettings
+from crawler_lifecycle.settings.outside import ExportSettings
 
 MIB = 1024 * 1024
 TRIES = 3  # for one request

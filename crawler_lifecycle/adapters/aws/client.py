@@ -17,7 +17,7 @@ from botocore.exceptions import (
 )
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
-from crawler_lifecycle.settings import ExportSettings
+from crawler_lifecycle.settings.outside import ExportSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SOMEBODY_HAS_TO_MEND = (401, 403, 404)

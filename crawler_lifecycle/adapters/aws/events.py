@@ -5,7 +5,7 @@ from typing import Any
 from crawler_lifecycle.adapters.aws.client import calling, make_client
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.errors import Refused, TemporaryError
-from crawler_lifecycle.settings import ExportSettings
+from crawler_lifecycle.settings.outside import ExportSettings
 
 PASSING = ("ThrottlingException", "InternalException", "InternalFailure", "ServiceUnavailable")
 MEND = "are CRAWLER_EXPORT__EVENT_BUS, the region and the rights of these credentials (events:PutEvents) right?"

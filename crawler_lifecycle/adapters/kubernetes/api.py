@@ -27,7 +27,7 @@ from crawler_lifecycle.adapters.kubernetes.receiving import (
 )
 from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
-from crawler_lifecycle.settings import longest_request
+from crawler_lifecycle.settings.cluster import longest_request
 
 JSON = "application/json"
 PAGE = 1024  # of a list. Not 1000: the last page of 10,000 would be full, and after a full one comes another, if empty

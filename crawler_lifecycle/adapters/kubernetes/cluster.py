@@ -27,7 +27,7 @@ from crawler_lifecycle.adapters.kubernetes.server_version import checked_version
 from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import (

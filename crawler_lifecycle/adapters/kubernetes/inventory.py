@@ -7,7 +7,7 @@ from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Labels, Metadata
 from crawler_lifecycle.adapters.kubernetes.survey import key_of
-from crawler_lifecycle.domain.audit import Key, ListedJob
+from crawler_lifecycle.domain.audit.subjects import Key, ListedJob
 from crawler_lifecycle.errors import BadInput
 
 

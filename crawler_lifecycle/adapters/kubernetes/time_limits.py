@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from crawler_lifecycle.settings import BUSY_SECONDS
+from crawler_lifecycle.settings.cluster import BUSY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

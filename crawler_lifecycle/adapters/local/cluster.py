@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
 from crawler_lifecycle.adapters.local.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_facts

@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.looking import moment
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
-from crawler_lifecycle.domain.audit import ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 
 
 def living(layout: Layout, installation: str | None) -> list[ListedJob]:

@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.pushers.silence import NoAnswer, Silence
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.logs import without_credentials
-from crawler_lifecycle.settings import NoticeSettings
+from crawler_lifecycle.settings.outside import NoticeSettings
 
 LARGEST_ANSWER = 1 << 20  # bytes
 LARGEST = 10_000  # bytes of a message; servers refuse more

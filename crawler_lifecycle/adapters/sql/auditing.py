@@ -22,7 +22,7 @@ from crawler_lifecycle.adapters.sql.schema import (
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.audit import AuditedRun
+from crawler_lifecycle.domain.audit.subjects import AuditedRun
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.ports import ExpiredClaims, Handover
 

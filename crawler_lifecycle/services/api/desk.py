@@ -17,7 +17,7 @@ from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
 from crawler_lifecycle.services.api.slots import Slots
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
-from crawler_lifecycle.settings import ApiSettings
+from crawler_lifecycle.settings.processes import ApiSettings
 
 T = TypeVar("T")
 # together fewer than the connections to the database that a process may have

@@ -1,7 +1,8 @@
-"""Rule for a workflow that fails its task again and again. Pure."""
+"""Rule for a workflow that fails its task again and again."""
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
-from crawler_lifecycle.domain.audit import AuditedRun, Described
+from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 
 ATTEMPTS = 3  # the second may follow the death of a worker
 WHAT_TO_DO = (
@@ -10,19 +11,17 @@ WHAT_TO_DO = (
 )
 
 
-def is_failing(workflow: Described) -> bool:
+def is_failing(workflow: WorkflowInfo) -> bool:
     """Return whether the pending workflow task failed or timed out at least twice in a row."""
     return workflow.is_open and workflow.is_ours and workflow.task_attempt >= ATTEMPTS
 
 
-def failing_workflow(run: AuditedRun, workflow: Described, failure: str | None) -> Finding:
-    since = f" since {workflow.task_since:%Y-%m-%dT%H:%M:%SZ}" if workflow.task_since else ""
+def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str | None) -> Finding:
+    since = f" since {timestamp(workflow.task_since)}" if workflow.task_since else ""
     times = workflow.task_attempt - 1
     message = (
         f"it is {run.status}, and its workflow has failed the same task {times} times{since} "
         f"({failure or 'its history does not say why'}): nothing of the run goes on, and a stop only waits. "
         f"{WHAT_TO_DO.format(run.workflow_id, run.run_id)}"
     )
-    return Finding(
-        kind=FindingKind.WORKFLOW_FAILING, subject=run.run_uid, run_id=run.run_id, run_uid=run.run_uid, message=message
-    )
+    return run_finding(run, FindingKind.WORKFLOW_FAILING, message)

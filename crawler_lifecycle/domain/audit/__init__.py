@@ -1,0 +1,1 @@
+"""Rules of the audit: rows, descriptions and looks in, findings and permitted repairs out."""

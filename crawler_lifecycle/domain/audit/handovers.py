@@ -1,0 +1,68 @@
+"""Rules for runs that are over: exports and closing notices that are due."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from crawler_lifecycle.contract.audits import Finding, FindingKind
+from crawler_lifecycle.contract.notices import NoticeKind
+from crawler_lifecycle.contract.states import ExportState
+from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.domain.reasons import BY_A_STOP
+
+MOST_NOTICES = 3  # how often an audit repeats a closing notice: some receivers never accept it
+MAX_BACKOFF_EXPONENT = 8  # 2 to this power hours exceed the age up to which ends are delivered
+EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
+
+
+def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: Patience) -> Finding | None:
+    """Return the event and archive that are due for a run that is over and has no open workflow."""
+    if run.finished_at is None or now - run.finished_at < patience.handover:
+        return None
+    if run.export_state is ExportState.PENDING:
+        return run_finding(
+            run, FindingKind.EXPORT_PENDING, f"it was over at {timestamp(run.finished_at)} and is not exported"
+        )
+    if run.export_state is ExportState.FAILED and (failed_at is None or now - failed_at >= patience.failed_export):
+        at = f" at {timestamp(failed_at)}" if failed_at else ""
+        return run_finding(run, FindingKind.EXPORT_FAILED, f"its export failed{at}")
+    return None
+
+
+def next_replay(acts: int, last: datetime, patience: Patience) -> datetime:
+    """Return when a failed export is due again, ever more rarely, since an archive may be large."""
+    return last + patience.failed_export * (1 << min(acts - 1, MAX_BACKOFF_EXPONENT))
+
+
+def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
+    """Return whether the end is too old to deliver; such an end is only reported."""
+    return run.finished_at is not None and now - run.finished_at > patience.replay
+
+
+def undelivered(
+    run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience, *, silent: bool = False
+) -> Finding | None:
+    """Return whether the closing notice is undelivered. `logged` are the keys of the run's lines about notices.
+
+    `silent`: the closing notice was never tried."""
+    if run.finished_at is None or now - run.finished_at < patience.handover or not (silent or _is_untold(run, logged)):
+        return None
+    return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
+
+
+def owed(run: AuditedRun, logged: Collection[str], *, silent: bool = False) -> set[FindingKind]:
+    """Return all deliveries that are not done, even while a workflow works on them: their findings stay open."""
+    exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
+    return {*exports, FindingKind.UNDELIVERED} if silent or _is_untold(run, logged) else {*exports}
+
+
+def _is_untold(run: AuditedRun, logged: Collection[str]) -> bool:
+    failed, mended = (
+        event_id(run.run_uid, f"log:{event}:{_closing(run)}:{run.end_number}") for event in ("undelivered", "delivered")
+    )
+    return failed in logged and mended not in logged
+
+
+def _closing(run: AuditedRun) -> NoticeKind:
+    return NoticeKind.STOPPED if run.reason in BY_A_STOP else NoticeKind.FINISHED

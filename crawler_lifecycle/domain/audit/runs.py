@@ -1,0 +1,91 @@
+"""Rules for open runs: find a missing supervisor, an overdue look, an expired claim."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from crawler_lifecycle.contract.audits import Finding, FindingKind
+from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
+from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
+
+ENDED_WELL = ("completed", "canceled")  # a supervisor ends in this way only when the end of its run is on record
+OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
+
+
+def unsupervised(
+    run: AuditedRun, again: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: Patience
+) -> Finding | None:
+    """Return the finding for a run without a supervisor. `again` is the row read after the description."""
+    if workflow.is_open and workflow.is_ours:
+        return None
+    if again is None or again.status.is_over or again.epoch != run.epoch:
+        return None
+    since = max(again.begun_at, workflow.ended_at or again.begun_at)
+    if now - since < patience.workflow:
+        return None
+    message = f"it is {again.status}, and its workflow {_seen(workflow)}"
+    return run_finding(again, FindingKind.UNSUPERVISED, message).model_copy(
+        update={"problem": _in_the_way(again, workflow)}
+    )
+
+
+def _seen(workflow: WorkflowInfo) -> str:
+    if workflow.problem:
+        return "cannot be described"
+    if workflow.is_open:
+        return "id is taken by an open workflow of another type"
+    return "is not there" if workflow.ended_at is None else f"has {workflow.end} at {timestamp(workflow.ended_at)}"
+
+
+def taken(workflow_id: str, workflow: WorkflowInfo) -> str | None:
+    """Return the problem if a foreign workflow holds the run's id, which Temporal would join as if it were ours."""
+    if not workflow.is_open or workflow.is_ours:
+        return None
+    return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
+
+
+def _in_the_way(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
+    if problem := taken(run.workflow_id, workflow):
+        return problem
+    return OLD_COPY if _has_ended(run, workflow) else workflow.problem
+
+
+def _has_ended(run: AuditedRun, workflow: WorkflowInfo) -> bool:
+    """Return whether the run is over, as a finished workflow shows: the run's supervisor, a later supervisor, or a
+    workflow with a run of its own, since no run gets the id before the earlier run is over."""
+    if workflow.end not in ENDED_WELL:
+        return False
+    is_later = workflow.ended_at is not None and workflow.ended_at > run.begun_at
+    return workflow.first_execution == run.supervisor_run_id or (is_later and workflow.of_run in (0, run.run_id))
+
+
+def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
+    """Return whether the cluster still has all jobs of a run that ended with lost tasks, so that a resume finds their
+    end.
+
+    A task without a final status and without a job would be crawled again. Only the last attempt of a task counts."""
+    attempts = {row.task: row.attempt for row in rows}
+    if not look.complete or any(attempt > attempts.get(task, 0) for task, attempt in look.jobs):
+        return False
+    needed = (look.jobs.get((row.task, row.attempt)) for row in rows if not row.status.is_over)
+    return all(job is not None and job.phase is not JobPhase.UNCLEAR for job in needed)
+
+
+def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:
+    """Return the finding for an overdue look. Only a PROCESSING run announces its next look."""
+    due = run.next_look_at if run.status is RunStatus.PROCESSING else None
+    if now - (due or run.changed_at) < patience.stuck:
+        return None
+    late = (
+        f"a look was due at {timestamp(due)}" if due else f"nothing was written of it since {timestamp(run.changed_at)}"
+    )
+    message = f"it is {run.status}, and {late}: Temporal's page of {run.workflow_id} tells what is in its way"
+    return run_finding(run, FindingKind.LOOK_OVERDUE, message)
+
+
+def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
+    who = "its workflow" if tasks[0] == 0 else "the dispatcher"
+    expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
+    message = f"{expired}: {who} should have taken them up"
+    return run_finding(run, FindingKind.CLAIM_EXPIRED, message)

@@ -1,0 +1,68 @@
+"""Runs, workflows and jobs as an audit sees them, and the patience of the rules."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.contract.states import ExportState, RunStatus
+
+Key = tuple[int, int]  # task and attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Durations after which a state counts as a disagreement."""
+
+    workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
+    job: timedelta = timedelta(minutes=5)  # since the job's run was over, or the job was made
+    handover: timedelta = timedelta(minutes=5)  # since the run was over
+    failed_export: timedelta = timedelta(hours=1)  # since the export failed; doubled by every repetition
+    insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
+    stuck: timedelta = timedelta(minutes=20)  # since a claim expired, a look was due, or the row was written
+    replay: timedelta = timedelta(days=7)  # greatest age of an end that is still delivered
+    empty: timedelta = timedelta(hours=1)  # since jobs were seen, before an empty cluster is believed
+    late: timedelta = timedelta(minutes=15)  # since the run's end, while an earlier request may still create a job
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedRun:
+    """The part of a run's row that an audit needs."""
+
+    run_id: int
+    run_uid: str
+    crawler: str
+    status: RunStatus
+    reason: str | None
+    workflow_id: str
+    supervisor_run_id: str  # first execution in the chain of the supervisor
+    epoch: int
+    begun_at: datetime  # or taken over, if later
+    finished_at: datetime | None
+    next_look_at: datetime | None
+    changed_at: datetime  # every look and every try to deploy writes the row
+    export_state: ExportState | None
+    end_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowInfo:
+    """A run's workflow as Temporal describes it. `end`: terminated, failed, ... or missing."""
+
+    is_open: bool
+    end: str = ""
+    ended_at: datetime | None = None
+    is_ours: bool = True  # of the type that supervises runs
+    first_execution: str = ""  # first execution in its chain
+    of_run: int | None = None  # RunID in its request; 0 for a run of its own; None if unknown
+    task_attempt: int = 0  # attempt of the pending workflow task; 0 where none is pending
+    task_since: datetime | None = None  # first moment of this task
+    problem: str | None = None  # problem of the description; the other fields are unknown then
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job in the inventory. `run_uid` is None for an unreadable job."""
+
+    name: str
+    run_uid: str | None
+    key: Key | None
+    made_at: datetime | None = None

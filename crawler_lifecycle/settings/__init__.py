@@ -1,0 +1,124 @@
+"""Settings for an installation. `configuration.load` reads them, in mains only.
+
+Every field has the variable `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Temporal's address comes
+from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
+"""
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from crawler_lifecycle.settings.cluster import (
+    BUSY_SECONDS,
+    ClusterSettings,
+    KubernetesSettings,
+    LimitSettings,
+    longest_request,
+)
+from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
+from crawler_lifecycle.settings.processes import (
+    ApiSettings,
+    AuditSettings,
+    DatabaseSettings,
+    DispatcherSettings,
+    HealthSettings,
+    LogSettings,
+    MetricsSettings,
+    SchedulerSettings,
+    WorkerSettings,
+)
+
+
+def default_state() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
+    return Path(base) / "crawler-lifecycle"
+
+
+def _home() -> Path:
+    """Return the user's home, or a missing folder for a user id without a home, as in a container."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="CRAWLER_", env_nested_delimiter="__", extra="ignore")
+
+    state: Path = Field(
+        default_factory=default_state,
+        description="folder of the embedded profile; default: `~/.local/state/crawler-lifecycle`",
+    )
+    database: DatabaseSettings = DatabaseSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    api: ApiSettings = ApiSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    dispatcher: DispatcherSettings = DispatcherSettings()
+    worker: WorkerSettings = WorkerSettings()
+    limits: LimitSettings = LimitSettings()
+    export: ExportSettings = ExportSettings()
+    notices: NoticeSettings = NoticeSettings()
+    audit: AuditSettings = AuditSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    health: HealthSettings = HealthSettings()
+
+    @model_validator(mode="after")
+    def _requests_are_shorter_than_claims(self) -> Self:
+        if self.scheduler.timeout_seconds >= self.dispatcher.claim_seconds:
+            raise PydanticCustomError(
+                "CRAWLER_SCHEDULER__TIMEOUT_SECONDS", "expected less than CRAWLER_DISPATCHER__CLAIM_SECONDS"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _jobs_are_made_while_the_claim_lasts(self) -> Self:
+        takes = longest_request(self.kubernetes.connect_seconds, self.kubernetes.read_seconds)
+        if self.cluster.kind == "kubernetes" and self.dispatcher.claim_seconds <= takes:
+            raise PydanticCustomError(
+                "CRAWLER_DISPATCHER__CLAIM_SECONDS",
+                "expected more than {takes} seconds, which one request of the Kubernetes API may take in all: "
+                "CRAWLER_KUBERNETES__CONNECT_SECONDS, CRAWLER_KUBERNETES__READ_SECONDS and {busy} more",
+                {"takes": f"{takes:g}", "busy": f"{BUSY_SECONDS:g}"},
+            )
+        return self
+
+    @cached_property
+    def database_url(self) -> str:
+        return self.database.url or f"sqlite:///{self.state / 'crawler.db'}"
+
+    @property
+    def local_folders(self) -> list[Path]:
+        """Local folders for the installation."""
+        chosen = (
+            (self.state, self.database.url is None),
+            (self.jobs_folder, self.cluster.kind == "local"),
+            (self.exports_folder, self.notices.file or self.export.bucket is None),
+        )
+        return [folder for folder, is_used in chosen if is_used]
+
+    @property
+    def jobs_folder(self) -> Path:
+        """Folder with the local cluster's records."""
+        return self.state / "cluster"
+
+    @property
+    def files_folder(self) -> Path:
+        """Folder for supporting files, with a folder for every run."""
+        return self.state / "files"
+
+    @property
+    def tokens_file(self) -> Path:
+        """File with the API's tokens."""
+        return self.api.tokens or self.state / "api-tokens.json"
+
+    @property
+    def exports_folder(self) -> Path:
+        """Folder with archives, events and notices."""
+        return self.state / "exports"
