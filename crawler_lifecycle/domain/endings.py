@@ -23,6 +23,9 @@ from crawler_lifecycle.domain.reasons import (
 )
 
 TWO_CLOCKS = timedelta(minutes=1)  # how far the cluster's may be behind
+ORDER_UNKNOWN = (
+    "it ended with exit code {} within a minute of its deletion ({}), and nothing shows that it was done before"
+)
 ENDED_IN_ORDER = "it was told to end ({}) before it was done, and ended in order, with exit code {}"
 DONE_BEFORE = "it was done before the stop reached it"
 RAN_ON = "its main container ended with exit code {}, and another container ran on"
@@ -85,13 +88,15 @@ def stopped(intent: Intent) -> str:
 def _by_facts(facts: OutcomeFacts, *, stops: bool = False) -> Ending:
     if not facts.succeeded:
         return Ending(TaskStatus.FAILED, facts.reason, facts.exit_code, facts.message, facts.ended_at)
-    if facts.told_to_end:
-        return _in_order(facts.told_by or DISRUPTED, facts.exit_code, facts.ended_at)
-    return Ending(TaskStatus.SUCCEEDED, None, facts.exit_code, DONE_BEFORE if stops else None, facts.ended_at)
+    if facts.ended_by_itself:
+        return Ending(TaskStatus.SUCCEEDED, None, facts.exit_code, DONE_BEFORE if stops else None, facts.ended_at)
+    return _not_done(facts.told_by or DISRUPTED, facts, facts.exit_code, facts.ended_at)
 
 
-def _in_order(why: str, exit_code: int | None, ended_at: datetime | None) -> Ending:
-    return Ending(TaskStatus.FAILED, why, exit_code, ENDED_IN_ORDER.format(why, exit_code), ended_at)
+def _not_done(why: str, facts: OutcomeFacts | None, exit_code: int | None, ended_at: datetime | None) -> Ending:
+    is_order_unknown = facts is not None and facts.has_ended and facts.told_to_end is None
+    message = ORDER_UNKNOWN.format(exit_code, why) if is_order_unknown else ENDED_IN_ORDER.format(why, exit_code)
+    return Ending(TaskStatus.FAILED, why, exit_code, message, ended_at)
 
 
 def _of_success(row: TaskRow, job: JobLook, facts: OutcomeFacts | None, intent: Intent, *, stops: bool) -> Ending:
@@ -100,7 +105,8 @@ def _of_success(row: TaskRow, job: JobLook, facts: OutcomeFacts | None, intent: 
     if stops:
         return Ending(TaskStatus.STOPPED, stopped(intent), job.exit_code, None, job.ended_at)
     known_by = facts.told_by if facts else None
-    return _in_order(job.reason or known_by or seen_told_by(row) or DISRUPTED, job.exit_code, job.ended_at)
+    why = job.reason or known_by or seen_told_by(row) or DISRUPTED
+    return _not_done(why, facts, job.exit_code, job.ended_at)
 
 
 def _of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
@@ -114,10 +120,15 @@ def _of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Endin
 
 
 def _was_told(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
-    """Whether a program that ended with 0 was told to end before. Looks at the program tell first; where they do not,
-    what is left of the job; and where that is nothing, the row's cause."""
-    was_told = facts.told_to_end if facts and (facts.has_ended or facts.told_to_end) else job.stop_asked
-    return was_seen_told(row) if was_told is None else was_told
+    """Whether a program that ended with 0 counts as told to end before. Looks at the program tell first; where they do
+    not, what is left of the job; and where that is nothing, the row's cause.
+
+    A program that ended within a minute of its deletion counts as told, unless a look or a stop saw the end first."""
+    if facts and facts.has_ended:
+        return not facts.ended_by_itself
+    if facts and facts.told_to_end:
+        return True
+    return was_seen_told(row) if job.stop_asked is None else job.stop_asked
 
 
 def _was_ended_by_others(job: JobLook) -> bool:

@@ -485,12 +485,10 @@ def test_rule_26_a_pod_that_succeeded_speaks_for_its_job() -> None:
 
 def test_rule_26_a_pod_that_succeeded_after_it_was_told_to_end_was_stopped() -> None:
     """The API server gives a grace only to a pod that has not ended; its time and that of a node are two clocks."""
-    told = told_pod("Succeeded", ended(0), at="2026-11-20T09:00:50Z")
-    assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.STOPPED
-    for late in (
-        told_pod("Succeeded", ended(0), at="2026-11-20T09:00:50Z", grace=0),
-        told_pod("Succeeded", ended(0), at="2026-11-20T09:01:01Z"),
-    ):
+    for grace in (0, 30):
+        told = told_pod("Succeeded", ended(0), at="2026-11-20T09:00:50Z", grace=grace)
+        assert after(row(), look(pods=[told]), intent=Intent.STOP).status is TaskStatus.STOPPED
+        late = told_pod("Succeeded", ended(0), at="2026-11-20T09:01:01Z", grace=grace)
         assert after(row(), look(pods=[late]), intent=Intent.STOP).status is TaskStatus.SUCCEEDED
 
 
@@ -739,24 +737,40 @@ def test_rule_3_what_is_left_of_its_pod_tells_whether_it_was_told() -> None:
     by_hand = left(told_pod("Succeeded", ended(0), at=WHEN))
     assert (by_hand.status, by_hand.reason) == (TaskStatus.FAILED, "disrupted")
     assert left(pod("Succeeded", ended(0))).status is TaskStatus.SUCCEEDED
-    afterwards = "2026-11-20T09:00:01Z"
+    afterwards = "2026-11-20T09:01:01Z"
     assert left(told_pod("Succeeded", ended(0), at=afterwards, grace=0)).status is TaskStatus.SUCCEEDED
     evicted_later = [{**DRAINED, "lastTransitionTime": afterwards}]
     cleaned_up = told_pod("Succeeded", ended(0), at=afterwards, grace=0, conditions=evicted_later)
     assert left(cleaned_up).status is TaskStatus.SUCCEEDED
 
 
-@pytest.mark.parametrize("seconds", [-59, -10, 0, 10, 59])
-def test_rule_3_a_deletion_just_after_the_end_counts_only_while_a_grace_is_left(seconds: int) -> None:
-    """A node that is done with a pod deletes it again without a grace, and the date of the first request stays."""
+@pytest.mark.parametrize("seconds", [-60, -10, 0, 10, 60])
+@pytest.mark.parametrize("grace", [0, 30])
+def test_rule_3_an_end_within_a_minute_of_the_deletion_is_no_success_unless_it_was_seen_first(
+    seconds: int, grace: int
+) -> None:
+    """The end is dated by the node and the deletion by the API server. A node that is done with a pod deletes the pod
+    again without a grace, and the date of the first request stays."""
     at = (datetime.fromisoformat(LATER) + timedelta(seconds=seconds)).isoformat()
+    crossed = told_pod("Succeeded", ended(0), at=at, grace=grace)
+    complete, gone = look([job(0, 1, COMPLETE)], [crossed]), look([job(0, 1, COMPLETE)])
+    for later in ([complete], [look([job(active=1)], [crossed]), gone]):
+        failed = after(row(), *later)
+        assert (failed.status, failed.reason, failed.exit_code) == (TaskStatus.FAILED, "disrupted", 0)
+        assert after(row(), *later, intent=Intent.STOP).status is TaskStatus.STOPPED
+    seen = look([job(active=1)], [pod("Succeeded", ended(0))])
+    for intent in (Intent.RUN, Intent.STOP):
+        assert after(row(), seen, complete, intent=intent).status is TaskStatus.SUCCEEDED
 
-    def status_by(grace: int) -> TaskStatus:
-        found = told_pod("Succeeded", ended(0), at=at, grace=grace)
-        return after(row(), look([job(0, 1, COMPLETE)], [found])).status
 
-    assert status_by(30) is TaskStatus.FAILED
-    assert status_by(0) is (TaskStatus.FAILED if seconds <= 0 else TaskStatus.SUCCEEDED)
+def test_rule_3_the_sentence_says_that_the_order_is_not_known() -> None:
+    crossed = told_pod("Succeeded", ended(0), at="2026-11-20T09:00:01Z", grace=0)
+    change = verdict(row(), look([job(0, 1, COMPLETE)], [crossed]), Intent.RUN, NOW)
+    assert change
+    assert change.message == (
+        "it ended with exit code 0 within a minute of its deletion (disrupted), "
+        "and nothing shows that it was done before"
+    )
 
 
 def test_rule_3_clocks_that_are_further_apart_than_that_tell_the_order() -> None:

@@ -59,7 +59,7 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> 
         pod_uid=pod.metadata.uid,
         succeeded=succeeded,
         told_to_end=told_to_end,
-        told_by=by_whom if told_to_end else None,
+        told_by=None if told_to_end is False else by_whom,
         reason=None if succeeded else failure.reason(None, pod),
         exit_code=code,
         message=message[-LONGEST_MESSAGE:] if message else None,

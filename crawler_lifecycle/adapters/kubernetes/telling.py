@@ -1,8 +1,9 @@
 """Whether a pod that ended was told to end before. A program that ends in order when it is told to was not done.
 
-Nothing but the deletion of a pod tells its program to end, or its kubelet. A deletion that is dated before the end told
-the program. A deletion dated up to a minute after the end told the program as well, while the pod has a grace left: the
-clock of the node may be behind, and the API server gives no grace to a pod that has ended.
+Nothing but the deletion of a pod tells its program to end, or its kubelet. The node dates the end and the API server
+dates the deletion, and two clocks may be a minute apart: dates that are further apart than a minute tell the order. In
+between, a grace tells that the program was told, since the API server gives no grace to a pod that has ended. Without a
+grace the order is not known.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,8 @@ def was_told_before_its_end(pod: Pod) -> bool | None:
     # The date is the end of the grace. A node that is done with a pod deletes the pod again without a grace; the API
     # server then dates the deletion back to its first request, so the request's time is known in both cases.
     told_at = deleted - timedelta(seconds=grace or 0)
-    if ended is None or ended >= told_at:
+    if ended is None or ended > told_at + TWO_CLOCKS:
         return True
-    # a clock of the node may be behind: only a pod with a grace left had surely not ended when it was deleted
-    return True if grace and ended >= told_at - TWO_CLOCKS else None
+    if ended < told_at - TWO_CLOCKS:
+        return False
+    return True if grace else None
