@@ -15,7 +15,7 @@ from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
 from crawler_lifecycle.activities.audits import AuditActivities
-from crawler_lifecycle.activities.deploying import Deploying
+from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities
 from crawler_lifecycle.activities.histories import HistoryActivities
@@ -127,10 +127,10 @@ class House:
         self.deployer = DirectDeployer(self.bench, {"books": SCRIPT, "sleepy": SLEEPS})
         exporter = FolderExporter(self.folder / "files", self.folder / "exports")
         self.tasks, self.claims, self.findings, limits = tasks, store.claims, store.findings, RunLimits(most_tasks=50)
-        self.deploying = Deploying(self.claims, cluster, self.deployer)
+        self.claim_deployer = ClaimDeployer(self.claims, cluster, self.deployer)
         self.histories = HistoryActivities(runs, tasks, self.deployer, limits)
         minute = timedelta(seconds=60)
-        self.deployment = DeploymentActivities(runs, tasks, self.claims, cluster, self.deploying, minute)
+        self.deployment = DeploymentActivities(runs, tasks, self.claims, cluster, self.claim_deployer, minute)
         self.reconciliation = ReconciliationActivities(runs, tasks, cluster)
         self.supervisors = NotedSupervisors()
         self.supervision = SupervisionActivities(runs, tasks, cluster, self.supervisors, limits)

@@ -16,7 +16,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     with parts.dispatcher_pool() as pool:
         dispatcher = Dispatcher(
             parts.store.claims,
-            parts.deploying,
+            parts.claim_deployer,
             settings.most_in_cluster,
             parts.claim_for,
             settings.threads,

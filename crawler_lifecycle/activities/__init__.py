@@ -1,1 +1,1 @@
-"""What may a workflow have done? Thin classes over ports: one model in, one out, safe to run twice."""
+"""Activities: thin classes over ports. They take and return a single model, and running them twice is safe."""

@@ -1,13 +1,13 @@
-"""Runs that are over, and what was to be told and archived of them."""
+"""The part of the audit that repeats missing exports and closing notices of runs that are over."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import Ledger, go_on, not_open
+from crawler_lifecycle.activities.auditing import Ledger, describe_unlisted, resume_workflow
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit.findings import timestamp
 from crawler_lifecycle.domain.audit.handovers import (
@@ -38,86 +38,88 @@ class HandoverAudit:
 
     @activity.defn
     async def audit_handovers(self, step: AuditStep) -> AuditPage:
-        """Has the workflows of runs that are over export them, and send their closing notices, under the same ids."""
+        """Resume the workflows of runs that are over, to export and to send closing notices under the same ids."""
         since = datetime.now(UTC) - self.patience.replay
         page, rest = await asyncio.to_thread(self.records.handovers, int(step.after or 0), RUNS_IN_A_PAGE, since)
-        found = await self._found(page)
-        by_id = {each.run.run_id: each.run for each in page}
-        known = await asyncio.to_thread(self.findings.acted, [(each.kind, each.subject) for each in found])
+        findings = await self._findings(page)
+        by_id = {item.run.run_id: item.run for item in page}
+        subjects = [(finding.kind, finding.subject) for finding in findings]
+        earlier = await asyncio.to_thread(self.findings.acted, subjects)
 
         async def act(finding: Finding) -> Finding:
             run = by_id[finding.run_id or 0]
-            done = known.get((finding.kind, finding.subject))
-            problem = finding.problem or self._in_the_way(run, finding, done)
-            return await go_on(self.supervisors, run, finding.model_copy(update={"problem": problem}))
+            problem = finding.problem or self._problem(run, finding, earlier.get((finding.kind, finding.subject)))
+            return await resume_workflow(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
         ledger = Ledger(step.audit, self.findings)
-        await ledger.keep(_kept(page, found))
-        settled = await ledger.settle(found, act, examined=len(page))
+        await ledger.keep(_subjects_to_keep(page, findings))
+        settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
-    async def _found(self, page: Sequence[Handover]) -> list[Finding]:
-        """An end that is too old is only told, whoever is at it: that is not asked for."""
+    async def _findings(self, page: Sequence[Handover]) -> list[Finding]:
+        """Return the findings for idle runs and for ends too old to deliver, which are reported without a request."""
         now = datetime.now(UTC)
-        old = {each.run.run_id for each in page if is_too_old(each.run, now, self.patience)}
-        idle = await self._idle([each.run for each in page if each.run.run_id not in old])
-        left = [each for each in page if each.run.run_id in old | idle.keys()]
-        again = await asyncio.to_thread(self.records.audited_by_id, [each.run.run_id for each in left]) if left else {}
-        return [
-            finding.model_copy(update={"problem": idle.get(each.run.run_id)})
-            for each in left
-            for finding in self._of(each, again.get(each.run.run_id), now)
-            if finding
-        ]
+        old = {item.run.run_id for item in page if is_too_old(item.run, now, self.patience)}
+        idle = await self._idle([item.run for item in page if item.run.run_id not in old])
+        due = [item for item in page if item.run.run_id in old or item.run.run_id in idle]
+        rows = await asyncio.to_thread(self.records.audited_by_id, [item.run.run_id for item in due]) if due else {}
+        findings = list[Finding]()
+        for item in due:
+            run = rows.get(item.run.run_id)
+            if run is None or not run.status.is_over or run.end_number != item.run.end_number:
+                continue  # reopened since the page was read
+            export = handover(run, item.failed_at, now, self.patience)
+            notice = undelivered(run, item.logged, now, self.patience, silent=item.silent)
+            problem = {"problem": idle.get(run.run_id)}
+            findings += [finding.model_copy(update=problem) for finding in (export, notice) if finding]
+        return findings
 
     async def _idle(self, runs: Sequence[AuditedRun]) -> dict[int, str | None]:
-        """Those that no workflow is at: neither their own, nor one that a person started to export them again. With
-        what is in the way of their own."""
+        """Return the runs with no workflow at work, by RunID, and the problem if a foreign workflow has the run's id.
+
+        Neither the run's workflow is at work, nor an export workflow that a person started.
+        """
         exporting = await self.supervisors.open_among([export_workflow_id(run.run_uid) for run in runs])
-        closed = await not_open(
-            self.supervisors, [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
-        )
+        others = [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
+        closed = await describe_unlisted(self.supervisors, others)
         now, ids = datetime.now(UTC), {run.run_id: run.workflow_id for run in runs}
         return {
-            run_id: taken(ids[run_id], workflow) for run_id, workflow in closed.items() if self._is_left(workflow, now)
+            run_id: taken(ids[run_id], workflow) for run_id, workflow in closed.items() if self._is_idle(workflow, now)
         }
 
-    def _is_left(self, workflow: WorkflowInfo, now: datetime) -> bool:
-        """An open workflow is still at it, and one that has just ended may have done it since we looked."""
+    def _is_idle(self, workflow: WorkflowInfo, now: datetime) -> bool:
+        """Return whether the workflow closed some time ago: a workflow that closed just now may have delivered."""
         if (workflow.is_open and workflow.is_ours) or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow
 
-    def _of(self, before: Handover, run: AuditedRun | None, now: datetime) -> Iterator[Finding | None]:
-        if run is not None and run.status.is_over and run.end_number == before.run.end_number:
-            yield handover(run, before.failed_at, now, self.patience)
-            yield undelivered(run, before.logged, now, self.patience, silent=before.silent)
-
-    def _in_the_way(self, run: AuditedRun, finding: Finding, done: Acted | None) -> str | None:
+    def _problem(self, run: AuditedRun, finding: Finding, earlier: Acted | None) -> str | None:
+        """Return why the audit does not repeat the delivery now, or None."""
         now = datetime.now(UTC)
         if is_too_old(run, now, self.patience):
             return TOO_OLD.format("resume" if finding.kind is FindingKind.UNDELIVERED else "export")
-        if done is None or done.at is None or finding.kind is FindingKind.EXPORT_PENDING:
-            return None  # nobody has failed at an export that is pending: its workflow was ended in its midst
+        if earlier is None or earlier.at is None or finding.kind is FindingKind.EXPORT_PENDING:
+            return None  # a pending export has not failed: the workflow was ended in the middle
         if finding.kind is FindingKind.UNDELIVERED:
-            return IN_VAIN if done.acts >= MOST_NOTICES else None
-        due = next_replay(done.acts, done.at, self.patience)
-        return None if now >= due else _wait(done.acts, due)
+            return IN_VAIN if earlier.acts >= MOST_NOTICES else None
+        due = next_replay(earlier.acts, earlier.at, self.patience)
+        if now >= due:
+            return None
+        times = "once" if earlier.acts == 1 else f"{earlier.acts} times"
+        return f"done again {times} in vain, and again at {timestamp(due)}; `crawlctl export` does it now"
 
 
-def _wait(acts: int, due: datetime) -> str:
-    times = "once" if acts == 1 else f"{acts} times"
-    return f"done again {times} in vain, and again at {timestamp(due)}; `crawlctl export` does it now"
+def _subjects_to_keep(page: Sequence[Handover], findings: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
+    """Return deliveries that are still missing but not found now, because a workflow is at work or was a moment ago.
 
-
-def _kept(page: Sequence[Handover], found: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
-    """What is still to be done but was not found, because somebody is at it, or was a moment ago. How often it was
-    tried is to be known afterwards. The two of the export are one story."""
-    now = {(each.kind, each.subject) for each in found}
+    Their findings stay open, so that the number of earlier tries is not lost. Both kinds of export findings count as
+    the same delivery.
+    """
+    present = {(finding.kind, finding.subject) for finding in findings}
     kept: list[tuple[FindingKind, str]] = []
-    for each in page:
-        subject, kinds = each.run.run_uid, owed(each.run, each.logged, silent=each.silent)
-        if any((kind, subject) in now for kind in EXPORTS):
+    for item in page:
+        subject, kinds = item.run.run_uid, owed(item.run, item.logged, silent=item.silent)
+        if any((kind, subject) in present for kind in EXPORTS):
             kinds -= EXPORTS
-        kept += [(kind, subject) for kind in sorted(kinds) if (kind, subject) not in now]
+        kept += [(kind, subject) for kind in sorted(kinds) if (kind, subject) not in present]
     return kept

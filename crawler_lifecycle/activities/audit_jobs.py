@@ -1,4 +1,4 @@
-"""The cluster's jobs, against their runs."""
+"""The part of the audit that compares the cluster's jobs with their runs."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -23,29 +23,31 @@ from crawler_lifecycle.domain.audit.jobs import (
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience
 from crawler_lifecycle.ports import Cluster, Findings, Records, Tasks
 
-RUNS_IN_A_PAGE = 50  # each is looked at, and its jobs may have to be ended
+RUNS_IN_A_PAGE = 50  # every run costs a look, and its jobs may have to be ended
 ROWS_AT_ONCE = 1000
-LONGEST_LOOKING = 200.0  # seconds: of a slow cluster a page has fewer runs, and comes to its end all the same
+LONGEST_LOOKING = 200.0  # seconds of a page for looks: on a slow cluster a page has fewer runs instead of a time-out
 MOST_KNOWN = 1000
 EMPTY = "no job is listed, and lately those of {} runs were there that nobody has ended: is it another namespace?"
 Jobs = Mapping[str, Sequence[ListedJob]]
 
 
 @dataclass
-class Listed:
-    """All jobs there are, by run."""
+class Inventory:
+    """All jobs in the cluster, by run."""
 
     by_run: dict[str, list[ListedJob]] = field(default_factory=dict)
     nameless: list[ListedJob] = field(default_factory=list)
     count: int = 0
 
 
-@dataclass(frozen=True)
-class Found:
-    """A run whose jobs nobody supervises, and what each of them needs."""
+@dataclass
+class PageOfLooks:
+    """Results of the looks at runs in a page, and how many looks the time allowed."""
 
-    finding: Finding
-    needed: Needed
+    findings: list[Finding] = field(default_factory=list)
+    needed: dict[str, Needed] = field(default_factory=dict)  # by run_uid: the next step for the run's jobs
+    unknown: list[str] = field(default_factory=list)  # runs without a complete look
+    looks: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,47 +60,51 @@ class JobAudit:
 
     @activity.defn
     async def audit_jobs(self, step: AuditStep) -> AuditPage:
-        """Ends and removes jobs whose runs are over; reports those of which nobody knows the run."""
-        listed = await asyncio.to_thread(self._listed)
-        if problem := None if listed.count else await asyncio.to_thread(self._doubt, step.part.kinds):
-            return AuditPage(problem=problem)
-        due = await asyncio.to_thread(self._due, listed.by_run, step.after or "")
-        found, unknown, seen = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], listed.by_run)
-        ledger, needed = Ledger(step.audit, self.findings), {each.finding.subject: each.needed for each in found}
-        await ledger.keep([(kind, run_uid) for run_uid in unknown for kind in step.part.kinds])
+        """End and remove jobs of runs that are over; report jobs of unknown runs."""
+        inventory = await asyncio.to_thread(self._inventory)
+        if not inventory.count:
+            problem = await asyncio.to_thread(self._doubt_empty_cluster, step.part.kinds)
+            if problem:
+                return AuditPage(problem=problem)
+        due = await asyncio.to_thread(self._due, inventory.by_run, step.after or "")
+        page = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], inventory.by_run)
+        ledger = Ledger(step.audit, self.findings)
+        await ledger.keep([(kind, run_uid) for run_uid in page.unknown for kind in step.part.kinds])
         leftovers = Leftovers(self.records, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
 
         async def act(finding: Finding) -> Finding:
-            if finding.subject not in needed:  # a job without a name for its run is reported only
+            if finding.subject not in page.needed:  # a job without a name for its run is reported only
                 return finding
-            return await asyncio.to_thread(leftovers.end, finding, needed[finding.subject])
+            return await asyncio.to_thread(leftovers.end, finding, page.needed[finding.subject])
 
-        told = [each.finding for each in found]
-        is_first = step.after is None
-        told += [nameless_job(job) for job in listed.nameless] if is_first else []
-        settled = await ledger.settle(told, act, examined=listed.count if is_first else 0, unknown=len(unknown))
-        rest = due[seen - 1] if seen < len(due) else None
+        findings, examined = page.findings, 0
+        if step.after is None:  # the first page counts for the whole cluster
+            findings = findings + [nameless_job(job) for job in inventory.nameless]
+            examined = inventory.count
+        settled = await ledger.settle(findings, act, examined=examined, unknown=len(page.unknown))
+        rest = due[page.looks - 1] if page.looks < len(due) else None
         return settled.model_copy(update={"rest": rest})
 
-    def _listed(self) -> Listed:
-        """Whole, or an error: of a list that breaks off nobody judges anything."""
-        listed, seen = Listed(), set[str]()
+    def _inventory(self) -> Inventory:
+        """Return all jobs. A list that breaks off raises an error, because a partial inventory proves nothing."""
+        inventory, names = Inventory(), set[str]()
         for page in self.cluster.inventory():
             for job in page:
-                if job.name in seen:
+                if job.name in names:
                     continue
-                seen.add(job.name)
+                names.add(job.name)
                 if job.run_uid is None or job.key is None:
-                    listed.nameless.append(job)
+                    inventory.nameless.append(job)
                 else:
-                    listed.by_run.setdefault(job.run_uid, []).append(job)
-        listed.count = len(seen)
-        return listed
+                    inventory.by_run.setdefault(job.run_uid, []).append(job)
+        inventory.count = len(names)
+        return inventory
 
     def _due(self, jobs: Jobs, after: str) -> list[str]:
-        """Of the runs after this one those whose jobs need a look, for a page, and at least one more if there is one.
+        """Return the runs behind `after` whose jobs need a look: a page and, if possible, at least another run.
 
-        The rows are read after the jobs: a job that is made meanwhile, and its row, are not among them."""
+        The rows are read after the jobs, so no job is compared with a row older than the job.
+        """
         due, now, later = list[str](), datetime.now(UTC), sorted(run_uid for run_uid in jobs if run_uid > after)
         for start in range(0, len(later), ROWS_AT_ONCE):
             page = {run_uid: jobs[run_uid] for run_uid in later[start : start + ROWS_AT_ONCE]}
@@ -107,35 +113,45 @@ class JobAudit:
                 break
         return due
 
-    def _doubt(self, kinds: Collection[FindingKind]) -> str | None:
-        """Why a list without any job is not believed: another namespace gives it, too."""
-        since, known = datetime.now(UTC) - self.patience.empty, self.findings.overview(audits=0, findings=MOST_KNOWN)
-        lately = [each for each in known.findings if each.closed_at is None and each.last_seen_at > since]
-        lost = [each for each in lately if each.kind in kinds and not each.acts]
-        return EMPTY.format(len(lost)) if lost else None
+    def _doubt_empty_cluster(self, kinds: Collection[FindingKind]) -> str | None:
+        """Return why an empty cluster is not believed, or None: a wrong namespace is empty, too."""
+        since = datetime.now(UTC) - self.patience.empty
+        overview = self.findings.overview(audits=0, findings=MOST_KNOWN)
+        recent = [item for item in overview.findings if item.closed_at is None and item.last_seen_at > since]
+        vanished = [item for item in recent if item.kind in kinds and not item.acts]
+        return EMPTY.format(len(vanished)) if vanished else None
 
-    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> tuple[list[Found], list[str], int]:
-        """What was found, the runs of which nothing can be said, and how many were looked at before the time was up."""
-        subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
-        acted, now = self.findings.acted(subjects), datetime.now(UTC)
-        before = {uid: done for (_, uid), done in acted.items() if done.at and now - done.at >= self.patience.insist}
-        found, unknown, began = list[Found](), list[str](), monotonic()
-        for seen, run_uid in enumerate(run_uids):
-            if seen and monotonic() - began > LONGEST_LOOKING:
-                return found, unknown, seen
+    def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> PageOfLooks:
+        """Look at runs until the time is up, at least at the first."""
+        earlier, page, began = self._earlier_steps(run_uids), PageOfLooks(), monotonic()
+        for run_uid in run_uids:
+            if page.looks and monotonic() - began > LONGEST_LOOKING:
+                break
+            page.looks += 1
             keys = {job.key for job in jobs[run_uid] if job.key}
             look = self.cluster.look(run_uid, sorted(keys))
             if not look.complete:
-                unknown.append(run_uid)
+                page.unknown.append(run_uid)
                 continue
-            done = before.get(run_uid)
-            needed = steps(look, keys, acted=done is not None, asked=done is not None and ASKED in (done.action or ""))
-            row = self.records.audited_by_uid([run_uid]).get(run_uid)  # again, after the look
+            action = earlier.get(run_uid)
+            needed = steps(look, keys, acted=action is not None, asked=ASKED in (action or ""))
+            row = self.records.audited_by_uid([run_uid]).get(run_uid)  # read after the look: the run may be open again
             if needed and (row is None or row.status.is_over):
-                found.append(Found(self._judged(row, run_uid, jobs[run_uid], needed), needed))
-        return found, unknown, len(run_uids)
+                page.findings.append(self._finding(row, run_uid, jobs[run_uid], needed))
+                page.needed[run_uid] = needed
+        return page
 
-    def _judged(self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Needed) -> Finding:
+    def _earlier_steps(self, run_uids: Sequence[str]) -> dict[str, str]:
+        """Return the actions of earlier audits, by run, that the jobs have had time to follow."""
+        subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
+        before = datetime.now(UTC) - self.patience.insist
+        return {
+            run_uid: act.action or ""
+            for (_, run_uid), act in self.findings.acted(subjects).items()
+            if act.at and act.at <= before
+        }
+
+    def _finding(self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Needed) -> Finding:
         if row is None:
             return unknown_job(run_uid, jobs, needed)
         attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])

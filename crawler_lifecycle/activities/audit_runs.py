@@ -1,4 +1,4 @@
-"""Runs that are not over, against their workflows."""
+"""The part of the audit that compares open runs with their workflows."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import Ledger, each_of, go_on, not_open, of_this_one
+from crawler_lifecycle.activities.auditing import (
+    Ledger,
+    describe_unlisted,
+    gather_limited,
+    message_or_raise,
+    resume_workflow,
+)
 from crawler_lifecycle.activities.failing import failing_workflows
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit.runs import (
@@ -37,62 +43,68 @@ class RunAudit:
 
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
-        """Resumes those that nobody supervises; reports those whose supervisor or dispatcher does not do its part."""
+        """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
         page, rest = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, by_id = Ledger(step.audit, self.findings), {run.run_id: run for run in page}
         lost, unsure = await self._unsupervised(page)
         await ledger.keep([(FindingKind.UNSUPERVISED, run.run_uid) for run in unsure])
-        supervised = [run for run in page if run.run_id not in {each.run_id for each in lost}]
+        lost_ids = {finding.run_id for finding in lost}
+        supervised = [run for run in page if run.run_id not in lost_ids]
         failing = await failing_workflows(self.supervisors, supervised)
         stuck = await self._stuck(supervised)
 
         async def act(finding: Finding) -> Finding:
             if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
                 return finding
-            return await go_on(self.supervisors, by_id[finding.run_id], finding)
+            return await resume_workflow(self.supervisors, by_id[finding.run_id], finding)
 
         settled = await ledger.settle([*lost, *failing, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
-        """With those whose workflows are not open, but were a moment ago: what was found of them is not mended."""
+        """Return the findings, and the runs with a workflow that closed a moment ago: their old findings stay open."""
         late = {run.run_id for run in page if overdue(run, datetime.now(UTC), self.patience)}
-        described = await self._with_their_runs(page, await not_open(self.supervisors, page, late))
-        again = await asyncio.to_thread(self.records.audited_by_id, described) if described else {}
+        workflows = await self._with_run_ids(page, await describe_unlisted(self.supervisors, page, late))
+        rows = await asyncio.to_thread(self.records.audited_by_id, workflows) if workflows else {}
         now = datetime.now(UTC)
-        found, unsure = list[Finding](), list[AuditedRun]()
-        for run in (run for run in page if run.run_id in described):
-            seen, row = described[run.run_id], again.get(run.run_id)
-            if finding := unsupervised(run, row, seen, now, self.patience):
-                found.append(finding)
-            elif not seen.is_open and row is not None and not row.status.is_over:
+        findings, unsure = list[Finding](), list[AuditedRun]()
+        for run in page:
+            if run.run_id not in workflows:
+                continue
+            workflow, row = workflows[run.run_id], rows.get(run.run_id)
+            finding = unsupervised(run, row, workflow, now, self.patience)
+            if finding:
+                findings.append(finding)
+            elif not workflow.is_open and row is not None and not row.status.is_over:
                 unsure.append(run)
-        return await each_of(self._unless_told, found), unsure
+        return await gather_limited(self._allow_if_jobs_remain, findings), unsure
 
-    async def _with_their_runs(
-        self, page: Sequence[AuditedRun], described: Mapping[int, WorkflowInfo]
+    async def _with_run_ids(
+        self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
     ) -> dict[int, WorkflowInfo]:
-        """Whose run it was that ended well, of those that are not the ones on record."""
-        supervisors = {run.run_id: (run.workflow_id, run.supervisor_run_id) for run in page}
+        """Add the RunID in the request to every workflow that ended well without being the recorded supervisor."""
+        runs = {run.run_id: run for run in page}
 
-        async def known(run_id: int) -> WorkflowInfo:
-            seen, (workflow_id, execution) = described[run_id], supervisors[run_id]
-            if seen.end not in ENDED_WELL or not seen.is_ours or seen.first_execution == execution:
-                return seen
+        async def with_run_id(run_id: int) -> WorkflowInfo:
+            run, workflow = runs[run_id], workflows[run_id]
+            if workflow.end not in ENDED_WELL or not workflow.is_ours:
+                return workflow
+            if workflow.first_execution == run.supervisor_run_id:
+                return workflow
             try:
-                return replace(seen, of_run=await self.supervisors.asked_for(workflow_id))
+                return replace(workflow, of_run=await self.supervisors.asked_for(run.workflow_id))
             except LifecycleError as error:
-                return replace(seen, problem=of_this_one(error))
+                return replace(workflow, problem=message_or_raise(error))
 
-        return dict(zip(described, await each_of(known, described), strict=True))
+        return dict(zip(workflows, await gather_limited(with_run_id, workflows), strict=True))
 
-    async def _unless_told(self, finding: Finding) -> Finding:
-        """A run that ended in what the database has lost goes on where the cluster still shows how."""
-        if finding.problem != OLD_COPY or not await asyncio.to_thread(self._is_told, finding):
+    async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
+        """Allow the resume on an old copy of the database while the cluster still shows how the run's jobs ended."""
+        if finding.problem != OLD_COPY or not await asyncio.to_thread(self._has_all_jobs, finding):
             return finding
         return finding.model_copy(update={"problem": None})
 
-    def _is_told(self, finding: Finding) -> bool:
+    def _has_all_jobs(self, finding: Finding) -> bool:
         run_id = finding.run_id or 0
         numbers = [task for tasks in self.tasks.by_status(run_id).values() for task in tasks]
         rows = self.tasks.rows(run_id, numbers)
@@ -100,11 +112,16 @@ class RunAudit:
         return cluster_has_all_jobs(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
 
     async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
+        """Return the overdue looks and the expired claims."""
+        if not supervised:
+            return []
         now = datetime.now(UTC)
-        late = [finding for run in supervised if (finding := overdue(run, now, self.patience))]
         ids = [run.run_id for run in supervised]
-        claims = await asyncio.to_thread(self.records.expired_claims, ids, now - self.patience.stuck) if ids else {}
+        claims = await asyncio.to_thread(self.records.expired_claims, ids, now - self.patience.stuck)
+        late = [overdue(run, now, self.patience) for run in supervised]
         expired = [
-            claim_expired(run, claim.tasks, claim.since) for run in supervised if (claim := claims.get(run.run_id))
+            claim_expired(run, claims[run.run_id].tasks, claims[run.run_id].since)
+            for run in supervised
+            if run.run_id in claims
         ]
-        return [*late, *expired]
+        return [finding for finding in (*late, *expired) if finding]

@@ -1,6 +1,6 @@
-"""What do all parts of an audit do with what they have found? Write it down, act, write down what was done.
+"""Steps that all parts of the audit share: record findings, act, record the actions.
 
-A dry run only tells. What is written down is told as well: the first of it, for whoever asked for the audit.
+A dry run records nothing. Every audit also returns its first findings to the caller.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Findings, Supervisors
 
-AT_ONCE = 16  # questions to Temporal
-TRIES = 3  # of a page: what fails at one workflow then still, while Temporal's list answers, is a matter of that one
-TOLD = 100
+AT_ONCE = 16  # requests to Temporal
+TRIES = 3  # for a page: an error that persists while Temporal's list answers concerns a single workflow
+FINDINGS_RETURNED = 100
 RESUMED = "its workflow was started again"
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,48 +29,49 @@ Act = Callable[[Finding], Awaitable[Finding]]
 
 @dataclass(frozen=True)
 class Ledger:
-    """Of one page."""
+    """The findings of a page: recorded, acted on, counted."""
 
     audit: AuditRef
     findings: Findings
 
-    async def settle(self, found: Sequence[Finding], act: Act, *, examined: int, unknown: int = 0) -> AuditPage:
-        counts = Counter(each.kind for each in found)
-        if self.audit.repair and found:
-            await asyncio.to_thread(self.findings.report, self.audit, found)
-            found = [each async for each in self._acted(found, act)]
+    async def settle(self, findings: Sequence[Finding], act: Act, *, examined: int, unknown: int = 0) -> AuditPage:
+        counts = Counter(finding.kind for finding in findings)
+        if self.audit.repair and findings:
+            await asyncio.to_thread(self.findings.report, self.audit, findings)
+            findings = [finding async for finding in self._acted(findings, act)]
             _count(counts)
         return AuditPage(
             examined=examined,
             found=dict(counts),
-            acted=sum(each.action is not None for each in found),
+            acted=sum(finding.action is not None for finding in findings),
             unknown=unknown,
-            findings=[each.model_copy(update={"evidence": None}) for each in found[:TOLD]],
+            findings=[finding.model_copy(update={"evidence": None}) for finding in findings[:FINDINGS_RETURNED]],
         )
 
-    async def _acted(self, found: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
-        """What was done is written down before the next few: a worker that dies forgets little."""
-        for start in range(0, len(found), AT_ONCE):
-            done = await each_of(act, found[start : start + AT_ONCE])
-            if told := [each for each in done if each.action or each.problem]:
-                await asyncio.to_thread(self.findings.report, self.audit, told)
-            for each in done:
-                yield each
+    async def _acted(self, findings: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
+        """Act on a few findings at a time and record the actions, so that a dying worker forgets few of them."""
+        for start in range(0, len(findings), AT_ONCE):
+            settled = await gather_limited(act, findings[start : start + AT_ONCE])
+            changed = [finding for finding in settled if finding.action or finding.problem]
+            if changed:
+                await asyncio.to_thread(self.findings.report, self.audit, changed)
+            for finding in settled:
+                yield finding
 
     async def keep(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
         if self.audit.repair and subjects:
             await asyncio.to_thread(self.findings.keep, self.audit, subjects)
 
 
-async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
-    """In their order, a few at once. The first that fails fails all: the page is tried again."""
-    turns = asyncio.Semaphore(AT_ONCE)
+async def gather_limited(request: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Return the answers in the items' order, few requests at a time. The first error cancels the rest."""
+    slots = asyncio.Semaphore(AT_ONCE)
 
-    async def in_turn(item: T) -> R:
-        async with turns:
-            return await ask(item)
+    async def limited(item: T) -> R:
+        async with slots:
+            return await request(item)
 
-    tasks = [asyncio.create_task(in_turn(item)) for item in items]
+    tasks = [asyncio.create_task(limited(item)) for item in items]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -78,39 +79,41 @@ async def each_of(ask: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[
             task.cancel()
 
 
-async def not_open(
+async def describe_unlisted(
     supervisors: Supervisors, runs: Sequence[AuditedRun], doubted: Collection[int] = ()
 ) -> dict[int, WorkflowInfo]:
-    """Of these runs, by RunID, those whose workflows are not listed as open; described, or with the problem of that;
-    and those of whom that is doubted."""
+    """Describe, by RunID, the workflows that are not listed as open, and the workflows of doubted runs."""
     listed = await supervisors.open_among([run.workflow_id for run in runs])
-    missing = [run for run in runs if run.workflow_id not in listed or run.run_id in doubted]
-    described = await each_of(partial(_described, supervisors), missing)
-    return {run.run_id: seen for run, seen in zip(missing, described, strict=True)}
+    unlisted = [run for run in runs if run.workflow_id not in listed or run.run_id in doubted]
+    workflows = await gather_limited(partial(_described, supervisors), unlisted)
+    return {run.run_id: workflow for run, workflow in zip(unlisted, workflows, strict=True)}
 
 
 async def _described(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
     try:
         return await supervisors.describe(run.workflow_id)
     except LifecycleError as error:
-        return WorkflowInfo(is_open=False, problem=of_this_one(error))
+        return WorkflowInfo(is_open=False, problem=message_or_raise(error))
 
 
-def of_this_one(error: LifecycleError) -> str:
-    """What is in the way of one run keeps no other from being audited. An outage is raised: the page is tried again."""
+def message_or_raise(error: LifecycleError) -> str:
+    """Return the message where the error concerns a single run: the audit goes on with other runs.
+
+    A possible outage is raised, so that the page is tried again.
+    """
     if not isinstance(error, PermanentError) and activity.info().attempt < TRIES:
         raise error
     return error.message
 
 
-async def go_on(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> Finding:
-    """By its own workflow, under its registered id; joined if it is open by now."""
+async def resume_workflow(supervisors: Supervisors, run: AuditedRun, finding: Finding) -> Finding:
+    """Start the run's workflow under the registered id, or join the workflow if it is open by now."""
     if finding.problem:
         return finding
     try:
         await supervisors.go_on(run.workflow_id, RunRequest(crawler=run.crawler, run_id=run.run_id))
     except LifecycleError as error:
-        return finding.model_copy(update={"problem": of_this_one(error)})
+        return finding.model_copy(update={"problem": message_or_raise(error)})
     return finding.model_copy(update={"action": RESUMED})
 
 

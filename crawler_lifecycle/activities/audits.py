@@ -1,4 +1,4 @@
-"""The beginning and the end of an audit."""
+"""Activities that begin and finish an audit."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ class AuditActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def begin_audit(self, step: AuditRequest) -> AuditRef:
-        """One audit for each execution, however often this is tried."""
+        """Begin the execution's only audit, also after several tries."""
         audit = AuditRef(
             audit_uid=activity.info().workflow_run_id or "",
             began_at=datetime.now(UTC),
@@ -31,10 +31,10 @@ class AuditActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def finish_audit(self, report: AuditReport) -> Counted:
-        """What the parts that came to their end have not found is closed."""
+        """Close the open findings that this audit did not see again, for the parts examined to their end."""
         if not report.audit.repair:
             return Counted(count=0)
-        whole = [part for part, each in report.parts.items() if each.problem is None]
-        closed = self.findings.close(report.audit, [kind for part in whole for kind in part.kinds]) if whole else 0
+        kinds = [kind for part, result in report.parts.items() if result.problem is None for kind in part.kinds]
+        closed = self.findings.close(report.audit, kinds) if kinds else 0
         self.findings.finish(report, self.keep)
         return Counted(count=closed)

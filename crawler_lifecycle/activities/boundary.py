@@ -1,4 +1,4 @@
-"""How do our errors look to Temporal, how does it learn that a worker died, how does a log line know its run?"""
+"""Interceptor of all activities: translates errors for Temporal, sends heartbeats, names the run in log lines."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,14 +18,14 @@ from temporalio.worker import (
 from crawler_lifecycle import logs
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, LifecycleError, NotFound
 
-# what is said of the run itself; trouble of any other kind may end, and no trouble ends a run
+# errors about the run itself; all other trouble may pass, so Temporal tries again and no trouble ends a run
 FINAL = (BadInput, Conflict, Fenced, NotFound)
 BEATS_IN_A_TIMEOUT = 4
-TELLS_ITS_PROGRESS = ("export_supporting_files",)  # its own heartbeats say how far it is
+BEATS_BY_ITSELF = ("export_supporting_files",)  # its heartbeats report the progress
 
 
 class Boundary(Interceptor):
-    """What is final is not tried again; an activity is, soon, whose worker died; its lines carry its ids."""
+    """Temporal does not retry final errors, soon retries an activity after a worker's death, and log lines have ids."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (theirs)
         return _Boundary(next)
@@ -39,7 +39,7 @@ class _Boundary(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 (the SDK's name)
         info = activity.info()
         step = input.args[0] if input.args else None
-        run = getattr(step, "run", step)  # what takes a run over names it by itself
+        run = getattr(step, "run", step)  # TakeOver has the RunID as a field of its own
         with logs.about(
             activity=info.activity_type,
             workflow_id=info.workflow_id,
@@ -50,15 +50,15 @@ class _Boundary(ActivityInboundInterceptor):
                 async with self._beating(info):
                     return await super().execute_activity(input)
             except LifecycleError as error:
-                # without its cause: a driver's chain is longer than what Temporal keeps of a failure, and hides ours
+                # without the cause: a database driver's chain of errors exceeds Temporal's limit and hides the message
                 raise ApplicationError(
                     error.message, type=type(error).__name__, non_retryable=isinstance(error, FINAL)
                 ) from None
 
     @asynccontextmanager
     async def _beating(self, info: activity.Info) -> AsyncIterator[None]:
-        """Heartbeats for as long as this process lives; that the activity itself hangs is told by its time-out."""
-        if info.heartbeat_timeout is None or info.activity_type in TELLS_ITS_PROGRESS:
+        """Send heartbeats while the process lives. They do not show a hanging activity: its time-out ends the try."""
+        if info.heartbeat_timeout is None or info.activity_type in BEATS_BY_ITSELF:
             yield
             return
         beats = asyncio.create_task(self._beats(info.heartbeat_timeout / BEATS_IN_A_TIMEOUT))

@@ -1,4 +1,4 @@
-"""How does a claim become a job? The same for the main job and for all others."""
+"""Turn a claim into a job, for main jobs and for child tasks."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.ports import Claim, Claims, Cluster, Deployer, KnowsItsPl
 
 
 @dataclass(frozen=True)
-class Deploying:
+class ClaimDeployer:
     claims: Claims
     cluster: Cluster
     deployer: Deployer
@@ -23,15 +23,17 @@ class Deploying:
             deployment = self.deployer.deploy(claim.request)
         except TemporaryError as error:
             return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
-        except Conflict as error:  # what has this key is another request's, and not ours to take
+        except Conflict as error:  # the key belongs to another request, whose job must not be taken
             return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=True)
         except (Refused, BadInput) as error:
             return self._refused(claim, error)
         return self._deployed(claim, deployment)
 
     def _refused(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
-        """An earlier try may have made the job although its answer was lost: then it is taken as it is, unless it was
-        taken back for want of our labels."""
+        """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal.
+
+        A job without the installation's labels has been deleted again by the scheduler service.
+        """
         if error.cause == LABELS_REMOVED:
             return self._not_deployed(claim, LABELS_REMOVED, error.message, refused=True)
         request = claim.request
@@ -39,8 +41,8 @@ class Deploying:
         look = self.cluster.look(request.run_uid, [key])
         job = look.jobs.get(key)
         if job and job.uid:
-            made = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
-            return self._deployed(claim, made)
+            deployment = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
+            return self._deployed(claim, deployment)
         refused = look.complete and job is None
         return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=refused)
 
@@ -49,7 +51,7 @@ class Deploying:
             intent = self.claims.deployed(claim, deployment)
         except NotFound:
             intent = None
-        if intent is not Intent.RUN:  # the stop may have listed the jobs before this one was there
+        if intent is not Intent.RUN:  # the stop may have listed the run's jobs before the new job existed
             key = (claim.task, claim.request.attempt)
             self.cluster.stop(claim.request.run_uid, [key], uids={key: deployment.job_uid})
         if intent is None:

@@ -1,4 +1,4 @@
-"""The main job: having it deployed, and whether it has started."""
+"""Activities for the main job: deploy the job and wait for its start."""
 
 import time
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.deploying import Deploying
+from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.metrics import count_saturated
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
@@ -26,50 +26,51 @@ class DeploymentActivities:
     tasks: Tasks
     claims: Claims
     cluster: Cluster
-    deploying: Deploying
+    claim_deployer: ClaimDeployer
     claim_for: timedelta
 
     @activity.defn(no_thread_cancel_exception=True)
     def run_scheduled_crawler(self, step: RunInput) -> DeploymentOutcome:
-        """Has the main job of a run that time started deployed."""
+        """Deploy the main job for a run started by the clock."""
         return self._deploy_main(step.run)
 
     @activity.defn(no_thread_cancel_exception=True)
     def run_onetime_crawler(self, step: RunInput) -> DeploymentOutcome:
-        """Has the main job of a run that a person or a program started deployed."""
+        """Deploy the main job for a run started by a person or a program."""
         return self._deploy_main(step.run)
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_main_job_status(self, step: RunInput) -> MainJobStatus:
-        """Whether the main job runs or has run; if it waits, why and since when."""
+        """Return whether the main job runs or has run; for a waiting job, the cause and since when."""
         clock, run = time.monotonic(), self.runs.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
-        since, saturated = self._waits(run, step.run, cause, status.message)
+        since, saturated = self._mark_waiting(run, step.run, cause, status.message)
         problem = None if status.known else status.message
         self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, None)
-        known = {"since": since, "saturated": saturated, "intent": run.intent, "seconds": time.monotonic() - clock}
-        return status.model_copy(update=known)
+        facts = {"since": since, "saturated": saturated, "intent": run.intent, "seconds": time.monotonic() - clock}
+        return status.model_copy(update=facts)
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
         claim = self.claims.claim_main(run, f"supervisor:{run.epoch}", self.claim_for)
         if claim is None:
-            return self._as_it_stands(run)
-        outcome = self.deploying.deploy(claim)
-        _, saturated = self._waits(self.runs.current(run), run, outcome.cause, outcome.message)
+            return self._outcome_without_claim(run)
+        outcome = self.claim_deployer.deploy(claim)
+        _, saturated = self._mark_waiting(self.runs.current(run), run, outcome.cause, outcome.message)
         return outcome.model_copy(update={"saturated": saturated})
 
-    def _waits(
-        self, known: RunRecord, run: RunRef, cause: str | None, message: str | None
+    def _mark_waiting(
+        self, record: RunRecord, run: RunRef, cause: str | None, message: str | None
     ) -> tuple[datetime | None, str | None]:
-        """Since when; and the cause, if it has waited for room for long: then the run says so."""
-        before = known.waiting_since if known.waiting_cause == cause else None
-        saturated = count_saturated(cause if is_saturated(cause, before, datetime.now(UTC)) else None, known.cluster)
+        """Record the cause, and return since when the run waits and the cause if the run is saturated."""
+        before = record.waiting_since if record.waiting_cause == cause else None
+        saturated = count_saturated(cause if is_saturated(cause, before, datetime.now(UTC)) else None, record.cluster)
         if saturated:
             message = f"{FULL}: {message}" if message else FULL
         return self.runs.mark_waiting(run, cause, message), saturated
 
-    def _as_it_stands(self, run: RunRef) -> DeploymentOutcome:
+    def _outcome_without_claim(self, run: RunRef) -> DeploymentOutcome:
+        """Return how far an earlier or concurrent deployment has come."""
         row, intent = self._main_row(run), self.runs.current(run).intent
         if row.job_uid:
             return DeploymentOutcome(job_id=row.job_uid, intent=intent)

@@ -1,4 +1,4 @@
-"""Handing over what a run has left: the event that it is over, and the archive of its files."""
+"""Activities for the export: announce the end by an event, and archive the run's files."""
 
 import logging
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from crawler_lifecycle.ports import Archive, Exporter, Runs
 
 logger = logging.getLogger(__name__)
 
-MADE = "archive"
-NOTHING = Archive(location=None, files=0, bytes=0)
+ARCHIVE = "archive"  # key of the finished archive in the heartbeat's details
+NO_FILES = Archive(location=None, files=0, bytes=0)
 
 
 @dataclass
-class Try:
-    """One try of an export. What it has come to is kept even if it fails."""
+class ExportAttempt:
+    """A try to export. Its event and location are recorded even if the try fails."""
 
     event: ExportEvent
     location: str | None
@@ -39,7 +39,7 @@ class ExportActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
-        """Announces the end of the run, so that exporting starts."""
+        """Announce the run's end by an event."""
         event = self._event(step, ExportKind.RUN_ENDED)
         with self._on_record(step.run, event):
             self.exporter.announce(event)
@@ -48,37 +48,38 @@ class ExportActivities:
 
     @activity.defn
     def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
-        """Archives what the run left behind, and announces that it is there."""
+        """Archive the run's files and announce the archive."""
         planned = self._event(step, ExportKind.FILES_READY)
-        with self._on_record(step.run, planned) as this:
-            self._archive(step, this)
-            self.exporter.announce(this.event)
-        self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, this.location, None, this.event)
+        with self._on_record(step.run, planned) as attempt:
+            self._archive(step, attempt)
+            self.exporter.announce(attempt.event)
+        self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, attempt.location, None, attempt.event)
         return ExportedFiles(
             event_id=planned.event_id,
-            location=this.location,
-            files=this.event.files or 0,
-            bytes=this.event.bytes or 0,
+            location=attempt.location,
+            files=attempt.event.files or 0,
+            bytes=attempt.event.bytes or 0,
         )
 
-    def _archive(self, step: RunEnd, this: Try) -> None:
-        """Made once: a try that could only not announce it has told the next one so.
+    def _archive(self, step: RunEnd, attempt: ExportAttempt) -> None:
+        """Write the archive, unless an earlier try has written the archive and only failed to announce it.
 
-        A run whose files were removed since then has left nothing any more; its archive is there all the same."""
-        archive = _made_before()
+        An earlier archive also counts where the run's files were removed since.
+        """
+        archive = _archive_of_earlier_try()
         if archive is None:
-            archive = self.exporter.archive(this.event.run_uid, this.event.end, _heartbeat) or NOTHING
-            activity.heartbeat({"files": archive.files, "bytes": archive.bytes, MADE: asdict(archive)})
-        self._tell_left_out(step, archive)
-        if archive.location is None and this.location is not None:
-            this.event = this.event.model_copy(update={"supporting_files": this.location})
+            archive = self.exporter.archive(attempt.event.run_uid, attempt.event.end, _heartbeat) or NO_FILES
+            activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
+        self._note_left_out(step, archive)
+        if archive.location is None and attempt.location is not None:
+            attempt.event = attempt.event.model_copy(update={"supporting_files": attempt.location})
             return
-        this.location = archive.location
+        attempt.location = archive.location
         figures = {"files": archive.files, "bytes": archive.bytes, "size": archive.size, "sha256": archive.sha256}
-        this.event = this.event.model_copy(update=figures)
+        attempt.event = attempt.event.model_copy(update=figures)
 
-    def _tell_left_out(self, step: RunEnd, archive: Archive) -> None:
-        """Tell with the run what its archive lacks: the manifest that lists this is inside the archive."""
+    def _note_left_out(self, step: RunEnd, archive: Archive) -> None:
+        """Note missing files in the run's timeline: the manifest with the full list is inside the archive."""
         if not archive.left_out:
             return
         unnamed = archive.left_out - len(archive.first_left_out)
@@ -88,35 +89,40 @@ class ExportActivities:
         self.runs.note(step.run, f"left_out:{step.end}", "left_out", message)
 
     @contextmanager
-    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[Try]:
-        """The export is on record before it is tried, and why a try failed."""
-        this = Try(event, self.runs.open_export(run, event).location)
+    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[ExportAttempt]:
+        """Record the export before the try, and the reason if the try fails."""
+        attempt = ExportAttempt(event, self.runs.open_export(run, event).location)
         try:
-            yield this
+            yield attempt
         except LifecycleError as error:
-            self._settle_failed(run, this, error.message)
+            self._settle_failed(run, attempt, error.message)
             raise
-        except CancelledError:  # the next try says what comes of it
+        except CancelledError:  # the next try records the result
             raise
         except Exception as error:
             logger.exception("export %s of run %s failed unexpectedly", event.event_id, run.run_id)
-            self._settle_failed(run, this, f"unexpected: {type(error).__name__}: {error}")
+            self._settle_failed(run, attempt, f"unexpected: {type(error).__name__}: {error}")
             raise
 
-    def _settle_failed(self, run: RunRef, this: Try, problem: str) -> None:
-        self.runs.settle_export(run, this.event.event_id, ExportState.FAILED, this.location, problem, this.event)
+    def _settle_failed(self, run: RunRef, attempt: ExportAttempt, problem: str) -> None:
+        event = attempt.event
+        self.runs.settle_export(run, event.event_id, ExportState.FAILED, attempt.location, problem, event)
 
     def _event(self, step: RunEnd, kind: ExportKind) -> ExportEvent:
-        """As it was kept, if it was: a run that was reopened tells of an earlier end what was true then."""
+        """Return the event recorded for this end, or a new event.
+
+        A run reopened since then has other facts now, so the end's other event, if recorded, gives the facts.
+        """
         run = self.runs.current(step.run)
         identity = event_id(run.run_uid, kind, step.end)
         destination = self.exporter.destination(run.run_uid, step.end)
-        for known in dict.fromkeys((kind, *ExportKind)):
-            if kept := self.runs.export_event(event_id(run.run_uid, known, step.end)):
-                counts = {} if known is kind else dict.fromkeys(("files", "bytes", "size", "sha256"))
-                return kept.model_copy(
-                    update={"event_id": identity, "kind": kind, "supporting_files": destination, **counts}
-                )
+        update = {"event_id": identity, "kind": kind, "supporting_files": destination}
+        if recorded := self.runs.export_event(identity):
+            return recorded.model_copy(update=update)
+        for other_kind in ExportKind:
+            if recorded := self.runs.export_event(event_id(run.run_uid, other_kind, step.end)):
+                no_counts = dict.fromkeys(("files", "bytes", "size", "sha256"))
+                return recorded.model_copy(update=update | no_counts)
         return ExportEvent(
             event_id=identity,
             end=step.end,
@@ -132,10 +138,10 @@ class ExportActivities:
         )
 
 
-def _made_before() -> Archive | None:
-    for told in activity.info().heartbeat_details:
-        if isinstance(told, dict) and MADE in told:
-            return Archive(**told[MADE] | {"first_left_out": tuple(told[MADE]["first_left_out"])})
+def _archive_of_earlier_try() -> Archive | None:
+    for details in activity.info().heartbeat_details:
+        if isinstance(details, dict) and ARCHIVE in details:
+            return Archive(**details[ARCHIVE] | {"first_left_out": tuple(details[ARCHIVE]["first_left_out"])})
     return None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import partial
 
-from crawler_lifecycle.activities.auditing import each_of
+from crawler_lifecycle.activities.auditing import gather_limited
 from crawler_lifecycle.contract.audits import Finding
 from crawler_lifecycle.domain.audit.failing import failing_workflow, is_failing
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
@@ -12,8 +12,8 @@ from crawler_lifecycle.ports import Supervisors
 
 
 async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
-    """Describe each workflow: only its description tells the attempts of its task, on every server."""
-    findings = await each_of(partial(_finding, supervisors), runs)
+    """Describe every workflow: on all servers only the description tells the attempts of the workflow task."""
+    findings = await gather_limited(partial(_finding, supervisors), runs)
     return [finding for finding in findings if finding is not None]
 
 
@@ -23,5 +23,5 @@ async def _finding(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
         if not is_failing(workflow):
             return None
         return failing_workflow(run, workflow, await supervisors.task_failure(run.workflow_id))
-    except PermanentError:  # in the way of this run only, and `unsupervised` reports it
+    except PermanentError:  # concerns a single run, and `unsupervised` reports it
         return None

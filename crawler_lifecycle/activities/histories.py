@@ -1,4 +1,4 @@
-"""The run itself: its beginning, its start, its end."""
+"""Activities for the run's row: creation, start and end."""
 
 from dataclasses import dataclass
 
@@ -32,16 +32,15 @@ class HistoryActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
-        """Inserts the history once per request, however often it is tried."""
+        """Insert the run's row once per request, also after several tries."""
         run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._created(step)
         if run.status.is_over:
-            made = f"this chain of executions has made run {run.run_id} already, which is over ({run.status})"
-            again = (
-                f"`crawlctl resume {run.run_id} --reopen`" if run.status is RunStatus.FAILED else "a start of its own"
-            )
+            reopen = f"`crawlctl resume {run.run_id} --reopen`"
             raise BadInput(
                 "workflow",
-                f"{made}: a reset, retry or cron of Temporal makes no second run. To crawl again, use {again}",
+                f"this chain of executions has made run {run.run_id} already, which is over ({run.status}): "
+                "a reset, retry or cron of Temporal makes no second run. "
+                f"To crawl again, use {reopen if run.status is RunStatus.FAILED else 'a start of its own'}",
             )
         return plan_of(run, self.limits, search_attributes=self.search_attributes)
 
@@ -52,23 +51,23 @@ class HistoryActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def add_workflow_id(self, step: RegisterWorkflow) -> Counted:
-        """Registers the workflow id, so that a stop or a resume finds it."""
+        """Register the workflow id for a stop or a resume."""
         self.runs.set_property(step.run, WORKFLOW_PROPERTY, step.workflow_id)
         return Counted(count=1)
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_started(self, step: StartRun) -> RunMoment:
-        """Bring the run from INITIALIZING to PROCESSING, never backwards, with the time when its main job started."""
+        """Bring the run from INITIALIZING to PROCESSING, never backwards, and record when the main job started."""
         run = self.runs.mark_started(step.run, step.started_at)
         return RunMoment(status=run.status, at=run.started_at or run.begun_at)
 
     @activity.defn(no_thread_cancel_exception=True)
     def update_run_status(self, step: CloseRun) -> RunOutcome:
-        """The last status of the run, with its one reason. The first end stands."""
+        """Give the run its final status and reason. A recorded end is never replaced."""
         run = self.runs.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
         gave_up = step.reason or run.reason
-        out_of_time = gave_up == MAX_DURATION and self._ended_by_the_clock(run)
+        out_of_time = gave_up == MAX_DURATION and self._a_deadline_passed(run)
         allowed = run.request.allowed_failures
         status, reason = outcome(run.tasks, run.intent, allowed, main, gave_up, out_of_time=out_of_time)
         closed = self.runs.close(step.run, status, reason)
@@ -80,8 +79,8 @@ class HistoryActivities:
             tasks=closed.tasks,
         )
 
-    def _ended_by_the_clock(self, run: RunRecord) -> bool:
-        """A job's deadline is as long as its run may take, so where nobody supervised it the cluster kept the limit."""
+    def _a_deadline_passed(self, run: RunRecord) -> bool:
+        """Return whether a job's deadline, which equals `max_duration`, ended a task without a supervisor's help."""
         failed = self.tasks.by_status(run.run_id).get(TaskStatus.FAILED, [])
         return any(row.reason == DEADLINE_EXCEEDED for row in self.tasks.rows(run.run_id, failed))
 

@@ -1,4 +1,4 @@
-"""Jobs that nobody supervises are asked to end, made to end, or removed once what became of them is on record."""
+"""End unsupervised jobs: ask, then kill, and remove a job when its evidence is on record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,47 +13,49 @@ from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Records, Tasks
 
-LONGEST_ASKING = 200.0  # seconds: what is not known of jobs to be removed by then, the next audit asks for
+LONGEST_COLLECTING = 200.0  # seconds of a page for evidence before removals; the next audit collects the rest
 JOBS_WITH_EVIDENCE = 20
 ASKED = "asked to end"
-NOT_TOLD = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
+NOT_ALLOWED = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Needed = Mapping[Key, Step]
 
 
 @dataclass
 class Leftovers:
-    """Of one page of an audit, whose time to ask begins now."""
+    """Unsupervised jobs in a page of an audit. The time limit for evidence starts with the object."""
 
     records: Records
     tasks: Tasks
     cluster: Cluster
     remove_unknown: bool
-    _asks_until: float = field(default_factory=lambda: monotonic() + LONGEST_ASKING, init=False)
+    _collects_until: float = field(default_factory=lambda: monotonic() + LONGEST_COLLECTING, init=False)
 
     def end(self, finding: Finding, needed: Needed) -> Finding:
         if finding.kind is FindingKind.UNKNOWN_JOB and not self.remove_unknown:
-            return finding.model_copy(update={"problem": NOT_TOLD})
+            return finding.model_copy(update={"problem": NOT_ALLOWED})
         return self._act(finding.model_copy(update={"evidence": self._evidence(finding, needed)}), needed)
 
     def _evidence(self, finding: Finding, needed: Needed) -> str | None:
-        """What they printed last, of those that are ended by us: nobody asks for it afterwards."""
+        """Return the last log lines of jobs that this audit ends: no later step collects them."""
         keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
         try:
-            seen = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
-        except LifecycleError as error:  # what runs on must end all the same
+            evidence = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
+        except LifecycleError as error:  # living jobs must end all the same
             return f"no evidence: {error.message}"
-        told = [f"task {each.task}: {each.message or ''}\n{each.log_tail}".strip() for each in seen]
-        return "\n".join(told) or None
+        lines = [f"task {item.task}: {item.message or ''}\n{item.log_tail}".strip() for item in evidence]
+        return "\n".join(lines) or None
 
     def _act(self, finding: Finding, needed: Needed) -> Finding:
-        """What is in the way of one step, or of one run, is in the way of no other."""
+        """Take the next step with every job. A step that fails does not prevent the next step."""
         run_uid, done, problems = finding.run_uid or "", list[str](), list[str]()
-        for step, do in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
-            if keys := sorted(key for key, each in needed.items() if each is step):
-                try:
-                    done.append(do(run_uid, keys))
-                except LifecycleError as error:
-                    problems.append(error.message)
+        for step, action in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
+            keys = sorted(key for key, next_step in needed.items() if next_step is step)
+            if not keys:
+                continue
+            try:
+                done.append(action(run_uid, keys))
+            except LifecycleError as error:
+                problems.append(error.message)
         return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
 
     def _stop(self, run_uid: str, keys: Sequence[Key]) -> str:
@@ -65,26 +67,34 @@ class Leftovers:
         return f"{counted(len(keys), 'job')} made to end"
 
     def _remove(self, run_uid: str, keys: Sequence[Key]) -> str:
-        owed, problem = self._unexplained(run_uid, keys)
-        explained = sorted(set(keys).difference(owed))
+        unexplained, problem = self._collect_missing_evidence(run_uid, keys)
+        explained = sorted(set(keys).difference(unexplained))
         if not explained:
             raise TemporaryError(problem)
-        left = self.cluster.remove(run_uid, explained)
-        stay = f", {left} have to stay for now" if left else ""
-        unexplained = f", {len(owed)} stay until the cluster tells what became of them: {problem}" if owed else ""
-        return f"{counted(len(explained) - left, 'job')} removed, with logs kept{stay}{unexplained}"
+        kept = self.cluster.remove(run_uid, explained)
+        action = f"{counted(len(explained) - kept, 'job')} removed, with logs kept"
+        if kept:
+            action += f", {kept} have to stay for now"
+        if unexplained:
+            action += f", {len(unexplained)} stay until the cluster tells what became of them: {problem}"
+        return action
 
-    def _unexplained(self, run_uid: str, keys: Sequence[Key]) -> tuple[Sequence[Key], str]:
-        """Those of which it cannot be had, and why. Their supervisor may have ended before a busy cluster told it."""
+    def _collect_missing_evidence(self, run_uid: str, keys: Sequence[Key]) -> tuple[Sequence[Key], str]:
+        """Return the jobs without evidence for now, and the reason.
+
+        Evidence is missing where a supervisor ended before a busy cluster delivered any.
+        """
         row = self.records.audited_by_uid([run_uid]).get(run_uid)
-        owed = sorted(set(self.tasks.unexplained(row.run_id)).intersection(keys)) if row else []
-        while row and owed:
-            if monotonic() > self._asks_until:
-                return owed, "others took too long"
+        if row is None:
+            return [], ""
+        missing = sorted(set(self.tasks.unexplained(row.run_id)).intersection(keys))
+        while missing:
+            if monotonic() > self._collects_until:
+                return missing, "others took too long"
             try:
-                evidence = self.cluster.evidence(run_uid, owed[:EVIDENCE_IN_A_PAGE])
+                evidence = self.cluster.evidence(run_uid, missing[:EVIDENCE_IN_A_PAGE])
             except TemporaryError as error:
-                return owed, error.message
+                return missing, error.message
             self.tasks.reconcile(RunRef(run_id=row.run_id, run_uid=run_uid, epoch=row.epoch), evidence)
-            owed = owed[EVIDENCE_IN_A_PAGE:]
+            missing = missing[EVIDENCE_IN_A_PAGE:]
         return [], ""

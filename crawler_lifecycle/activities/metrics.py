@@ -1,4 +1,4 @@
-"""What is counted for whoever watches the installation as a whole."""
+"""Metrics that activities report."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ from temporalio import activity
 
 
 def count_saturated(saturated: str | None, cluster: str) -> str | None:
-    """A look that found the cluster full."""
+    """Count a look at a saturated run and return the cause unchanged."""
     if saturated is not None:
         meter = activity.metric_meter().with_additional_attributes({"cause": saturated, "cluster": cluster})
         meter.create_counter("crawler_saturated_looks", "looks at runs that have been waiting for room").add(1)
@@ -14,7 +14,7 @@ def count_saturated(saturated: str | None, cluster: str) -> str | None:
 
 
 def measure_clocks(ahead: timedelta | None, cluster: str) -> None:
-    """Measure how far the clock of this machine is ahead of the cluster's (negative: behind)."""
+    """Measure how far this machine's clock is ahead of the cluster's clock (negative: behind)."""
     if ahead is not None:
         meter = activity.metric_meter().with_additional_attributes({"cluster": cluster})
         gauge = meter.create_gauge_float(

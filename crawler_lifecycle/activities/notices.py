@@ -1,4 +1,4 @@
-"""Notices to the front end: a run has started, progressed, was stopped, has finished."""
+"""Activities that send notices: a run has started, progressed, was stopped, has finished."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,31 +22,31 @@ class NoticeActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_started(self, step: Notify) -> Counted:
-        """The run has started: a waiting dialog may close."""
+        """Tell people about the run's start: a waiting dialog may close."""
         return self._send(NoticeKind.STARTED, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_progress(self, step: Notify) -> Counted:
-        """Something about the run's tasks has changed."""
+        """Tell people about changes in the run's tasks."""
         return self._send(NoticeKind.PROGRESS, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_stopped(self, step: Notify) -> Counted:
-        """The run was stopped, and its end is on record: the last notice of this end."""
+        """Send the closing notice after a stop, when the end is on record."""
         return self._send(NoticeKind.STOPPED, step)
 
     @activity.defn(no_thread_cancel_exception=True)
     def signal_pusher_finished(self, step: Notify) -> Counted:
-        """The run is over by itself: the last notice of this end."""
+        """Send the closing notice after an end without a stop."""
         return self._send(NoticeKind.FINISHED, step)
 
     def _send(self, kind: NoticeKind, step: Notify) -> Counted:
-        """Kept first, so that the live streams of the API tell it whoever else is away, and every try tells the same.
+        """Store the notice, send the notice, and note a failure in the timeline once for every kind and end.
 
-        What is not delivered stands in the run's log, once a kind and end of the run.
-
-        It is tried again only if that can help: not one that nobody will ever take, and not one of progress, which the
-        next one tells better."""
+        The notice is stored first: live streams of the API show the notice although a receiver is away, and all tries
+        send the same text. A try that fails is repeated, but not after a permanent error, and not for progress, because
+        the next notice is more recent.
+        """
         run = self.runs.current(step.run)
         notice = Notice(
             notice_id=event_id(run.run_uid, kind, _number(kind, step)),
@@ -73,7 +73,7 @@ class NoticeActivities:
         return Counted(count=1)
 
     def _log_if_late(self, kind: NoticeKind, step: Notify) -> None:
-        """That a notice was delivered is told where it was told that it was not: perhaps by an earlier execution."""
+        """Note the delivery if the timeline shows a failure, perhaps from an earlier execution."""
         tries = activity.info().attempt
         if tries > 1:
             self._log(kind, step, "delivered", f"notice {kind}, at try {tries}")
@@ -89,5 +89,5 @@ def _key(event: str, kind: NoticeKind, step: Notify) -> str:
 
 
 def _number(kind: NoticeKind, step: Notify) -> str:
-    """The same however late it is sent. A run that was reopened starts and ends again; looks are a supervisor's own."""
+    """Return a number that is the same for every try. A reopened run has further ends; looks count by supervisor."""
     return f"{step.run.epoch}.{step.number}" if kind is NoticeKind.PROGRESS else str(step.end)

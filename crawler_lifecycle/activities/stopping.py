@@ -88,12 +88,12 @@ class StoppingActivities:
             killed.update(unwanted)
         elif run.intent is Intent.STOP:
             killed.update(set(unwanted).intersection(_keys(rows)))
-        asked = [key for key in unwanted if key not in killed]
+        stopped = [key for key in unwanted if key not in killed]
         try:
             self._kill(step.run, sorted(killed), uids)
         finally:  # a job that cannot be killed must not keep the other jobs alive
-            self.cluster.stop(run.run_uid, asked, uids=uids)
-        return StopReport(asked=len(killed) + len(asked), rest=rest)
+            self.cluster.stop(run.run_uid, stopped, uids=uids)
+        return StopReport(asked=len(killed) + len(stopped), rest=rest)
 
     @contextmanager
     def _problem_on_record(self, run: RunRef) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Going on with a run that exists: who supervises it, and from where."""
+"""Activities that resume an existing run: take the run over, or hand the run to its workflow."""
 
 import asyncio
 from dataclasses import dataclass
@@ -28,51 +28,48 @@ class SupervisionActivities:
 
     @activity.defn
     async def take_over_run(self, step: TakeOver) -> TakenOver:
-        """Makes this workflow the run's supervisor, if the run is its own."""
+        """Make this workflow the run's supervisor, if the run belongs to the workflow."""
         run = await asyncio.to_thread(self.runs.get, step.run_id)
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id == step.workflow_id:
             return await asyncio.to_thread(self._taken_over, run, step)
-        _refuse_what_is_done(run, step)
+        _refuse_to_resume_an_exported_end(run, step)
         if step.reopen:
-            await self._refuse_to_reopen_what_is_open(run)
+            await self._refuse_to_reopen_an_open_run(run)
         return TakenOver(status=run.status, supervised_by=run.workflow_id)
 
     def _taken_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
         execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
-        if step.reopen:
-            if run.status.is_over:  # else it is reopened already, and its new jobs may live
-                _refuse_before_hand_over(run)
+        if not step.reopen:
+            run = self.runs.take_over(run.run_id, execution)
+        else:
+            if run.status.is_over:  # otherwise the run is reopened already, and its new jobs may live
+                _refuse_before_the_export(run)
                 self._refuse_while_jobs_live(run)
             run = self.runs.reopen(run.run_id, execution)
-        else:
-            run = self.runs.take_over(run.run_id, execution)
+        is_over, is_stopped = run.status.is_over, run.intent is not Intent.RUN
+        clock = self.runs.limit_clock(run.run_id)
         return TakenOver(
-            plan=plan_of(
-                run,
-                self.limits,
-                search_attributes=self.search_attributes,
-                clock=self.runs.limit_clock(run.run_id),
-            ),
+            plan=plan_of(run, self.limits, search_attributes=self.search_attributes, clock=clock),
             status=run.status,
             intent=run.intent,
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
-            owed=self.runs.owed_exports(run.run_id) if run.status.is_over else None,
-            gave_up=None if run.status.is_over else run.reason,
-            stopped_at=None if run.intent is Intent.RUN else self.runs.stop_asked_at(run.run_id),
-            jobs_asked_at=None if run.intent is Intent.RUN else self.runs.jobs_asked_at(run.run_id),
+            owed=self.runs.owed_exports(run.run_id) if is_over else None,
+            gave_up=None if is_over else run.reason,
+            stopped_at=self.runs.stop_asked_at(run.run_id) if is_stopped else None,
+            jobs_asked_at=self.runs.jobs_asked_at(run.run_id) if is_stopped else None,
         )
 
     @activity.defn(no_thread_cancel_exception=True)
     def hold_limits(self, step: HoldLimits) -> Clock:
-        """From now on the run's limits of time stand still, or go on; the timeline tells so, and is what counts."""
+        """Stop or restart the run's limit clock from now on. Its line in the timeline is the authority."""
         return self.runs.hold_limits(step.run, step.number, held=step.held)
 
     @activity.defn
     async def hand_over_run(self, step: TakeOver) -> Counted:
-        """Has the workflow that the run belongs to go on with it."""
+        """Resume the run's own workflow."""
         run = await asyncio.to_thread(self.runs.get, step.run_id)
         request = RunRequest(crawler=run.crawler, run_id=run.run_id, reopen=step.reopen)
         await self.supervisors.go_on(run.workflow_id, request)
@@ -80,39 +77,41 @@ class SupervisionActivities:
 
     @activity.defn
     async def cancel_execution(self, step: OwnExecution) -> Counted:
-        """Temporal lets an execution close as cancelled only if it was itself asked to."""
+        """Cancel this execution itself: Temporal closes no execution as cancelled without a request."""
         await self.supervisors.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
 
-    async def _refuse_to_reopen_what_is_open(self, run: RunRecord) -> None:
-        """An open workflow is left to itself when the run is handed over to it, and would never hear of a wish to
-        reopen."""
+    async def _refuse_to_reopen_an_open_run(self, run: RunRecord) -> None:
+        """Raise Conflict while the run's workflow is open: an open workflow never reads the new request."""
         belongs = f"run {run.run_id} belongs to workflow {run.workflow_id}"
         if run.status is not RunStatus.FAILED:
             raise Conflict(f"{belongs} and is {run.status}: only a run that ended FAILED is reopened")
-        _refuse_before_hand_over(run)
-        if (await self.supervisors.describe(run.workflow_id)).is_open:
+        _refuse_before_the_export(run)
+        workflow = await self.supervisors.describe(run.workflow_id)
+        if workflow.is_open:
             raise Conflict(f"{belongs}, which has not finished with its end: try again in a moment")
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:
-        """A next attempt is only for tasks whose last one provably has no job."""
+        """Raise Conflict unless a complete look shows no job in the tasks' last attempts."""
         by_status = self.tasks.by_status(run.run_id)
-        again = [task for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED for task in tasks]
-        rows = self.tasks.rows(run.run_id, again)
+        repeated = [task for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED for task in tasks]
+        rows = self.tasks.rows(run.run_id, repeated)
         watched = [(row.task, row.attempt) for row in rows if row.job_uid]
         look = self.cluster.look(run.run_uid, watched, uids=uids_of(rows))
         if not look.complete:
             raise Conflict(f"run {run.run_id} cannot be reopened while the cluster cannot be seen: {look.problem}")
-        if living := sorted(task for (task, _), job in look.jobs.items() if not job.gone):
-            raise Conflict(f"run {run.run_id} cannot be reopened: task {living[0]} still has a job that runs")
+        living = [task for (task, _), job in look.jobs.items() if not job.gone]
+        if living:
+            raise Conflict(f"run {run.run_id} cannot be reopened: task {min(living)} still has a job that runs")
 
 
-def _refuse_before_hand_over(run: RunRecord) -> None:
+def _refuse_before_the_export(run: RunRecord) -> None:
     if run.export_state is ExportState.PENDING:
-        what = f"the end of run {run.run_id} is not exported yet"
-        raise Conflict(f"{what}: `crawlctl resume {run.run_id}` does that, then reopen it")
+        raise Conflict(
+            f"the end of run {run.run_id} is not exported yet: `crawlctl resume {run.run_id}` does that, then reopen it"
+        )
 
 
-def _refuse_what_is_done(run: RunRecord, step: TakeOver) -> None:
+def _refuse_to_resume_an_exported_end(run: RunRecord, step: TakeOver) -> None:
     if run.status.is_over and run.export_state is ExportState.DONE and not step.reopen:
         raise BadInput("run_id", f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to resume")

@@ -13,7 +13,7 @@ from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings import Settings
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.activities.deploying import Deploying
+    from crawler_lifecycle.activities.deploying import ClaimDeployer
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.adapters.sql.store import SqlStore
@@ -93,10 +93,10 @@ class Parts:
         return timedelta(seconds=self.settings.dispatcher.claim_seconds)
 
     @cached_property
-    def deploying(self) -> "Deploying":
-        from crawler_lifecycle.activities.deploying import Deploying
+    def claim_deployer(self) -> "ClaimDeployer":
+        from crawler_lifecycle.activities.deploying import ClaimDeployer
 
-        return Deploying(self.store.claims, self.cluster, self.deployer)
+        return ClaimDeployer(self.store.claims, self.cluster, self.deployer)
 
     @cached_property
     def patience(self) -> "Patience":

@@ -24,7 +24,7 @@ def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: b
     return steps_of(
         HistoryActivities(runs, tasks, parts.deployer, limits, search_attributes),
         SupervisionActivities(runs, tasks, cluster, supervisors, limits, search_attributes),
-        DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.deploying, parts.claim_for),
+        DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.claim_deployer, parts.claim_for),
         ReconciliationActivities(runs, tasks, cluster),
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, shared(parts.pusher, parts.settings.worker.activity_slots)),

@@ -13,7 +13,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 from crawler_lifecycle import logs
-from crawler_lifecycle.activities.deploying import Deploying
+from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.domain.admission import Demand, admitted, causes
 from crawler_lifecycle.domain.pacing import growing_pause
 from crawler_lifecycle.errors import LifecycleError
@@ -28,7 +28,7 @@ LONGEST_PAUSE = timedelta(seconds=5)
 @dataclass
 class Dispatcher:
     claims: Claims
-    deploying: Deploying
+    claim_deployer: ClaimDeployer
     most_in_cluster: int
     claim_for: timedelta
     threads: int
@@ -93,7 +93,7 @@ class Dispatcher:
 
     def _deploy(self, claim: Claim) -> bool:
         with logs.about(run_id=claim.run_id, task=claim.task, attempt=claim.request.attempt):
-            outcome = self.deploying.deploy(claim)
+            outcome = self.claim_deployer.deploy(claim)
             if outcome.cause:
                 log.warning("%s: %s", outcome.cause, outcome.message)
             return outcome.job_id is not None

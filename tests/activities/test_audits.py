@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from crawler_lifecycle.activities.audit_handovers import IN_VAIN, HandoverAudit
-from crawler_lifecycle.activities.leftovers import NOT_TOLD
+from crawler_lifecycle.activities.leftovers import NOT_ALLOWED
 from crawler_lifecycle.adapters.sql.schema import metadata
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import (
@@ -422,7 +422,7 @@ def test_a_job_of_nobody_is_reported_and_removed_only_if_told_to(house: House) -
     house.bench.until_phase(request, JobPhase.RUNNING)
     assert audit(house, AuditPart.JOBS).acted == 0
     (found,) = findings(house)
-    assert (found.kind, found.subject, found.problem) == (FindingKind.UNKNOWN_JOB, request.run_uid, NOT_TOLD)
+    assert (found.kind, found.subject, found.problem) == (FindingKind.UNKNOWN_JOB, request.run_uid, NOT_ALLOWED)
     assert house.bench.job(request)
     assert not getattr(house.bench.job(request), "stop_asked", True)
     assert audit(house, AuditPart.JOBS, unknown=True).acted == 1
@@ -438,7 +438,7 @@ def test_after_a_restore_the_living_jobs_of_a_reopened_run_are_left_alone(house:
         page = audit(house, AuditPart.JOBS)
         assert (page.found, page.acted) == ({FindingKind.UNKNOWN_JOB: 1}, 0)
     (found,) = house.details(plan).findings
-    assert (found.kind, found.problem) == (FindingKind.UNKNOWN_JOB, NOT_TOLD)
+    assert (found.kind, found.problem) == (FindingKind.UNKNOWN_JOB, NOT_ALLOWED)
     assert "old copy" in found.message
     assert house.bench.cluster.look(plan.run.run_uid).jobs[0, 2].phase is JobPhase.RUNNING
 

@@ -32,7 +32,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def dispatcher(
     house: House, pool: ThreadPoolExecutor, most: int = 100, claim_for: timedelta = timedelta(seconds=60)
 ) -> Dispatcher:
-    return Dispatcher(house.claims, house.deploying, most, claim_for, THREADS, pool)
+    return Dispatcher(house.claims, house.claim_deployer, most, claim_for, THREADS, pool)
 
 
 def dispatch_all(dispatching: Dispatcher) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from crawler_lifecycle.activities.deploying import Deploying
+from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.local import claims as making
@@ -184,7 +184,9 @@ def test_thousands_of_races(database_url: str, database: Database, make_run: Mak
     with (
         ThreadPoolExecutor(threads) as deployments,
         ThreadPoolExecutor(AT_ONCE) as races,
-        dispatching(Dispatcher(claims, Deploying(claims, cluster, deployer), 1000, CLAIM_FOR, threads, deployments)),
+        dispatching(
+            Dispatcher(claims, ClaimDeployer(claims, cluster, deployer), 1000, CLAIM_FOR, threads, deployments)
+        ),
     ):
         while len(deployer.raced) < enough and len(runs) < MOST_RUNS:
             runs += races.map(race, range(AT_ONCE))
@@ -214,7 +216,7 @@ def test_a_few_races_with_real_jobs(house: House) -> None:
 
     with (
         ThreadPoolExecutor(THREADS) as deployments,
-        dispatching(Dispatcher(house.claims, house.deploying, 1000, MINUTE, THREADS, deployments)),
+        dispatching(Dispatcher(house.claims, house.claim_deployer, 1000, MINUTE, THREADS, deployments)),
     ):
         raced = [race(number) for number in range(8)]
     assert {run_uid: _began(house, run_uid) for run_uid in raced} == began
@@ -285,7 +287,7 @@ def test_a_job_that_is_just_being_made_when_its_claim_runs_out(house: House, mon
 
     monkeypatch.setattr(making, "_make", make_later)
     with ThreadPoolExecutor(1) as pool:
-        deployed = pool.submit(house.deploying.deploy, claim)
+        deployed = pool.submit(house.claim_deployer.deploy, claim)
         try:
             assert held_up.wait(PATIENCE)
             stop(house, plan)

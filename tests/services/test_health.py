@@ -142,7 +142,7 @@ def claims() -> Claims:
 @pytest.fixture
 async def dispatching(house: House, pool: ThreadPoolExecutor, claims: Claims) -> AsyncIterator[Pulses]:
     stopped = threading.Event()
-    dispatcher = Dispatcher(claims, house.deploying, 1, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
+    dispatcher = Dispatcher(claims, house.claim_deployer, 1, timedelta(seconds=60), 1, pool)  # type: ignore[arg-type]
     claims.answers.set()
     running = asyncio.create_task(asyncio.to_thread(dispatcher.run, stopped, timedelta(seconds=0.01)))
     yield dispatcher.pulses
