@@ -10,7 +10,14 @@ from datetime import timedelta
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.domain.reasons import BY_A_STOP, DEPLOYMENT_REFUSED, MAX_DURATION, NEVER_STARTED, STOPPED_FORCED
+from crawler_lifecycle.domain.reasons import (
+    BY_A_STOP,
+    DEPLOYMENT_REFUSED,
+    MAX_DURATION,
+    NEVER_STARTED,
+    SCHEDULE_DOOR,
+    STOPPED_FORCED,
+)
 from crawler_lifecycle.domain.words import counted
 
 FORCE_STOP = "force stop"
@@ -62,7 +69,8 @@ def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
     if not stops:
         return Explanation(text="stopped by force" if forced else "stopped", forced=forced)
     first = stops[0]
-    text = f"stopped by {_asker(first)}: {_in_one_line(first.message)}"
+    by = f"replaced by {first.actor}" if first.door == SCHEDULE_DOOR else f"stopped by {_asker(first)}"
+    text = f"{by}: {_in_one_line(first.message)}"
     force = next((line for line in stops if line.event == FORCE_STOP), None)
     if forced and force is not None:
         text += ", by force" if force is first else f"; forced by {_asker(force)}: {_in_one_line(force.message)}"

@@ -49,4 +49,5 @@ DISRUPTED = "disrupted"  # drained, preempted, sent off its node: by whom it was
 JOB_DISAPPEARED = "job_disappeared"
 RESULT_UNKNOWN = "result_unknown"  # its job is gone, and what is left of it is over and does not say how
 BY_A_STOP = (STOPPED, STOPPED_FORCED)
+SCHEDULE_DOOR = "schedule"  # the door of a stop: the next occurrence of a schedule replaces the run
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # of time

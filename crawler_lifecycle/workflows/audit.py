@@ -23,6 +23,7 @@ from crawler_lifecycle.contract.audits import (
     AuditStep,
     PartReport,
 )
+from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import AUDIT, WRITE
 
@@ -51,7 +52,8 @@ async def _begun(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
         carried = decoded(AuditContinuation, raw)
         return carried.report, carried.part, carried.after
     request = decoded(AuditRequest, raw)
-    audit = await workflow.execute_activity_method(AuditActivities.begin_audit, request, **WRITE)
+    with failing_with_the_message_of_the_activity():
+        audit = await workflow.execute_activity_method(AuditActivities.begin_audit, request, **WRITE)
     return AuditReport(audit=audit), AuditPart.RUNS, None
 
 

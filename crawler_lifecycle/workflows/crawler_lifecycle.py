@@ -21,10 +21,11 @@ from crawler_lifecycle.contract.steps.completion import CloseRun, RunOutcome
 from crawler_lifecycle.contract.steps.exports import ExportsOwed, RunEnd
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopAnswer
-from crawler_lifecycle.contract.steps.supervision import OwnExecution
+from crawler_lifecycle.contract.steps.supervision import HandedOver, OwnExecution
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import Deployment, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
+from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
 from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded_stop
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
@@ -43,25 +44,28 @@ class CrawlerLifecycleWorkflow:
         self._over: RunOutcome | None = None
 
     @workflow.run
-    async def run(self, raw: RawValue = NOTHING) -> RunOutcome | None:
+    async def run(self, raw: RawValue = NOTHING) -> RunOutcome | HandedOver:
         """Supervise the run. A cancel by Temporal's own tools reaches this coroutine only, and counts as a stop."""
         supervision = asyncio.create_task(self._supervise(given_to(raw)))
-        while not supervision.done():
-            try:
-                await asyncio.shield(supervision)
-            except asyncio.CancelledError:
-                self._watch.stop.accept_cancel()
-        outcome = supervision.result()
-        if self._watch.stop.is_cancelled and outcome and _ended_by_a_stop(outcome) and await _may_close_as_cancelled():
+        with failing_with_the_message_of_the_activity():
+            while not supervision.done():
+                try:
+                    await asyncio.shield(supervision)
+                except asyncio.CancelledError:
+                    self._watch.stop.accept_cancel()
+            outcome = supervision.result()
+        if isinstance(outcome, HandedOver):
+            return outcome
+        if self._watch.stop.is_cancelled and _ended_by_a_stop(outcome) and await _may_close_as_cancelled():
             raise asyncio.CancelledError(outcome.reason)
         return outcome
 
-    async def _supervise(self, request: RunRequest | Carried) -> RunOutcome | None:
-        """Supervise the run to its end. Return None if the run belongs to another workflow, which goes on with it."""
+    async def _supervise(self, request: RunRequest | Carried) -> RunOutcome | HandedOver:
+        """Supervise the run to its end, unless the run belongs to another workflow, which goes on with it."""
         beginning = await begin(self._watch, request)
-        if beginning.carried is None:
-            self._refuse_stops_of(beginning.elsewhere)
-            return None
+        if isinstance(beginning, HandedOver):
+            self._refuse_stops_of(beginning)
+            return beginning
         if beginning.over:
             return await self._over_already(beginning.carried.plan, beginning)
         self._watch.resume(beginning.carried)
@@ -71,10 +75,10 @@ class CrawlerLifecycleWorkflow:
         await self._stop_if_asked(beginning.carried.plan, gave_up)
         return await self._complete(beginning.carried.plan, gave_up)
 
-    def _refuse_stops_of(self, workflow_id: str | None) -> None:
+    def _refuse_stops_of(self, handed_over: HandedOver) -> None:
         """Fail if this workflow was asked to stop a run of another workflow: stops are not passed on."""
         if self._watch.stop.has_unrecorded:
-            message = f"the run belongs to workflow {workflow_id}, which goes on with it: stop that one"
+            message = f"the run belongs to workflow {handed_over.workflow_id}, which goes on with it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
     async def _course(self, carried: Carried) -> str | None:

@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.exports import ExportActivities
 from crawler_lifecycle.contract.steps.exports import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
+from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
@@ -62,7 +63,8 @@ class RunExportWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> ExportedFiles:
         step = decoded(ExportAgain, raw)
-        return await _export_again(step)
+        with failing_with_the_message_of_the_activity():
+            return await _export_again(step)
 
 
 async def _export_again(step: ExportAgain) -> ExportedFiles:

@@ -12,7 +12,13 @@ from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.exports import ExportsOwed
 from crawler_lifecycle.contract.steps.run import RunPlan
-from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow, TakenOver, TakeOver
+from crawler_lifecycle.contract.steps.supervision import (
+    CreateHistory,
+    HandedOver,
+    RegisterWorkflow,
+    TakenOver,
+    TakeOver,
+)
 from crawler_lifecycle.workflows.inputs import decoded
 from crawler_lifecycle.workflows.options import WRITE
 from crawler_lifecycle.workflows.visibility import list_under
@@ -21,13 +27,12 @@ from crawler_lifecycle.workflows.watch import Watch
 
 @dataclass(frozen=True)
 class Beginning:
-    """The result of stage 1. `carried`: where to go on; none: the workflow `elsewhere` goes on with the run."""
+    """The result of stage 1. `carried`: where to go on."""
 
-    carried: Carried | None = None
+    carried: Carried
     over: bool = False  # the run has ended already
     exported: bool = False
     owed: ExportsOwed | None = None  # exports of a run that is over
-    elsewhere: str | None = None
 
 
 def given_to(raw: RawValue) -> RunRequest | Carried:
@@ -37,7 +42,7 @@ def given_to(raw: RawValue) -> RunRequest | Carried:
     return decoded(RunRequest, raw)
 
 
-async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning:
+async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | HandedOver:
     if isinstance(request, Carried):
         return Beginning(request)
     if request.run_id is None:
@@ -64,7 +69,7 @@ async def _create(watch: Watch, request: RunRequest) -> RunPlan:
     return plan
 
 
-async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning:
+async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginning | HandedOver:
     info = workflow.info()
     step = TakeOver(
         run_id=run_id,
@@ -77,7 +82,7 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
     taken = await workflow.execute_activity_method(SupervisionActivities.take_over_run, step, **WRITE)
     if taken.plan is None:
         await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
-        return Beginning(elsewhere=taken.supervised_by)
+        return HandedOver(run_id=run_id, workflow_id=taken.supervised_by)
     list_under(taken.plan, taken.status)
     watch.stop.apply_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
     where = _where_it_stands(watch, taken, taken.plan)

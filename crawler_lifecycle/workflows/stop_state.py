@@ -3,10 +3,16 @@
 from datetime import datetime
 
 from temporalio import workflow
+from temporalio.common import SearchAttributeKey
 
 from crawler_lifecycle.contract.lifecycle import Asked, Carried
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
+from crawler_lifecycle.domain.reasons import SCHEDULE_DOOR
+
+SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
+REPLACED = "cancelled by schedule overlap policy"  # the reason that Temporal gives where the overlap is `replace`
+LONGEST_ACTOR, LONGEST_REASON = 256, 1024
 
 
 class StopState:
@@ -56,7 +62,7 @@ class StopState:
 
     def accept_cancel(self) -> None:
         self._is_cancelled = True
-        self.accept(StopRequest(actor="Temporal", reason="the workflow was cancelled", door="cancel"))
+        self.accept(_stop_by_cancel())
 
     def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> bool:
         """Take over the intent that is in the database, even if no signal brought it. Return whether the run is to end.
@@ -90,3 +96,14 @@ class StopState:
         self._first = carried.stopping or self._first
         self._is_forced = self._is_forced or carried.forced
         self._is_cancelled = self._is_cancelled or carried.cancelled
+
+
+def _stop_by_cancel() -> StopRequest:
+    """Return the stop that a cancel means. Temporal's own cancel of a replaced run names the schedule."""
+    reason = workflow.cancellation_reason()
+    schedule = workflow.info().typed_search_attributes.get(SCHEDULE)
+    if reason == REPLACED and schedule is not None:
+        actor = f"schedule {schedule}"[:LONGEST_ACTOR]
+        return StopRequest(actor=actor, reason="its next occurrence was due", door=SCHEDULE_DOOR)
+    reason = (reason or "the workflow was cancelled")[:LONGEST_REASON]
+    return StopRequest(actor="Temporal", reason=reason, door="cancel")

@@ -43,6 +43,12 @@ def test_a_failed_main_job_is_named_with_its_exit_code_and_its_last_line() -> No
     )
 
 
+def test_a_run_that_its_schedule_replaced_names_the_schedule() -> None:
+    asked = a_stop("stop", "schedule nightly", "schedule", "its next occurrence was due")
+    said = "replaced by schedule nightly: its next occurrence was due"
+    assert text_of("stopped", a_task(0, STOPPED), log=[asked]) == said
+
+
 @pytest.mark.parametrize(
     ("reason", "tasks", "expected"),
     [

@@ -150,7 +150,8 @@ async def test_a_run_that_is_over_is_only_handed_over(play: Play, exported: bool
 async def test_another_workflows_run_is_left_to_it(play: Play) -> None:
     script = Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="crawl-books-1"))
     async with play(script) as stage:
-        assert await (await stage.start(RESUME)).result() is None
+        result = await (await stage.start(RESUME)).result()
+    assert result == {"run_id": 7, "workflow_id": "crawl-books-1"}
     assert script.names == ["take_over_run", "hand_over_run"]
 
 

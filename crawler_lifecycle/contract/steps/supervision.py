@@ -59,3 +59,10 @@ class HoldLimits(Message):
 class RegisterWorkflow(Message):
     run: RunRef
     workflow_id: str
+
+
+class HandedOver(Message):
+    """The workflow to which a run belongs and which goes on with it: the result of a workflow of another id."""
+
+    run_id: int
+    workflow_id: str | None

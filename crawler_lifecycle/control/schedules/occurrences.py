@@ -11,7 +11,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import ScheduleDescription
 
-from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.schedules import Occurrence, Overlap
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.engine import RPC_TIMEOUT
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 PAGE = 1000  # Temporal names at most so many times in one answer
 FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence a second the window is still within a page
 GROWTH = 8
-CANCEL = "cancel"  # the door of a stop that came as a cancel of the workflow
 JUST_BEFORE = timedelta(microseconds=1)
 
 
@@ -47,8 +45,7 @@ class Occurrences:
         known = _circumstances(description, starts, now, is_first_page=before is None)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
         occurrences = with_queue(judged(due, known), known)
-        replaces = forms.overlap_of(description.schedule.policy) is Overlap.REPLACE
-        return [await self._with_run(each, first_executions, replaces=replaces) for each in reversed(occurrences)]
+        return [await self._with_run(each, first_executions) for each in reversed(occurrences)]
 
     async def _starts(
         self, description: ScheduleDescription, due: Sequence[datetime], *, to_the_last: bool
@@ -61,9 +58,7 @@ class Occurrences:
         runs = await self._control.asked(lambda parts: parts.store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)
 
-    async def _with_run(
-        self, occurrence: Occurrence, first_executions: dict[str, str], *, replaces: bool
-    ) -> Occurrence:
+    async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
@@ -74,7 +69,7 @@ class Occurrences:
         if run.status is RunStatus.FAILED:
             run_id = run.run_id
             overview = await self._control.asked(lambda parts: parts.store.records.overview(run_id))
-            why = _why(overview.run, replaces=replaces)
+            why = overview.run.explanation.text if overview.run.explanation else run.reason
             known["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
         return occurrence.model_copy(update=known)
 
@@ -138,12 +133,3 @@ def _stamp(moment: datetime) -> Timestamp:
     stamp = Timestamp()
     stamp.FromDatetime(moment.astimezone(UTC))
     return stamp
-
-
-def _why(run: RunRecord, *, replaces: bool) -> str:
-    """Temporal replaces a run by a cancel, which the run's own record cannot tell from a person's."""
-    if run.explanation is None:
-        return run.reason or ""
-    if replaces and run.explanation.door == CANCEL:
-        return "replaced: the next occurrence was due"
-    return run.explanation.text
