@@ -83,7 +83,8 @@ def test_a_stream_that_ended_is_taken_up_where_it_was(
         later(160, a_change("BOOKMARK", 140)),
         later(170, a_change("MODIFIED", 155, TWO)),
     ]
-    told(watch(), ONE, TWO)
+    stream = watch()  # a stream that nothing refers to ends
+    told(stream, ONE, TWO)
     assert begins(server, 4) == [None, "100", "140", "155"]
 
 
@@ -92,7 +93,8 @@ def test_what_is_too_old_begins_anew(
     server: ApiServer, watch: Callable[[], Iterator[set[str]]], expired: list[bytes] | Answered
 ) -> None:
     server.watching = [[a_change("ADDED", 90, ONE)], expired, [a_change("ADDED", 90, TWO)]]
-    told(watch(), ONE, TWO)
+    stream = watch()  # a stream that nothing refers to ends
+    told(stream, ONE, TWO)
     assert begins(server, 3) == [None, "100", None]
 
 
@@ -104,7 +106,8 @@ def test_any_other_trouble_goes_on_where_it_was(
     server: ApiServer, watch: Callable[[], Iterator[set[str]]], trouble: list[bytes] | Answered
 ) -> None:
     server.watching = [[a_change("ADDED", 90, ONE)], trouble, [a_change("MODIFIED", 130, TWO)]]
-    told(watch(), ONE, TWO)
+    stream = watch()  # a stream that nothing refers to ends
+    told(stream, ONE, TWO)
     assert begins(server, 3) == [None, "100", "100"]
 
 
@@ -162,7 +165,8 @@ def test_a_restored_server_is_followed_from_its_new_beginning(
         return [a_change("MODIFIED", 99, ONE)]
 
     server.watching = [restored, [a_change("ADDED", 60, TWO)], []]
-    told(watch(), ONE, TWO)
+    stream = watch()  # a stream that nothing refers to ends
+    told(stream, ONE, TWO)
     assert begins(server, 3) == [None, None, "70"]
 
 
