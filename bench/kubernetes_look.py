@@ -16,7 +16,8 @@ from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.looking import TASKS_IN_A_SELECTOR, Looking
+from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.naming import TASKS_IN_A_SELECTOR
 from crawler_lifecycle.domain.naming import job_name
 
 REPEATS = 3

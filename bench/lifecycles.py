@@ -13,7 +13,8 @@ from bench.table import Scale, Table
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.control import WORKFLOW, Control
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import make_plan
 from crawler_lifecycle.services.embedded.stack import Stack, owned
@@ -57,7 +58,7 @@ async def _run(control: Control, runs: int) -> tuple[float, list[float]]:
     """Seconds from the first request until the last run was over, and those that each took."""
     request = RunRequest(crawler="nothing")
     began = time.time()
-    starts = (control.engine.start(WORKFLOW, request, f"bench-{began}-{number}", "bench") for number in range(runs))
+    starts = (control.engine.start(RUN_WORKFLOW, request, f"bench-{began}-{number}", "bench") for number in range(runs))
     handles = await asyncio.gather(*starts)
     await asyncio.gather(*(control.engine.result(handle) for handle in handles))
     done = await asyncio.to_thread(control.list, limit=runs)

@@ -16,7 +16,8 @@ import psutil
 from sqlalchemy import event
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.control.installation import OURS, TEMPORAL
+from crawler_lifecycle.control.installation import TEMPORAL
+from crawler_lifecycle.settings import PREFIX
 
 BARE_PYTHON = [sys.executable, "-c", "pass"]
 PATIENCE = 60.0
@@ -87,7 +88,7 @@ class Ledger:
 
 def like_a_fresh_shell() -> None:
     """What is measured is the embedded profile as installed, whatever this shell is set up for."""
-    for name in [name for name in os.environ if name.startswith((OURS, TEMPORAL))]:
+    for name in [name for name in os.environ if name.startswith((PREFIX, TEMPORAL))]:
         del os.environ[name]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # with it every start compiles all of our code anew
     sys.dont_write_bytecode = False

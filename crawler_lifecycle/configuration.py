@@ -8,9 +8,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import SettingsError
 
 from crawler_lifecycle.errors import NotReady
-from crawler_lifecycle.settings import Settings
+from crawler_lifecycle.settings import PREFIX, Settings
 
-PREFIX = "CRAWLER_"
 # Kubernetes sets such variables for a Service with our prefix in its name; they are not misspelt
 SERVICE_LINK = re.compile(r"[A-Z0-9_]+_(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT=\w+://.*|PORT_[0-9]+_(TCP|UDP|SCTP)\w*=.*)")
 
@@ -45,7 +44,7 @@ def load(**overrides: object) -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         # a rule about several settings has the variable's name as its type
-        variable = "CRAWLER_" + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
+        variable = PREFIX + "__".join(str(part) for part in first["loc"]).upper() if first["loc"] else first["type"]
         raise NotReady(f"{variable}: {first['msg']}") from error
     except SettingsError as error:
         raise NotReady(f"CRAWLER_...: {error}; a group is set by its fields, as in CRAWLER_DATABASE__URL") from error

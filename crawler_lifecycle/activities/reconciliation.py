@@ -143,7 +143,6 @@ class ReconciliationActivities:
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
-            stopped=counts.get(TaskStatus.STOPPED, 0),
         )
 
     def _remove_page(self, run_uid: str, keys: Sequence[Key], uids: Uids) -> int:

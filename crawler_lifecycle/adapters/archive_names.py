@@ -6,7 +6,6 @@ becomes `%` and two hexadecimal digits. A percent sign that two such digits foll
 
 import os
 import re
-import urllib.parse
 
 RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"
 TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
@@ -16,11 +15,6 @@ def archived_name(path: str) -> str:
     """Return the name of a file in the archive; `path` is relative, as the file system gives it."""
     escaped = TO_ESCAPE.sub(lambda found: b"%%%02X" % found[0][0], os.fsencode(path))
     return escaped.decode("utf-8", "surrogateescape").translate(NO_TEXT)
-
-
-def original_name(name: str) -> bytes:
-    """Return the bytes of the name that was archived as this one."""
-    return urllib.parse.unquote_to_bytes(name)
 
 
 NO_TEXT = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}

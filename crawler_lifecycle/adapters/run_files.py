@@ -1,9 +1,9 @@
 """Folder with a run's supporting files."""
 
 from pathlib import Path
-from uuid import UUID
 
-from crawler_lifecycle.errors import BadInput, Refused, TemporaryError
+from crawler_lifecycle.domain.naming import checked_uid
+from crawler_lifecycle.errors import Refused, TemporaryError
 
 
 def files_of(folder: Path, run_uid: str) -> Path | None:
@@ -15,13 +15,3 @@ def files_of(folder: Path, run_uid: str) -> Path | None:
         return files if files.is_dir() else None
     except OSError as error:
         raise TemporaryError(f"{files} cannot be read: {error}") from error
-
-
-def checked_uid(run_uid: str) -> str:
-    """Return the uid if it is a UUID: other text must not become part of a path."""
-    try:
-        if str(UUID(run_uid)) == run_uid:
-            return run_uid
-    except ValueError:
-        pass
-    raise BadInput("run_uid", f"expected a UUID, not {run_uid!r}")

@@ -61,8 +61,11 @@ def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
 
 def _forget_settings() -> None:
     """The demo shows the embedded profile, whatever installation this shell is set up for."""
+    from crawler_lifecycle.control.installation import TEMPORAL
+    from crawler_lifecycle.settings import PREFIX
+
     for name in list(os.environ):
-        if name.startswith(("CRAWLER_", "TEMPORAL_")):
+        if name.startswith((PREFIX, TEMPORAL)):
             del os.environ[name]
 
 

@@ -149,12 +149,8 @@ def _is_valid(stop: dict[str, object]) -> bool:
     return True
 
 
-def parse_request(payload: bytes | str) -> RunRequest:
-    """The request, or a BadInput that names the field and what was expected."""
-    return parse(RunRequest, payload)
-
-
 def parse(model: type[M], payload: bytes | str) -> M:
+    """Return the request, or raise BadInput with the field and the expected value."""
     try:
         return model.model_validate_json(payload)
     except ValidationError as error:

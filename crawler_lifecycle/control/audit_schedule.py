@@ -17,9 +17,9 @@ from temporalio.client import (
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
 from crawler_lifecycle.control.schedules import replacement
+from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound
 
-WORKFLOW = "AuditWorkflow"
 LONGEST_AUDIT = timedelta(hours=3)  # one that is stuck must not keep all that come after it from starting
 CATCH_UP = timedelta(minutes=1)  # one that was missed is made up for by the next
 
@@ -67,7 +67,7 @@ class AuditSchedule:
     def _wanted(self) -> Schedule:
         return Schedule(
             action=ScheduleActionStartWorkflow(
-                WORKFLOW,
+                AUDIT_WORKFLOW,
                 AuditRequest(repair=True),
                 id=self._id,
                 task_queue=self._engine.task_queue,

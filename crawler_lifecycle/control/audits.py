@@ -7,7 +7,8 @@ from uuid import uuid4
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.control.audit_schedule import WORKFLOW, AuditSchedule, schedule_id
+from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
+from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Audits:
     async def start(self, request: AuditRequest) -> AuditStarted:
         installation = await self._control.asked(lambda parts: parts.store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
-        await self._engine.start(WORKFLOW, request, workflow_id, "audit, asked for")
+        await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit, asked for")
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:

@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, LOOK_PAUSE, Reading
 from crawler_lifecycle.domain.audit.handovers import owed
 from crawler_lifecycle.domain.audit.runs import taken
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, export_workflow_id
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.engine import Engine
     from crawler_lifecycle.control.schedules import Schedules
 
-WORKFLOW = "CrawlerLifecycleWorkflow"
 WORKER_PATIENCE = 20.0
 NOT_COMPARED = {"requested_by"}
 
@@ -70,7 +69,7 @@ class Control(Reading):
             entry = await self.asked_scheduler(lambda scheduler: scheduler.crawler(request.crawler))
             summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
             once = key is not None
-            handle = await self.engine.start(WORKFLOW, request, workflow_id, summary, join=once, once=once)
+            handle = await self.engine.start(RUN_WORKFLOW, request, workflow_id, summary, join=once, once=once)
             started = await self.wait_started(workflow_id, str(handle.first_execution_run_id))
             if once:  # another request with this key may have been a moment earlier
                 _refuse_another_request((await asyncio.to_thread(self.overview, started.run_id)).run, request)

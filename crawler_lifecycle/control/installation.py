@@ -11,9 +11,8 @@ from typing import Any
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.settings import Settings, default_state
+from crawler_lifecycle.settings import PREFIX, Settings, default_state
 
-OURS = "CRAWLER_"
 TEMPORAL = "TEMPORAL_"
 
 
@@ -56,8 +55,8 @@ def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
     """`CRAWLER_A__B=c` as `{"a": {"b": "c"}}`."""
     tree: dict[str, Any] = {}
     for name, value in variables.items():
-        if name.startswith(OURS):
-            *groups, field = name.removeprefix(OURS).lower().split("__")
+        if name.startswith(PREFIX):
+            *groups, field = name.removeprefix(PREFIX).lower().split("__")
             branch = tree
             for group in groups:
                 branch = branch.setdefault(group, {})

@@ -2,9 +2,23 @@
 
 from uuid import UUID, uuid5
 
+from crawler_lifecycle.errors import BadInput
+
 MAIN_TASK = 0
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
 EXPORT_WORKFLOW = "RunExportWorkflow"
+AUDIT_WORKFLOW = "AuditWorkflow"
+
+
+def checked_uid(run_uid: str) -> str:
+    """Return the run_uid if it is a UUID in its usual form, which is safe in paths, labels and names; else raise
+    BadInput."""
+    try:
+        if str(UUID(run_uid)) == run_uid:
+            return run_uid
+    except ValueError:
+        pass
+    raise BadInput("run_uid", f"expected a UUID such as 123e4567-e89b-12d3-a456-426614174000, not {run_uid!r}")
 
 
 def job_name(run_uid: str, task: int, attempt: int) -> str:
@@ -19,10 +33,6 @@ def task_and_attempt(name: str, run_uid: str) -> tuple[int, int] | None:
     if len(numbers) != 2 or not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in numbers):
         return None
     return int(numbers[0]), int(numbers[1])
-
-
-def deployment_key(run_uid: str, task: int, attempt: int) -> str:
-    return f"{run_uid}:{task}:{attempt}"
 
 
 def event_id(run_uid: str, kind: str, number: int | str = 1) -> str:

@@ -4,6 +4,7 @@ Look times are absolute: counted from the start of reconciliation, never from th
 so that neither slow looks nor nudges move them.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
@@ -41,6 +42,16 @@ def log_pause(fetched: int, shortest: float) -> float:
     return min(max(shortest, fetched / LOG_BYTES_PER_SECOND), LONGEST_LOG_PAUSE)
 
 
-def growing_pause(attempt: int, first: timedelta, longest: timedelta) -> timedelta:
-    """The pause after the attempt-th try (from 1): doubled each time, up to the longest."""
-    return min(longest, first * (1 << min(attempt - 1, 30)))
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Pauses between tries: each pause is twice the pause before, up to the longest."""
+
+    first: timedelta
+    longest: timedelta
+
+    def pause(self, attempt: int) -> timedelta:
+        """Return the pause after an attempt; attempts count from 1."""
+        return min(self.longest, self.first * (1 << min(attempt - 1, 30)))
+
+    def seconds(self, attempt: int) -> float:
+        return self.pause(attempt).total_seconds()

@@ -15,10 +15,6 @@ def from_ranges(text: str) -> list[int]:
     return numbers
 
 
-def union(*texts: str) -> str:
-    return to_ranges(number for text in texts for number in from_ranges(text))
-
-
 def without(text: str, others: str) -> str:
     return to_ranges(set(from_ranges(text)) - set(from_ranges(others)))
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from crawler_lifecycle import logs
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.domain.admission import Demand, admitted, causes
-from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Backlog, Claim, Claims
 from crawler_lifecycle.services.health import Pulses
@@ -38,7 +38,7 @@ class Dispatcher:
     _passes: int = 0
 
     def run(self, stopped: threading.Event, interval: timedelta) -> None:
-        failures = 0
+        failures, backoff = 0, Backoff(interval, LONGEST_PAUSE)
         while not stopped.is_set():
             try:
                 deployed = self.dispatch()
@@ -50,7 +50,7 @@ class Dispatcher:
                 log.warning("nothing dispatched: %s", error.message)
                 deployed = 0
             if not deployed:
-                stopped.wait(growing_pause(failures + 1, interval, LONGEST_PAUSE).total_seconds())
+                stopped.wait(backoff.seconds(failures + 1))
 
     def dispatch(self) -> int:
         """Make one pass: deploy admitted tasks, write down why other tasks wait, and return the number deployed."""

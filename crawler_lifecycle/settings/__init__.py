@@ -33,6 +33,8 @@ from crawler_lifecycle.settings.processes import (
     WorkerSettings,
 )
 
+PREFIX = "CRAWLER_"
+
 
 def default_state() -> Path:
     base = os.environ.get("XDG_STATE_HOME") or _home() / ".local" / "state"
@@ -48,7 +50,7 @@ def _home() -> Path:
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="CRAWLER_", env_nested_delimiter="__", extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="ignore")
 
     state: Path = Field(
         default_factory=default_state,

@@ -23,6 +23,7 @@ from crawler_lifecycle.contract.audits import (
     AuditStep,
     PartReport,
 )
+from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import AUDIT, WRITE
@@ -35,7 +36,7 @@ STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
 }
 
 
-@workflow.defn(name="AuditWorkflow")
+@workflow.defn(name=AUDIT_WORKFLOW)
 class AuditWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NOTHING) -> AuditReport:

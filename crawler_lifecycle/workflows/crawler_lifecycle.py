@@ -22,6 +22,7 @@ from crawler_lifecycle.contract.steps.exports import ExportsOwed, RunEnd
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopAnswer
 from crawler_lifecycle.contract.steps.supervision import HandedOver, OwnExecution
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import Deployment, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
@@ -36,7 +37,7 @@ from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
 
 
-@workflow.defn(name="CrawlerLifecycleWorkflow")
+@workflow.defn(name=RUN_WORKFLOW)
 class CrawlerLifecycleWorkflow:
     @workflow.init
     def __init__(self, raw: RawValue = NOTHING) -> None:  # noqa: ARG002 (the SDK wants run's parameters)

@@ -11,15 +11,14 @@ from crawler_lifecycle.contract.lifecycle import Carried, Stage
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, NEVER_STARTED, SUSPENDED
 from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
 
 BEFORE_FIRST_STATUS = timedelta(seconds=6)  # a nudge ends this wait: docs/architecture.md says why it is no setting
-FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(minutes=5)
+PAUSES = Backoff(timedelta(seconds=5), timedelta(minutes=5))
 LOOKS_THAT_MISS_THE_MAIN_JOB = 2
 
 
@@ -113,7 +112,7 @@ async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = T
     """Wait for a growing time, a nudge or the start limit. Return False at the limit, or if the run is stopped."""
     watch.continue_if_long(Carried(plan=plan))
     limit = watch.limits.start_limit(plan) if limited else None
-    until = workflow.now() + growing_pause(attempt, FIRST_PAUSE, LONGEST_PAUSE)
+    until = workflow.now() + PAUSES.pause(attempt)
     goes_on = await watch.wakeups.due_or_nudged(min(until, limit) if limit else until)
     return goes_on and (limit is None or not _is_late(watch, plan))
 

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 PATIENCE = timedelta(minutes=1)  # without progress, while the cluster could be seen
-LONGEST_PAUSE = timedelta(seconds=15)
 
 
 class DrainWait:
@@ -24,9 +23,9 @@ class DrainWait:
         return self._until is not None
 
     @property
-    def longest_pause(self) -> timedelta | None:
-        """The longest pause between looks. None: the jobs cannot be seen leaving, so more looks are of no use."""
-        return LONGEST_PAUSE if self.has_begun and self._hidden_since is None else None
+    def is_seen(self) -> bool:
+        """Whether the last look has shown the jobs that leave. Frequent looks are of use only then."""
+        return self.has_begun and self._hidden_since is None
 
     def is_draining(self, leaving: int) -> bool:
         """Return whether to wait on, when a look has shown so many jobs that are leaving."""

@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.exports import ExportActivities
 from crawler_lifecycle.contract.steps.exports import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
+from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW
 from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
 from crawler_lifecycle.workflows.inputs import NOTHING, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
@@ -56,7 +57,7 @@ async def _for_ends(
     return made, problems
 
 
-@workflow.defn(name="RunExportWorkflow")
+@workflow.defn(name=EXPORT_WORKFLOW)
 class RunExportWorkflow:
     """Export a run again, under the same ids and without crawling again, with the missing exports of its other ends."""
 

@@ -20,7 +20,6 @@ class Looked:
 
     differences: Differences
     alive: int  # tasks
-    stopped: int  # tasks that a stop has ended
     intent: Intent
     more: bool  # a look could not carry all changes, or rows had changed since they were read
 
@@ -47,7 +46,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     more = await _write(run, differences)
     alive = await _close(run, active, differences, next_look_at)
     await remove_in_a_look(run, differences.removable)
-    return Looked(differences, alive.total, alive.stopped, active.intent, more)
+    return Looked(differences, alive.total, active.intent, more)
 
 
 async def _write(run: RunRef, differences: Differences) -> bool:

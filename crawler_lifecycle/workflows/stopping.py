@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.states import RunStatus, StopPhase
 from crawler_lifecycle.contract.steps.completion import CloseRun
 from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
-from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.workflows.drain import DrainWait
 from crawler_lifecycle.workflows.looks import Looked, look
@@ -26,8 +26,8 @@ from crawler_lifecycle.workflows.stop_state import StopState
 from crawler_lifecycle.workflows.visibility import list_under
 from crawler_lifecycle.workflows.watch import Watch
 
-FIRST_PAUSE = timedelta(seconds=1)
-LONGEST_PAUSE = timedelta(minutes=5)
+PAUSES = Backoff(timedelta(seconds=1), timedelta(minutes=5))
+DRAIN_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))
 OURSELVES = "crawler-lifecycle"
 StopActivity = Callable[[StoppingActivities, StopTasks], StopReport]
 
@@ -100,8 +100,8 @@ class Rounds:
     async def pause(self) -> None:
         """Wait for the next round; not at all where the last look has shown that the stop is forced."""
         if not self._is_newly_forced():
-            longest = self._drain.longest_pause or LONGEST_PAUSE
-            due = workflow.now() + growing_pause(self._quiet, FIRST_PAUSE, longest)
+            pauses = DRAIN_PAUSES if self._drain.is_seen else PAUSES
+            due = workflow.now() + pauses.pause(self._quiet)
             await self._watch.wakeups.due_nudged_or_stopped(_earlier(due, self._force_at()))
         await record_stops(self._watch.stop, self._plan)
         if not self._drain.has_begun:

@@ -11,6 +11,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_to_bytes
 from uuid import uuid4
 
 import httpx
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.archive_names import RULE, archived_name, original_name
+from crawler_lifecycle.adapters.archive_names import RULE, archived_name
 from crawler_lifecycle.errors import BadInput, NotFound, Refused, TemporaryError
 from tests.stores import FolderStore, Store
 
@@ -227,7 +228,7 @@ def test_a_name_that_not_every_system_takes_is_escaped_and_comes_back(bench: Ben
     assert archive
     assert (archive.files, archive.left_out) == (2, 0)
     assert bench.archived()[0][archived] == name
-    assert original_name(archived) == name
+    assert unquote_to_bytes(archived) == name
     assert bench.archived()[1]["names"] == RULE
 
 
@@ -235,7 +236,7 @@ def test_a_name_that_not_every_system_takes_is_escaped_and_comes_back(bench: Ben
 def test_no_two_names_become_one(names: set[bytes]) -> None:
     archived = [archived_name(os.fsdecode(name)) for name in names]
     assert len(set(archived)) == len(names)
-    assert {original_name(name) for name in archived} == names
+    assert {unquote_to_bytes(name) for name in archived} == names
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -256,7 +257,7 @@ def test_any_name_and_content_comes_back(tmp_path: Path, files: dict[str, bytes]
     archive = bench.exporter.archive(bench.run_uid, 1, bench.progress)
     assert archive
     assert archive.files == len(files)
-    assert {os.fsdecode(original_name(name)): data for name, data in bench.archived()[0].items()} == files
+    assert {os.fsdecode(unquote_to_bytes(name)): data for name, data in bench.archived()[0].items()} == files
 
 
 @pytest.mark.parametrize("change", ["grows", "shrinks", "is rewritten"])

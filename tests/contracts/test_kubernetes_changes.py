@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ import pytest
 from crawler_lifecycle.adapters.kubernetes import changes
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.changes import Changes
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server
 from tests.waiting import until
@@ -29,7 +31,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def watch(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Iterator[set[str]]]:
-    monkeypatch.setattr(changes, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(changes, "PAUSES", Backoff(timedelta(seconds=0.01), timedelta(seconds=0.1)))
     return lambda: Changes(Api(an_access(server, tmp_path)), INSTALLATION)
 
 
@@ -114,7 +116,6 @@ def test_any_other_trouble_goes_on_where_it_was(
 def test_a_watch_that_is_refused_is_told_until_it_is_not(
     server: ApiServer, watch: Callable[[], Iterator[set[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "LONGEST_PAUSE", 0.1)
     monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
     server.watching = [Answered(403, "Forbidden", "jobs is forbidden") for _ in range(1000)]
     stream = watch()

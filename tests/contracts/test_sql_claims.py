@@ -17,7 +17,6 @@ from crawler_lifecycle.contract.records import RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import Backlog, Claim, Claims, Execution
 from tests.databases import MakeRun, give_away, ref_to
@@ -82,7 +81,7 @@ def test_a_claim_says_all_that_a_deployment_needs(claims: Claims, make_run: Make
     assert claim is not None
     request = claim.request
     assert (claim.run_id, claim.task, claim.token) == (run.run_id, 0, "token")
-    assert request.key == deployment_key(run.run_uid, 0, 1)
+    assert request.key == f"{run.run_uid}:0:1"
     assert (request.crawler, request.arguments, request.cluster, request.tasks) == (entry, {"a": "b"}, "far", 4)
     assert (request.installation, request.deadline_seconds) == (run.installation, 60)
 

@@ -19,7 +19,6 @@ from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStat
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.naming import deployment_key
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.ports import Claim, Execution, Runs
 from tests.databases import MakeRun, give_away, in_substance, ref_to
@@ -253,7 +252,7 @@ def test_what_did_not_succeed_begins_afresh(supervision: Runs, make_run: MakeRun
         assert tasks[number].queued_at > before[number].queued_at
     assert reopened.tasks == {TaskStatus.QUEUED: 3, TaskStatus.SUCCEEDED: 1}
     claim = claimed(database, reopened)
-    assert claim.request.key == deployment_key(run.run_uid, 0, 2)
+    assert claim.request.key == f"{run.run_uid}:0:2"
 
 
 def test_what_was_read_before_is_not_written_after(supervision: Runs, make_run: MakeRun, database: Database) -> None:

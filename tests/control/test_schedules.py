@@ -15,12 +15,13 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from crawler_lifecycle.adapters.sql import migrate
-from crawler_lifecycle.contract.requests import RunRequest, parse_request
+from crawler_lifecycle.contract.requests import RunRequest, parse
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, ScheduleRequest, SkipReason, Triggered
 from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.control.control import WORKFLOW, Control
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import Schedules
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
 from tests.waiting import eventually_async
@@ -30,7 +31,7 @@ PATIENCE = 60.0
 A = TypeVar("A")
 
 
-@workflow.defn(name=WORKFLOW, sandboxed=False)
+@workflow.defn(name=RUN_WORKFLOW, sandboxed=False)
 class Run:
     """Open until it is told; a cancel ends it as well."""
 
@@ -271,7 +272,7 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert again.pauses == paused.pauses, "it was paused already"
     open_workflow = real_time.client.get_workflow_handle((await schedules.show("tick")).open_workflows[0])
     await open_workflow.signal(Run.end)
-    request = parse_request(await open_workflow.result())
+    request = parse(RunRequest, await open_workflow.result())
     assert (request.trigger, request.arguments, request.requested_by) == (Trigger.SCHEDULED, {"site": "x"}, "ann")
 
     await until_occurred(schedules, "tick", lambda found: any(each.reason is SkipReason.PAUSED for each in found))

@@ -12,8 +12,8 @@ from temporalio.service import RPCError
 from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.audit_schedule import WORKFLOW
 from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from tests.crash.stack import PATIENCE, PAUSE, Case, until
 from tests.process.stops import assert_stopped
 
@@ -141,5 +141,7 @@ async def _until_listed_as_closed(case: Case) -> None:
 async def _audit(case: Case, which: str) -> AuditReport:
     engine = case.site.control.engine
     async with asyncio.timeout(PATIENCE):
-        handle = await engine.start(WORKFLOW, AuditRequest(repair=True), f"{which}-{case.plan.name}", "a crash test")
+        handle = await engine.start(
+            AUDIT_WORKFLOW, AuditRequest(repair=True), f"{which}-{case.plan.name}", "a crash test"
+        )
         return AuditReport.model_validate(await engine.result(handle))

@@ -16,10 +16,9 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps.exports import RunEnd
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.control.audit_schedule import WORKFLOW as AUDIT_WORKFLOW
 from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
-from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
+from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
 from tests.crash.audits import BEFORE_THE_EXPORT, audited
 from tests.crash.hooks import TROUBLES, hold, suspend

@@ -22,8 +22,9 @@ from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.control.control import WORKFLOW, Control, Started
+from crawler_lifecycle.control.control import Control, Started
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
@@ -49,7 +50,7 @@ SETTINGS = {
     "CRAWLER_LOG__FORMAT": "json",
     "CRAWLER_AUDIT__EVERY_SECONDS": "0",  # one that comes by itself would go on with what a case has left
 }
-AUDITED_AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("WORKFLOW", "JOB", "HANDOVER")}
+AUDITED_AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("RUN_WORKFLOW", "JOB", "HANDOVER")}
 A = TypeVar("A")
 # what processes of ours are given, and what is theirs alone
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "aws-c0nf1dent1al", "CRAWLER_SCHEDULER__TOKEN": "token-c0nf1dent1al"}
@@ -106,13 +107,13 @@ class Case:
             while True:
                 with suppress(TemporaryError):
                     engine = self.site.control.engine
-                    handle = await engine.start(WORKFLOW, request, workflow_id, "a crash test", join=True)
+                    handle = await engine.start(RUN_WORKFLOW, request, workflow_id, "a crash test", join=True)
                     return str(handle.first_execution_run_id)
                 await asyncio.sleep(PAUSE)
 
     async def go_on(self, run: Started, workflow_id: str | None = None, *, reopen: bool = False) -> None:
         request = RunRequest(crawler=self.site.details(run).run.crawler, run_id=run.run_id, reopen=reopen)
-        await self.site.control.engine.start(WORKFLOW, request, workflow_id or run.workflow_id, "a crash test")
+        await self.site.control.engine.start(RUN_WORKFLOW, request, workflow_id or run.workflow_id, "a crash test")
 
     async def deploy(self, run: Started, attempt: int, task: int = 0) -> None:
         """A job of this task, asked for by somebody who is not the dispatcher."""

@@ -25,8 +25,9 @@ from temporalio.api.failure.v1 import Failure
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import WORKFLOW, Control, Started
+from crawler_lifecycle.control.control import Control, Started
 from crawler_lifecycle.control.reading import is_handed_over
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
 from tests.waiting import eventually, eventually_async
@@ -76,7 +77,7 @@ class Site:
     async def submit(self, workflow_id: str, crawler: str = "gated", **request: object) -> str:
         """Only given to Temporal; nobody waits for the run to exist. Answers the first execution run id."""
         asked = RunRequest.model_validate({"crawler": crawler, **request})
-        handle = await self.control.engine.start(WORKFLOW, asked, workflow_id, "a crash test")
+        handle = await self.control.engine.start(RUN_WORKFLOW, asked, workflow_id, "a crash test")
         return str(handle.first_execution_run_id)
 
     async def submitted(self, workflow_id: str, first_execution_run_id: str) -> Started:

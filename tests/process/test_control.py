@@ -15,7 +15,8 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.control.control import WORKFLOW, Started
+from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from tests.process.crawls import PATIENCE, Site, held
 from tests.process.stops import (
@@ -282,7 +283,7 @@ async def test_whose_run_it_is(stack: Site, later: Runs) -> None:
 
     async def by_hand() -> None:
         request = RunRequest(crawler="gated", run_id=run.run_id)
-        handle = await stack.control.engine.start(WORKFLOW, request, f"by-hand-{uuid4()}", "by hand")
+        handle = await stack.control.engine.start(RUN_WORKFLOW, request, f"by-hand-{uuid4()}", "by hand")
         assert await stack.control.engine.result(handle) is None
 
     await by_hand()
@@ -370,7 +371,7 @@ async def test_what_cannot_be_is_one_line_and_changes_nothing(stack: Site, runs:
 async def _refused_by_its_workflow(stack: Site, field: str, request: dict[str, object]) -> None:
     client = await stack.control.engine.client()
     handle = await client.start_workflow(
-        WORKFLOW, request, id=f"bad-{uuid4()}", task_queue=stack.control.engine.task_queue
+        RUN_WORKFLOW, request, id=f"bad-{uuid4()}", task_queue=stack.control.engine.task_queue
     )
     with pytest.raises(LifecycleError) as refused:
         await stack.control.engine.result(handle)

@@ -130,4 +130,4 @@ def test_an_audit_has_an_export_that_stays_failed_done_again_ever_more_rarely(
 def test_the_pauses_between_replays_grow() -> None:
     began = datetime(2026, 11, 20, tzinfo=UTC)
     pauses = [(next_replay(acts, began, Patience()) - began) // HOUR for acts in (1, 2, 3, 4, 100)]
-    assert pauses == [1, 2, 4, 8, 256]
+    assert pauses == [1, 2, 4, 8, 168]

@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.cli.running import make_request
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.contract.requests import RunRequest, parse_request
+from crawler_lifecycle.contract.requests import RunRequest, parse
 from tests.databases import MakeRun, ref_to
 from tests.schedulers import a_request
 
@@ -105,7 +105,7 @@ def test_the_doors_read_what_was_written(tmp_path: Path, name: str, value: str) 
     """The command line, the JSON of Temporal and HTTP, and the catalogue's file."""
     typed = make_request(name, ((name, value),), {})
     assert (typed.crawler, typed.arguments) == (name, {name: value})
-    assert parse_request(json.dumps({"crawler": name, "arguments": {name: value}})).arguments == {name: value}
+    assert parse(RunRequest, json.dumps({"crawler": name, "arguments": {name: value}})).arguments == {name: value}
     assert RunRequest.model_validate_json(typed.model_dump_json()) == typed
     value = value.replace("\0", "")  # refused, as no program can be given it
     path = tmp_path / f"{uuid4()}.toml"

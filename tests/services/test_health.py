@@ -18,6 +18,7 @@ from crawler_lifecycle.adapters.kubernetes import changes
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.sql.store import SqlStore
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Backlog
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -206,8 +207,7 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lists the jobs all right, so its cluster answers; and nobody would be nudged."""
-    monkeypatch.setattr(changes, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(changes, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(changes, "PAUSES", Backoff(timedelta(seconds=0.01), timedelta(seconds=0.1)))
     monkeypatch.setattr(changes, "LONGEST_SILENCE", 0.1)
 
     async def send(_: object) -> None: ...

@@ -21,9 +21,9 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from crawler_lifecycle.contract.requests import StopRequest, any_stop, parse, parse_request
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, any_stop, parse
 from crawler_lifecycle.contract.states import Trigger
-from crawler_lifecycle.control.control import WORKFLOW
+from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.settings.processes import WorkerSettings
 
 pytestmark = pytest.mark.timeout(900)
@@ -32,7 +32,7 @@ BUILDING = 600.0
 RUNNING = 60.0
 
 
-@workflow.defn(name=WORKFLOW, sandboxed=False)
+@workflow.defn(name=RUN_WORKFLOW, sandboxed=False)
 class Run:
     """Takes a request and a stop as the real one does, and answers with both."""
 
@@ -126,7 +126,7 @@ async def test_a_run_is_started_once_and_stopped(
     handle = client.get_workflow_handle(workflow_id, result_type=list[str])
     asked, stopped = await handle.result()
     assert first.split() == [workflow_id, (await handle.describe()).run_id]
-    run = parse_request(asked)
+    run = parse(RunRequest, asked)
     assert (run.crawler, run.trigger, run.arguments, run.tasks) == ("bookshop", Trigger.API, {"order": key}, 2)
     assert (run.requested_by or "").startswith("orders (")
     stop = parse(StopRequest, stopped)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.domain.pacing import earliest_nudged_look, growing_pause, look_time, next_look
+from crawler_lifecycle.domain.pacing import Backoff, earliest_nudged_look, look_time, next_look
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
 SPANS = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=30))
@@ -35,6 +35,6 @@ def test_nudged_looks_are_a_second_or_ten_looks_apart(took: timedelta) -> None:
 @given(st.integers(min_value=1, max_value=10_000))
 def test_pauses_grow_to_the_longest(attempt: int) -> None:
     first, longest = timedelta(seconds=5), timedelta(minutes=5)
-    pause = growing_pause(attempt, first, longest)
-    assert first <= pause <= longest
-    assert growing_pause(attempt + 1, first, longest) >= pause
+    backoff = Backoff(first, longest)
+    assert first <= backoff.pause(attempt) <= longest
+    assert backoff.pause(attempt + 1) == min(2 * backoff.pause(attempt), longest)

@@ -216,7 +216,7 @@ class Script:
     @activity.defn
     async def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
         await self._noted("count_alive_tasks", step)
-        return AliveTasks(queued=0, pending=0, active=self.alive(self.looks), stopped=self.stopped)
+        return AliveTasks(queued=0, pending=0, active=self.alive(self.looks))
 
     @activity.defn
     async def remove_jobs(self, step: RemoveJobs) -> Removal:

@@ -9,8 +9,8 @@ from botocore.exceptions import ClientError
 from crawler_lifecycle.adapters.archive import writing
 from crawler_lifecycle.adapters.aws.client import calling, make_client
 from crawler_lifecycle.adapters.aws.upload import MEND, Upload, keep_apart
-from crawler_lifecycle.adapters.run_files import checked_uid, files_of
-from crawler_lifecycle.domain.naming import archive_name
+from crawler_lifecycle.adapters.run_files import files_of
+from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 from crawler_lifecycle.settings.outside import ExportSettings

@@ -7,6 +7,7 @@ ago, from the beginning, which tells every run once. Whatever is missed all the 
 import logging
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import partial
 
 import msgspec
@@ -16,14 +17,14 @@ from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.decoding import NOT_DECODABLE
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import Named
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 LONGEST_SILENCE = 1.0  # of ours: an empty set says that nothing happened
 COLLECT = 0.05
 STREAM_SECONDS = 30  # the API server ends the stream by itself; only half-open connections are silent for longer
 SILENCE_SECONDS = 40.0
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 15.0
+PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))
 TOO_OLD = 410
 LONGEST_VERSION = 40  # digits: longer ones are nonsense, and Python refuses to read them
 logger = logging.getLogger(__name__)
@@ -97,19 +98,21 @@ class _Stream(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        pause = FIRST_PAUSE
+        failures = 0  # since the stream last went on
         while not self._stopped.is_set():
             before = self._version
             try:
                 self._follow()
-                pause = FIRST_PAUSE
+                failures = 0
             except LifecycleError as error:
                 if isinstance(error, ApiFailed) and error.status == TOO_OLD:
                     self._version = None
                 self._trouble = error.message
                 logger.warning("jobs are not watched: %s", error.message)
-                pause = FIRST_PAUSE if self._version != before else min(2 * pause, LONGEST_PAUSE)
-            self._stopped.wait(pause)  # also against somebody in between who ends every stream at once
+                failures = failures + 1 if self._version == before else 0
+            self._stopped.wait(
+                PAUSES.seconds(failures + 1)
+            )  # also against somebody in between who ends every stream at once
 
     def _follow(self) -> None:
         query: dict[str, str | int] = {

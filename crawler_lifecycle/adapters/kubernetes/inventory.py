@@ -8,6 +8,7 @@ from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Labels, Metadata
 from crawler_lifecycle.adapters.kubernetes.survey import key_of
 from crawler_lifecycle.domain.audit.subjects import Key, ListedJob
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import BadInput
 
 
@@ -37,6 +38,6 @@ def _listed(metadata: Metadata) -> ListedJob:
 
 def _run_uid(labels: Labels) -> str | None:
     try:
-        return naming.checked(labels.run_uid or "")
+        return checked_uid(labels.run_uid or "")
     except BadInput:
         return None

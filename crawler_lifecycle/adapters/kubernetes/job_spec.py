@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.job_request import (
 )
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.contract.deployment import DeploymentRequest
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import Refused
 
 CONTAINER = "crawl"
@@ -53,7 +53,7 @@ class Pods:
 def labels_of(request: DeploymentRequest) -> dict[str, str]:
     return {
         naming.INSTALLATION: request.installation,
-        naming.RUN_UID: naming.checked(request.run_uid),
+        naming.RUN_UID: checked_uid(request.run_uid),
         naming.TASK: str(request.task),
         naming.ATTEMPT: str(request.attempt),
         naming.SPEC_HASH: request_hash(request)[:HASH_LENGTH],

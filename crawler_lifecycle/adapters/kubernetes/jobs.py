@@ -20,14 +20,13 @@ from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, NAMED, PODS, De
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import key_named, key_of
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import TemporaryError
 
 T = TypeVar("T")
 R = TypeVar("R")
 NOTHING: Mapping[str, int] = {}
 THREADS = 16
-TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 
 
 class Annotations(msgspec.Struct, frozen=True, rename={"not_after": naming.NOT_AFTER}):
@@ -61,7 +60,7 @@ class Jobs:
 
         `uid`: the uid on record, which makes a Job ours whatever its labels say. So do the labels of its pods, which
         cannot be edited."""
-        path = self.api.batch("jobs", job_name(naming.checked(run_uid), *key))
+        path = self.api.batch("jobs", job_name(checked_uid(run_uid), *key))
         try:
             job = self._read(path)
         except Missing:
@@ -101,7 +100,7 @@ class Jobs:
 
         def read(key: Key) -> None:
             try:
-                job = DATED_JOBS.one(self.api.get(self.api.batch("jobs", job_name(naming.checked(run_uid), *key))))
+                job = DATED_JOBS.one(self.api.get(self.api.batch("jobs", job_name(checked_uid(run_uid), *key))))
             except (Missing, Unreadable):
                 return
             if job.metadata.uid == uids[key]:
@@ -143,11 +142,8 @@ class Jobs:
             raise TemporaryError(f"{what}: {failed[0].message}{others}") from failed[0]
         return done
 
-    def _pages(self, path: str, run_uid: str, of_tasks: Iterable[int], until: float = math.inf) -> Iterator[bytes]:
-        tasks = sorted(set(of_tasks))
-        naming.checked(run_uid)
-        for start in range(0, len(tasks), TASKS_IN_A_SELECTOR):
-            selector = naming.selector(self.installation, run_uid, tasks[start : start + TASKS_IN_A_SELECTOR])
+    def _pages(self, path: str, run_uid: str, tasks: Iterable[int], until: float = math.inf) -> Iterator[bytes]:
+        for selector in naming.selectors(self.installation, run_uid, tasks):
             yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 
     def _is(self, labels: Labels | None, run_uid: str, key: Key) -> bool:

@@ -18,10 +18,10 @@ from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
-from crawler_lifecycle.adapters.kubernetes.naming import checked
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_LINES, chunk_of, log_name, tail_of
 from crawler_lifecycle.adapters.log_files import TAIL_BYTES as LAST_BYTES
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.ports import LogChunk
 
 TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
@@ -47,7 +47,7 @@ class Logs:
 
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
         """Where a log is when its job has left the cluster."""
-        return self.files / checked(run_uid) / log_name(task, attempt)
+        return self.files / checked_uid(run_uid) / log_name(task, attempt)
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
         return kept_logs.read(self.kept(run_uid, task, attempt), offset)
@@ -170,7 +170,7 @@ class Logs:
     def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
         """Once for all logs of the run, among its files."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
-        kept_logs.write_once(self.files / checked(run_uid) / NO_PLACE, text)
+        kept_logs.write_once(self.files / checked_uid(run_uid) / NO_PLACE, text)
 
     def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""

@@ -16,11 +16,11 @@ from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
 from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
 from crawler_lifecycle.domain.looks import JobLook, Look
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
-TASKS_IN_A_SELECTOR = 500  # it is part of the address, which has an end
 MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one of all names or of events
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
@@ -77,9 +77,9 @@ class Looking:
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
-        naming.checked(survey.run_uid)
-        whole_run = [naming.selector(survey.installation, survey.run_uid)]
-        for selector in whole_run if tasks is None else _selectors_of(survey, tasks):
+        whole_run = [naming.selector(survey.installation, checked_uid(survey.run_uid))]
+        chosen = whole_run if tasks is None else naming.selectors(survey.installation, survey.run_uid, tasks)
+        for selector in chosen:
             for body in self._pages(survey, self._api.batch("jobs"), {"labelSelector": selector}):
                 page = JOBS.page(body)
                 for job in page.whole:
@@ -157,10 +157,10 @@ class Looking:
     def _selectors(self, survey: Survey, keys: Collection[Key]) -> Iterator[str]:
         """Only the pods of these tasks, unless it takes fewer lists to read those of the whole run."""
         tasks = {task for task, _ in keys}
-        if _times(tasks, TASKS_IN_A_SELECTOR) > _times(survey.jobs, PAGE):
+        if _times(tasks, naming.TASKS_IN_A_SELECTOR) > _times(survey.jobs, PAGE):
             yield naming.selector(survey.installation, survey.run_uid)
             return
-        yield from _selectors_of(survey, tasks)
+        yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
     def _ask_events(self, survey: Survey, asking: Sequence[Asking], clock: Clock) -> None:
         """Of the first few: they say more about why a job waits, and change nothing else. A look that is dear already
@@ -187,13 +187,6 @@ class Looking:
 def _times(what: Sized, size: int) -> int:
     """How many lists it takes if each has so many."""
     return max(1, -(-len(what) // size))
-
-
-def _selectors_of(survey: Survey, tasks: Collection[int]) -> Iterator[str]:
-    numbers = sorted(tasks)
-    for start in range(0, len(numbers), TASKS_IN_A_SELECTOR):
-        some = numbers[start : start + TASKS_IN_A_SELECTOR]
-        yield naming.selector(survey.installation, survey.run_uid, some)
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:

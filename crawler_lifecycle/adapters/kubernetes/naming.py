@@ -3,10 +3,9 @@
 The Job and its pods carry the same labels; whatever is read is selected by installation and run.
 """
 
-from collections.abc import Iterable
-from uuid import UUID
+from collections.abc import Iterable, Iterator
 
-from crawler_lifecycle.errors import BadInput
+from crawler_lifecycle.domain.naming import checked_uid
 
 PREFIX = "crawler-lifecycle/"
 INSTALLATION = PREFIX + "installation"
@@ -16,18 +15,10 @@ ATTEMPT = PREFIX + "attempt"
 SPEC_HASH = PREFIX + "spec-hash"
 NOT_AFTER = PREFIX + "not-after"  # an annotation: until then a late copy of the request may still make the job
 
+TASKS_IN_A_SELECTOR = 500  # a selector is part of the address, whose length is limited
+
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-
-
-def checked(run_uid: str) -> str:
-    """The run_uid, which is safe as a label and in a name, or BadInput."""
-    try:
-        if str(UUID(run_uid)) == run_uid:
-            return run_uid
-    except ValueError:
-        pass
-    raise BadInput("run_uid", f"expected a UUID such as 123e4567-e89b-12d3-a456-426614174000, not {run_uid!r}")
 
 
 def selector(installation: str | None, run_uid: str | None = None, tasks: Iterable[int] = ()) -> str:
@@ -38,3 +29,10 @@ def selector(installation: str | None, run_uid: str | None = None, tasks: Iterab
     if numbers := sorted(set(tasks)):
         parts.append(f"{TASK} in ({','.join(map(str, numbers))})")
     return ",".join(parts)
+
+
+def selectors(installation: str | None, run_uid: str, tasks: Iterable[int]) -> Iterator[str]:
+    """Yield selectors for tasks of a run, several tasks in every selector."""
+    numbers = sorted(set(tasks))
+    for start in range(0, len(numbers), TASKS_IN_A_SELECTOR):
+        yield selector(installation, checked_uid(run_uid), numbers[start : start + TASKS_IN_A_SELECTOR])

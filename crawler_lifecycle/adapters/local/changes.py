@@ -10,7 +10,8 @@ from pathlib import Path
 
 from watchfiles import Change, watch
 
-from crawler_lifecycle.adapters.local.layout import Layout, checked, names
+from crawler_lifecycle.adapters.local.layout import Layout, names
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import BadInput
 
 LONGEST_SILENCE_MS = 1000
@@ -57,6 +58,6 @@ def _watch_once(layout: Layout) -> Iterator[set[str]]:
 
 def _is_run(name: str) -> bool:
     try:
-        return checked(name) == name
+        return checked_uid(name) == name
     except BadInput:
         return False

@@ -14,13 +14,13 @@ from crawler_lifecycle.adapters.job_request import (
     refuse_what_no_program_can_get,
     request_hash,
 )
-from crawler_lifecycle.adapters.local.layout import Layout, checked
+from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
 from crawler_lifecycle.adapters.local.processes import MARK, NAME
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
 from crawler_lifecycle.adapters.log_files import log_name
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
-from crawler_lifecycle.domain.naming import job_name
+from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 
 
@@ -55,7 +55,7 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
 
 
 def new_spec(request: DeploymentRequest, files: Path) -> Spec:
-    folder = files / checked(request.run_uid)
+    folder = files / checked_uid(request.run_uid)
     uid = str(uuid4())
     name = job_name(request.run_uid, request.task, request.attempt)
     now = time.time_ns()

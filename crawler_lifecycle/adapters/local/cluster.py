@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.local.changes import watch_runs
 from crawler_lifecycle.adapters.local.claims import claim
 from crawler_lifecycle.adapters.local.evidence import evidence
 from crawler_lifecycle.adapters.local.inventory import living
-from crawler_lifecycle.adapters.local.layout import Layout, checked, names
+from crawler_lifecycle.adapters.local.layout import Layout, names
 from crawler_lifecycle.adapters.local.looking import Looking
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
@@ -18,6 +18,7 @@ from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_facts
 
@@ -137,7 +138,7 @@ class LocalCluster:
         return [folder for job in jobs if (folder := self._looking.folder(run_uid, *job))]
 
     def _log_file(self, run_uid: str, task: int, attempt: int) -> Path:
-        return self._files / checked(run_uid) / log_files.log_name(task, attempt)
+        return self._files / checked_uid(run_uid) / log_files.log_name(task, attempt)
 
 
 @contextmanager

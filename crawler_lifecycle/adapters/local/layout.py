@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import BadInput
 
 JOB_NAME = re.compile(r"crawl-([0-9a-f]{32})-(0|[1-9][0-9]*)-([1-9][0-9]*)")
@@ -71,7 +72,7 @@ class Layout:
         return f"{self.root} is missing: is it mounted?"
 
     def run(self, run_uid: str) -> Path:
-        return self.jobs / checked(run_uid)
+        return self.jobs / checked_uid(run_uid)
 
     def job(self, name: str) -> Path:
         """Return the folder of a job; the job's name contains its run."""
@@ -83,17 +84,7 @@ class Layout:
     def announce_change(self, run_uid: str) -> None:
         # on a full disk the change is missed; looks are correct without it
         with suppress(OSError):
-            (self.changed / checked(run_uid)).write_bytes(b".")
-
-
-def checked(run_uid: str) -> str:
-    """Return the run_uid if its form is safe as a file name, else raise BadInput."""
-    try:
-        if str(UUID(run_uid)) == run_uid:
-            return run_uid
-    except ValueError:
-        pass
-    raise BadInput("run_uid", f"expected a UUID such as 123e4567-e89b-12d3-a456-426614174000, not {run_uid!r}")
+            (self.changed / checked_uid(run_uid)).write_bytes(b".")
 
 
 def names(folder: Path) -> list[str]:

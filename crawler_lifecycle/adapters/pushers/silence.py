@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import TemporaryError
 
-FIRST_PAUSE = 15.0
-LONGEST_PAUSE = 300.0
+PAUSES = Backoff(timedelta(seconds=15), timedelta(minutes=5))
 
 
 class NoAnswer(TemporaryError):
@@ -25,7 +26,7 @@ class Silence:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._pause = 0.0  # none: it answered
+        self._silences = 0  # time limits reached since the last answer
         self._until = 0.0
         self._is_asked = False
 
@@ -44,7 +45,7 @@ class Silence:
     def _begin(self) -> float:
         with self._lock:
             now = self._clock()
-            if self._pause and (now < self._until or self._is_asked):
+            if self._silences and (now < self._until or self._is_asked):
                 left = max(self._until - now, 0.0)
                 raise TemporaryError(f"it did not answer lately and is asked again in {left:.0f} s")
             self._is_asked = True
@@ -54,7 +55,7 @@ class Silence:
         with self._lock:
             self._is_asked = False
             if answered:
-                self._pause = 0.0
+                self._silences = 0
             elif began >= self._until:  # else it was under way when another had waited in vain
-                self._pause = min(2 * self._pause or FIRST_PAUSE, LONGEST_PAUSE)
-                self._until = self._clock() + self._pause
+                self._silences += 1
+                self._until = self._clock() + PAUSES.seconds(self._silences)

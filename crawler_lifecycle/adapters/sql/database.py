@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,11 +12,12 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, explain
 from crawler_lifecycle.adapters.sql.fair_lock import FairLock
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
 TRIES = 6
-FIRST_PAUSE = 0.02
+PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
 WRITING = {"writing": True}
 # defaults that the URL may replace
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
@@ -73,11 +74,11 @@ class Database:
 
 def tried_again(attempt: Callable[[], T]) -> T:
     """Return the result of the attempt; try up to TRIES times while another transaction is in the way."""
-    for number in range(TRIES - 1):
+    for number in range(1, TRIES):
         try:
             return attempt()
         except Contended:
-            time.sleep(FIRST_PAUSE * 2**number)
+            time.sleep(PAUSES.seconds(number))
     return attempt()
 
 

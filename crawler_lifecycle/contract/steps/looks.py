@@ -92,7 +92,6 @@ class AliveTasks(Message):
     queued: int
     pending: int
     active: int
-    stopped: int = Field(default=0, description="how many a stop has ended")
 
     @property
     def total(self) -> int:

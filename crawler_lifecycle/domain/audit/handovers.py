@@ -9,10 +9,10 @@ from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience
 from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
 MOST_NOTICES = 3  # how often an audit repeats a closing notice: some receivers never accept it
-MAX_BACKOFF_EXPONENT = 8  # 2 to this power hours exceed the age up to which ends are delivered
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
@@ -32,7 +32,7 @@ def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patienc
 
 def next_replay(acts: int, last: datetime, patience: Patience) -> datetime:
     """Return when a failed export is due again, ever more rarely, since an archive may be large."""
-    return last + patience.failed_export * (1 << min(acts - 1, MAX_BACKOFF_EXPONENT))
+    return last + Backoff(patience.failed_export, patience.replay).pause(acts)
 
 
 def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:

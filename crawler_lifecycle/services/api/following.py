@@ -8,7 +8,7 @@ from functools import partial
 from http import HTTPStatus
 
 from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.domain.pacing import growing_pause, log_pause
+from crawler_lifecycle.domain.pacing import Backoff, log_pause
 from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
 from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.events import BEATS, COMMENT, PAUSE, closing, event
@@ -17,7 +17,7 @@ from crawler_lifecycle.services.api.runs import one_task
 from crawler_lifecycle.services.problems import status_of
 
 SHORTEST = PAUSE.total_seconds()
-LONGEST_PAUSE = timedelta(seconds=5)  # of an outage
+OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
 CATCHING_UP = 1 << 14  # characters; what comes in such pieces was there before
 
 Read = tuple[LogPart, int]
@@ -113,13 +113,9 @@ class Follower:
         told = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
             self.outages, self.missing = self.outages + 1, 0
-            return [event("problem", told)] if self.outages == 1 else [], _pause(self.outages)
+            return [event("problem", told)] if self.outages == 1 else [], OUTAGE_PAUSES.seconds(self.outages)
         self.missing += 1
         if self.missing == 1:
             return [], SHORTEST
         over = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
         return [event("problem", told), event("end", over)], None
-
-
-def _pause(failed: int) -> float:
-    return growing_pause(failed, PAUSE, LONGEST_PAUSE).total_seconds()

@@ -11,14 +11,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from crawler_lifecycle.control.stack_file import Process
-from crawler_lifecycle.domain.pacing import growing_pause
+from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
 from crawler_lifecycle.services.embedded.plan import Part
 
 PROBE_PAUSE = 0.1
 START_PATIENCE = 30.0
-FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=30)
+RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))
 WELL_AFTER = 60.0  # a child that ran this long starts over with the shortest pause
 LAST_LINES = 8
 BIG_LOG = 10_000_000
@@ -115,7 +115,7 @@ class Child:
         while True:
             status = await self._process.wait()
             failures = 1 if time.time() - self.started_at > WELL_AFTER else failures + 1
-            pause = growing_pause(failures, FIRST_PAUSE, LONGEST_PAUSE).total_seconds()
+            pause = RESTARTS.seconds(failures)
             self._say(f"{self.name} ended with status {status}, starts again in {pause:.0f} s (log: {self.log})")
             await asyncio.sleep(pause)
             try:

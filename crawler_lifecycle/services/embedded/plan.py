@@ -9,10 +9,11 @@ from pathlib import Path
 from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.engine import search_attribute_types
-from crawler_lifecycle.control.installation import OURS, TEMPORAL
+from crawler_lifecycle.control.installation import TEMPORAL
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
+from crawler_lifecycle.settings import PREFIX
 
 DYNAMIC = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
 PRAGMAS = ("journal_mode=wal", "synchronous=1")
@@ -60,7 +61,7 @@ class Plan:
     @property
     def inherited(self) -> dict[str, str]:
         """The environment of a child: this process's, with our settings in the place of the caller's."""
-        others = {name: value for name, value in os.environ.items() if not name.startswith((OURS, TEMPORAL))}
+        others = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, TEMPORAL))}
         return others | self.environment
 
 
@@ -68,7 +69,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
     """The state folder gets its tokens here; nothing is started."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
-    said = {name: value for name, value in os.environ.items() if name.startswith(OURS)}
+    said = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     return Plan(
         state=state,
         ports=ports,
