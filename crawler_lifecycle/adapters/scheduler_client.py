@@ -5,15 +5,13 @@ page, a wrong token, a wrong address) says nothing about the request: the caller
 the obstacle, and no run ends because of it.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from crawler_lifecycle.adapters.http_deadline import DeadlineTransport
+from crawler_lifecycle.adapters.http_client import Answer, HttpClient
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, Problem, checked_token
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
@@ -24,20 +22,6 @@ M = TypeVar("M", bound=BaseModel)
 FINAL = (400, 413, 422)
 WRONG_TOKEN = (401, 403)
 LARGEST_ANSWER = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    status: int
-    body: bytes
-
-    @property
-    def problem(self) -> Problem | None:
-        """Return the service's problem; None if the answer comes from another program."""
-        try:
-            return Problem.model_validate_json(self.body)
-        except ValidationError:
-            return None
 
 
 class CrawlerNames(Message):
@@ -52,24 +36,22 @@ class SchedulerClient:
         self._url = without_credentials(url.rstrip("/"))
         self._timeout = timeout
         try:
-            self._http = httpx.Client(
-                base_url=url.rstrip("/"),
-                headers={"Authorization": f"Bearer {checked_token(token)}"},
-                timeout=_shares(timeout),
-                transport=DeadlineTransport(timeout),
-            )
+            address = httpx.URL(url)
         except httpx.InvalidURL as error:
             raise NotReady(f"CRAWLER_SCHEDULER__URL: {self._url!r} is not an address: {error}") from None
-        if self._http.base_url.scheme not in ("http", "https") or not self._http.base_url.host:
+        if address.scheme not in ("http", "https") or not address.host:
             expected = "expected an address such as http://127.0.0.1:8310"
             raise NotReady(f"CRAWLER_SCHEDULER__URL: {expected}, not {self._url!r}")
+        self._base_url = url.rstrip("/")
+        self._headers = {"Authorization": f"Bearer {checked_token(token)}"}
+        self._http = HttpClient(timeout)
 
     def close(self) -> None:
         self._http.close()
 
     def crawler(self, name: str) -> Crawler:
         answer = self._ask("GET", "/v1/crawler", params={"name": name})
-        if answer.status in (404, 422) and (problem := answer.problem) and problem.field:
+        if answer.status in (404, 422) and (problem := _problem(answer)) and problem.field:
             raise BadInput("crawler", problem.detail)
         return self._result(Crawler, answer)
 
@@ -78,18 +60,18 @@ class SchedulerClient:
 
     def crawlers(self) -> list[Crawler]:
         """Return the catalogue without entries removed meanwhile."""
-        found = []
+        crawlers = []
         for name in self.crawler_names():
             with suppress(BadInput):
-                found.append(self.crawler(name))
-        return found
+                crawlers.append(self.crawler(name))
+        return crawlers
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         headers = {"Content-Type": "application/json", "Idempotency-Key": request.key}
         answer = self._ask("POST", "/v1/deployments", content=request.model_dump_json(), headers=headers)
-        if answer.status == 409 and (problem := answer.problem):
+        if answer.status == 409 and (problem := _problem(answer)):
             raise Conflict(problem.detail)
-        if answer.status in FINAL and (problem := answer.problem):
+        if answer.status in FINAL and (problem := _problem(answer)):
             detail = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
             raise Refused(detail, cause=problem.cause)
         deployment = self._result(Deployment, answer)
@@ -111,22 +93,17 @@ class SchedulerClient:
             raise NotReady(f"the catalogue was not read again, its last good state is in use: {names.problem}")
         return line
 
-    def _ask(self, method: str, path: str, **content: Any) -> Answer:
+    def _ask(self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any) -> Answer:
+        headers = self._headers | (headers or {})
         try:
-            with self._http.stream(method, path, **content) as response:
-                return Answer(response.status_code, b"".join(self._chunks(response)))
-        except httpx.TimeoutException as error:
-            raise TemporaryError(self._silent(f"no answer in {self._timeout:g} s")) from error
+            return self._http.request(
+                method, self._base_url + path, largest_answer=LARGEST_ANSWER, headers=headers, **content
+            )
         except httpx.HTTPError as error:
-            raise TemporaryError(self._silent(str(error) or type(error).__name__)) from error
-
-    def _chunks(self, response: httpx.Response) -> Iterator[bytes]:
-        received = 0
-        for chunk in response.iter_bytes():
-            received += len(chunk)
-            if received > LARGEST_ANSWER:
-                raise TemporaryError(self._silent("its answer does not end"))
-            yield chunk
+            why = str(error) or type(error).__name__
+            raise TemporaryError(
+                f"the scheduler service at {self._url} cannot be reached: {why}; is it running?"
+            ) from error
 
     def _result(self, model: type[M], answer: Answer) -> M:
         if answer.status not in (200, 201):
@@ -139,18 +116,18 @@ class SchedulerClient:
                 "does it keep to its contract?"
             ) from error
 
-    def _silent(self, why: str) -> str:
-        return f"the scheduler service at {self._url} cannot be reached: {why}; is it running?"
-
     def _unusable(self, answer: Answer) -> TemporaryError:
         service = f"the scheduler service at {self._url} answers {answer.status}"
         if answer.status in WRONG_TOKEN:
             return TemporaryError(f"{service}: CRAWLER_SCHEDULER__TOKEN is not the token of the service")
-        if problem := answer.problem:
+        if problem := _problem(answer):
             return TemporaryError(f"{service}: {problem.detail}", cause=problem.cause)
         return TemporaryError(f"{service}: is CRAWLER_SCHEDULER__URL its address?")
 
 
-def _shares(timeout: float) -> httpx.Timeout:
-    """Give every phase a share, so that a request cannot outlast its claim."""
-    return httpx.Timeout(connect=0.15 * timeout, pool=0.15 * timeout, write=0.1 * timeout, read=0.6 * timeout)
+def _problem(answer: Answer) -> Problem | None:
+    """Return the service's problem; None if the answer comes from another program."""
+    try:
+        return Problem.model_validate_json(answer.body)
+    except ValidationError:
+        return None

@@ -7,7 +7,7 @@ from crawler_lifecycle.settings import Settings
 from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
 
 if TYPE_CHECKING:
-    from crawler_lifecycle.adapters.pushers.several import NamedPusher
+    from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Exporter, Pusher
 
 SLOTS_FOR_EACH_NOTICE = 4  # of a worker
@@ -39,16 +39,16 @@ def _bucket(settings: Settings) -> "Archiver | None":
 
 
 def pusher(settings: Settings) -> "Pusher":
-    from crawler_lifecycle.adapters.pushers.several import Several
+    from crawler_lifecycle.adapters.pushers.fan_out import FanOut
 
-    return Several([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
+    return FanOut([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
 
 
 def shared(pusher: "Pusher", slots: int) -> "Pusher":
     """Bound the slots that notices take, so that a slow receiver holds up nothing else of a worker."""
-    from crawler_lifecycle.adapters.pushers.share import Share
+    from crawler_lifecycle.adapters.pushers.limited import LimitedPusher
 
-    return Share(pusher, max(1, slots // SLOTS_FOR_EACH_NOTICE))
+    return LimitedPusher(pusher, max(1, slots // SLOTS_FOR_EACH_NOTICE))
 
 
 def _notice_file(settings: Settings) -> "Iterator[NamedPusher]":

@@ -12,7 +12,7 @@ import pytest
 
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.adapters.notices import FilePusher
-from crawler_lifecycle.adapters.pushers.several import Several
+from crawler_lifecycle.adapters.pushers.fan_out import FanOut
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.contract.notices import WebhookNotice
 from crawler_lifecycle.contract.records import Explanation
@@ -133,7 +133,7 @@ def receiver() -> Iterator[Receiver]:
 def told_by_webhook(house: House, receiver: Receiver) -> NoticeActivities:
     """Beside the file."""
     (endpoint,) = endpoints(f"{receiver.url} whsec_{'A' * 32}")
-    return replace(house.notices, pusher=Several([FilePusher(house.folder / "notices.jsonl"), Webhook(endpoint, 20)]))
+    return replace(house.notices, pusher=FanOut([FilePusher(house.folder / "notices.jsonl"), Webhook(endpoint, 20)]))
 
 
 def deliveries(house: House, plan: RunPlan) -> list[tuple[str, str]]:

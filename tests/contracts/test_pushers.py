@@ -14,9 +14,9 @@ import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from crawler_lifecycle.adapters.pushers.channels import LARGEST, LARGEST_ANSWER, PusherChannels
-from crawler_lifecycle.adapters.pushers.several import NamedPusher, Several
-from crawler_lifecycle.adapters.pushers.share import Share
+from crawler_lifecycle.adapters.pushers.channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
+from crawler_lifecycle.adapters.pushers.fan_out import FanOut, NamedPusher
+from crawler_lifecycle.adapters.pushers.limited import LimitedPusher
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError
@@ -274,11 +274,11 @@ def test_a_notice_in_every_script_arrives(server: PusherServer) -> None:
 
 @pytest.mark.parametrize("text", ["x", "🕷", '"'])
 def test_what_is_too_large_is_cut_and_marked(server: PusherServer, text: str) -> None:
-    told = a_notice("n-1").model_copy(update={"reason": text * LARGEST, "crawler": text * LARGEST})
+    told = a_notice("n-1").model_copy(update={"reason": text * LARGEST_MESSAGE, "crawler": text * LARGEST_MESSAGE})
     channels(server).send(told)
     (event,) = server.events
     data = json.loads(event["data"])
-    assert len(event["data"].encode()) <= LARGEST
+    assert len(event["data"].encode()) <= LARGEST_MESSAGE
     assert data["shortened"] is True
     assert data["reason"] == text * 300 + "…"
     cut = {"reason": data["reason"], "crawler": data["crawler"]}
@@ -345,7 +345,7 @@ def test_what_the_settings_lack_is_said_at_once(server: PusherServer, chosen: di
         PusherChannels("app", NoticeSettings.model_validate({"pusher_key": "k", "pusher_secret": "s"}))
 
 
-# Several
+# FanOut
 
 
 class Steps:
@@ -370,7 +370,7 @@ class Steps:
 def test_who_fails_is_tried_again_and_nobody_else() -> None:
     good, bad, shut = Steps("good"), Steps("bad", TemporaryError("away"), TemporaryError("away")), Steps("shut")
     shut.troubles = [Refused("no"), Refused("never asked")]
-    several = Several([good, bad, shut])
+    several = FanOut([good, bad, shut])
     for _ in range(2):
         with pytest.raises(TemporaryError, match=r"^bad: away; shut: no$"):
             several.send(a_notice("n-1"))
@@ -398,7 +398,7 @@ def test_one_that_is_silent_does_not_hold_up_the_others() -> None:
         released.clear()
         told.clear()
         with ThreadPoolExecutor(1) as pool:
-            sent = pool.submit(Several(pushers).send, a_notice("n-1"))
+            sent = pool.submit(FanOut(pushers).send, a_notice("n-1"))
             try:
                 assert told.wait(60)
                 assert not sent.done()
@@ -417,7 +417,7 @@ def test_receivers_who_do_not_answer_take_only_a_share_of_the_slots() -> None:
             assert released.wait(60)
 
     silent = Silent("silent")
-    share = Share(Several([silent]), most=2)
+    share = LimitedPusher(FanOut([silent]), most=2)
     with ThreadPoolExecutor(4) as slots:
         tries = [slots.submit(share.send, a_notice(f"n-{number}")) for number in range(8)]
         try:
@@ -431,15 +431,15 @@ def test_receivers_who_do_not_answer_take_only_a_share_of_the_slots() -> None:
 
 
 def test_a_check_names_each_that_is_wrong() -> None:
-    assert Several([]).check() == "nobody is told"
-    assert Several([Steps("b"), Steps("a")]).check() == "a, b"
+    assert FanOut([]).check() == "nobody is told"
+    assert FanOut([Steps("b"), Steps("a")]).check() == "a, b"
     with pytest.raises(NotReady, match=r"^a: away; c: gone$"):
-        Several([Steps("a", TemporaryError("away")), Steps("b"), Steps("c", Refused("gone"))]).check()
+        FanOut([Steps("a", TemporaryError("away")), Steps("b"), Steps("c", Refused("gone"))]).check()
 
 
 def test_real_ones_together(receiver: Receiver, server: PusherServer) -> None:
     receiver.next = [Answer(500)]
-    several = Several([channels(server), webhook(receiver.url)])
+    several = FanOut([channels(server), webhook(receiver.url)])
     with pytest.raises(TemporaryError, match=r"^webhook 1 \(127\.0\.0\.1\): it answers 500$"):
         several.send(a_notice("n-1"))
     several.send(a_notice("n-1"))

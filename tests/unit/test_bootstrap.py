@@ -19,7 +19,7 @@ def parts(state: Path, **chosen: dict[str, Any]) -> Parts:
 
 
 def told(parts: Parts) -> list[str]:
-    pushers = getattr(parts.pusher, "_pushers")  # noqa: B009 (a part of Several, not of the port)
+    pushers = getattr(parts.pusher, "_pushers")  # noqa: B009 (a part of FanOut, not of the port)
     return [each.name for each in pushers]
 
 

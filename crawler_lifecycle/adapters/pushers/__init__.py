@@ -1,1 +1,1 @@
-"""Who is told of a run beside the file: browsers by Pusher Channels, programs by signed webhooks; `several` at once."""
+"""Channels for notices beside the file: Pusher Channels for browsers, signed webhooks for programs."""

@@ -1,7 +1,7 @@
-"""How are browsers told? By Pusher Channels, hosted or any server of that protocol, with the official package.
+"""Notices to browsers by Pusher Channels, hosted or on a server with the same protocol.
 
-The package builds and signs the requests; they go out by our own HTTP client, which knows a time-out for all of it,
-proxies, and the certificates that this machine trusts.
+The official package builds and signs the requests. The project's HTTP client sends them, because its time limit covers
+the whole request.
 """
 
 import json
@@ -13,16 +13,16 @@ from pusher.errors import PusherBadRequest, PusherError
 from pusher.http import Request, process_response
 from pusher.util import validate_channel
 
-from crawler_lifecycle.adapters.pushers.http import make_http
-from crawler_lifecycle.adapters.pushers.silence import NoAnswer, Silence
+from crawler_lifecycle.adapters.http_client import HttpClient
+from crawler_lifecycle.adapters.pushers.circuit_breaker import CircuitBreaker, NoAnswer
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings.outside import NoticeSettings
 
 LARGEST_ANSWER = 1 << 20  # bytes
-LARGEST = 10_000  # bytes of a message; servers refuse more
-LONGEST_TEXT = 300  # characters of each text in a notice that is too large; in JSON at most twelve bytes each
+LARGEST_MESSAGE = 10_000  # bytes; servers refuse more
+LONGEST_TEXT = 300  # characters for a text in a notice above the limit; a character takes at most 12 bytes in JSON
 MOST_CHANNELS = 100
 ENCRYPTED = "private-encrypted-"
 
@@ -32,9 +32,8 @@ class PusherChannels:
 
     def __init__(self, app_id: str, settings: NoticeSettings) -> None:
         self._templates = settings.pusher_channels.split()
-        self._http = make_http(settings.timeout_seconds)
-        self._timeout = settings.timeout_seconds
-        self._silence = Silence()
+        self._http = HttpClient(settings.timeout_seconds)
+        self._breaker = CircuitBreaker()
         self._check_channels()
         if not settings.pusher_key or not settings.pusher_secret:
             raise NotReady(
@@ -54,27 +53,24 @@ class PusherChannels:
             raise NotReady(f"CRAWLER_NOTICES__PUSHER_APP_ID: expected digits, not {app_id!r}") from error
 
     def send(self, notice: Notice) -> None:
-        with self._silence.broken():
-            self._trigger(notice)
-
-    def _trigger(self, notice: Notice) -> None:
         channels = self._channels(str(notice.run_id), notice.run_uid)
-        try:
-            self._pusher.trigger(channels, f"run-{notice.kind}", message(notice))
-        except PusherBadRequest as error:
-            raise Refused(f"it will not take this notice: {error}") from error
-        except (PusherError, httpx.HTTPError, ValueError) as error:
-            raise self._trouble(error) from error
+        with self._breaker.guard():
+            try:
+                self._pusher.trigger(channels, f"run-{notice.kind}", message(notice))
+            except PusherBadRequest as error:
+                raise Refused(f"it will not take this notice: {error}") from error
+            except (PusherError, httpx.HTTPError, ValueError) as error:
+                raise _temporary(error) from error
 
     def check(self) -> str:
         try:
             self._pusher.channels_info()
         except (PusherError, httpx.HTTPError, ValueError) as error:
-            raise self._trouble(error) from error
+            raise _temporary(error) from error
         return f"{self.name} {', '.join(self._templates)}"
 
     def _channels(self, run_id: str, run_uid: str) -> list[str]:
-        return [each.replace("{run_id}", run_id).replace("{run_uid}", run_uid) for each in self._templates]
+        return [name.replace("{run_id}", run_id).replace("{run_uid}", run_uid) for name in self._templates]
 
     def _check_channels(self) -> None:
         if not 1 <= len(self._templates) <= MOST_CHANNELS:
@@ -87,32 +83,31 @@ class PusherChannels:
             if channel.startswith(ENCRYPTED):
                 raise NotReady(f"CRAWLER_NOTICES__PUSHER_CHANNELS: {channel!r}: encrypted channels are not supported")
 
-    def _trouble(self, error: Exception) -> TemporaryError:
-        if isinstance(error, httpx.TimeoutException):
-            return NoAnswer(f"no answer in {self._timeout:g} s")
-        if isinstance(error, httpx.HTTPError):
-            return TemporaryError(f"cannot be reached: {error}")
-        if isinstance(error, PusherError):
-            return TemporaryError(f"it answers {type(error).__name__}: {error}; are app id, key and secret right?")
-        return TemporaryError("it answers 200 and no JSON: does it speak the Pusher protocol?")
+
+def _temporary(error: Exception) -> TemporaryError:
+    if isinstance(error, httpx.TimeoutException):
+        return NoAnswer(str(error))
+    if isinstance(error, httpx.HTTPError):
+        return TemporaryError(f"cannot be reached: {error or type(error).__name__}")
+    if isinstance(error, PusherError):
+        return TemporaryError(f"it answers {type(error).__name__}: {error}; are app id, key and secret right?")
+    return TemporaryError("it answers 200 and no JSON: does it speak the Pusher protocol?")
 
 
 def message(notice: Notice) -> str:
-    """JSON in ASCII; what is too large is cut, and marked with `shortened`."""
+    """Return the notice as JSON in ASCII. Long texts are cut if the limit demands; `shortened` marks such a notice."""
     content = notice.model_dump(mode="json")
     text = json.dumps(content)
-    if len(text) <= LARGEST:
+    if len(text) <= LARGEST_MESSAGE:
         return text
-    cut = {name: f"{value[:LONGEST_TEXT]}…" for name, value in content.items() if _is_long(value)}
-    return json.dumps(content | cut | {"shortened": True})
-
-
-def _is_long(value: object) -> bool:
-    return isinstance(value, str) and len(value) > LONGEST_TEXT
+    for name, value in content.items():
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            content[name] = f"{value[:LONGEST_TEXT]}…"
+    return json.dumps(content | {"shortened": True})
 
 
 def _server(url: str | None) -> dict[str, Any]:
-    """Where a server of one's own is."""
+    """Return the package's options for a server other than the hosted service."""
     if url is None:
         return {}
     try:
@@ -128,16 +123,17 @@ def _server(url: str | None) -> dict[str, Any]:
 
 
 class _Backend:
-    """What the package calls to have a request sent; it makes one for each of its two clients."""
+    """The package's interface for an HTTP client. The package creates a backend for both of its clients."""
 
-    def __init__(self, _client: object, http: httpx.Client) -> None:
+    def __init__(self, _client: object, http: HttpClient) -> None:
         self._http = http
 
     def send_request(self, request: Request) -> Any:
-        text = bytearray()
-        with self._http.stream(request.method, request.url, headers=request.headers, content=request.body) as answer:
-            for piece in answer.iter_bytes():
-                text += piece
-                if len(text) > LARGEST_ANSWER:
-                    raise TemporaryError(f"its answer is larger than {LARGEST_ANSWER} bytes")
-        return process_response(answer.status_code, text.decode("utf-8", "replace"))
+        answer = self._http.request(
+            request.method,
+            request.url,
+            largest_answer=LARGEST_ANSWER,
+            headers=request.headers,
+            content=request.body,
+        )
+        return process_response(answer.status, answer.body.decode("utf-8", "replace"))

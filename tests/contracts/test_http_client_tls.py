@@ -4,13 +4,15 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.http_deadline import DeadlineTransport
+from crawler_lifecycle.adapters.http_client import Answer, HttpClient
 from tests.kubernetes.certificates import NAMES, Certificates
 
 NAMED = next(name for name in NAMES if name != "localhost")  # in the certificate, and not asked directly
@@ -115,9 +117,9 @@ def proxy(server: Server, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
         proxy.shutdown()
 
 
-def get(url: str) -> httpx.Response:
-    with httpx.Client(transport=DeadlineTransport(60), timeout=60) as client:
-        return client.get(url)
+def get(url: str) -> Answer:
+    with closing(HttpClient(60)) as client:
+        return client.request("GET", url, largest_answer=100)
 
 
 def refused(url: str, why: str) -> None:
@@ -136,7 +138,7 @@ def test_only_whom_this_machine_trusts(
     refused(url, UNTRUSTED)
     assert server.asked == []
     trusted(environment, certificates.authority)
-    assert get(url).status_code == 204
+    assert get(url).status == 204
     assert server.asked == ["/hook"]
 
 
@@ -146,7 +148,7 @@ def test_only_under_its_own_name(environment: pytest.MonkeyPatch, server: Server
     environment.setattr(socket, "getaddrinfo", lambda *_, **__: here)
     refused(f"https://elsewhere.invalid:{server.server_port}/hook", OTHER_NAME)
     assert server.asked == []
-    assert get(f"https://{NAMED}:{server.server_port}/hook").status_code == 204
+    assert get(f"https://{NAMED}:{server.server_port}/hook").status == 204
 
 
 def test_the_same_through_a_proxy(
@@ -156,33 +158,32 @@ def test_the_same_through_a_proxy(
     trusted(environment, certificates.authority)
     refused("https://elsewhere.invalid/hook", OTHER_NAME)
     assert server.asked == []
-    assert get(f"https://{NAMED}/hook").status_code == 204
+    assert get(f"https://{NAMED}/hook").status == 204
     assert server.asked == ["/hook"]
     assert proxy.asked == [f"{NAMED}:443", "elsewhere.invalid:443", f"{NAMED}:443"]
 
 
-def test_what_threads_connect_with_is_never_changed(
+def test_one_thread_alone_changes_and_uses_a_context(
     environment: pytest.MonkeyPatch, server: Server, certificates: Certificates
 ) -> None:
-    """httpcore says the protocols anew with each connection; servers then read rubbish, as their alerts said."""
+    """httpcore sets the protocols anew for each connection; what another thread just opened with them was rubbish."""
     trusted(environment, certificates.authority)
-    used, changed = list[ssl.SSLContext](), list[ssl.SSLContext]()
-    wrap, change = ssl.SSLContext.wrap_socket, ssl.SSLContext.set_alpn_protocols
+    used, changed = list[int](), list[int]()
+    wrap, change = ssl.SSLContext.wrap_bio, ssl.SSLContext.set_alpn_protocols
 
-    def wrapping(context: ssl.SSLContext, *given: object, **named: object) -> ssl.SSLSocket:
-        if not named.get("server_side"):
-            used.append(context)
+    def wrapping(context: ssl.SSLContext, *given: object, **named: object) -> ssl.SSLObject:
+        used.append(threading.get_ident())
         return wrap(context, *given, **named)  # type: ignore[arg-type]
 
     def changing(context: ssl.SSLContext, protocols: list[str]) -> None:
-        changed.append(context)
+        changed.append(threading.get_ident())
         change(context, protocols)
 
-    with httpx.Client(transport=DeadlineTransport(60), timeout=60) as client:
-        environment.setattr(ssl.SSLContext, "wrap_socket", wrapping)
+    with closing(HttpClient(60)) as client, ThreadPoolExecutor(4) as threads:
+        environment.setattr(ssl.SSLContext, "wrap_bio", wrapping)
         environment.setattr(ssl.SSLContext, "set_alpn_protocols", changing)
-        for _ in range(2):
-            headers = {"Connection": "close"}
-            assert client.get(f"https://127.0.0.1:{server.server_port}/hook", headers=headers).status_code == 204
-    assert len(used) == 2
-    assert not [context for context in changed if any(context is each for each in used)]
+        url, headers = f"https://127.0.0.1:{server.server_port}/hook", {"Connection": "close"}
+        requests = [threads.submit(client.request, "GET", url, largest_answer=100, headers=headers) for _ in range(8)]
+        assert [request.result().status for request in requests] == [204] * 8
+    assert len(used) == len(changed) == 8
+    assert len({*used, *changed}) == 1

@@ -1,12 +1,12 @@
-"""How are several receivers told of the same, when any of them may fail?
+"""Send a notice to several receivers, where each receiver may fail by itself.
 
-All are told at once. Who has taken a notice, or never will, is not told again while the others are tried: this process
-remembers the latest. Another process that goes on with the tries does not know; receivers drop repeats by their ids.
+All receivers get a notice at the same time. A retry leaves out receivers that have accepted the notice or refused it
+for good: the process remembers the latest outcomes. Another process repeats the notice; receivers drop repeats by id.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -22,19 +22,21 @@ class NamedPusher(Pusher, Protocol):
     def name(self) -> str: ...
 
 
-class Several:
+class FanOut:
     def __init__(self, pushers: Sequence[NamedPusher]) -> None:
         self._pushers = pushers
         self._settled: OrderedDict[tuple[str, NamedPusher], PermanentError | None] = OrderedDict()
         self._lock = threading.Lock()
 
     def send(self, notice: Notice) -> None:
-        outcomes = self._each(lambda pusher: self._tell(pusher, notice))
-        problems = [f"{pusher.name}: {error.message}" for pusher, error in outcomes if error]
-        if not problems:
+        outcomes = self._for_all(lambda pusher: self._send_once(pusher, notice))
+        errors = [(pusher, error) for pusher, error in outcomes if error]
+        if not errors:
             return
-        final = all(isinstance(error, PermanentError) for _, error in outcomes if error)
-        raise (Refused if final else TemporaryError)("; ".join(problems))
+        message = "; ".join(f"{pusher.name}: {error.message}" for pusher, error in errors)
+        if all(isinstance(error, PermanentError) for _, error in errors):
+            raise Refused(message)
+        raise TemporaryError(message)
 
     def check(self) -> str:
         lines: list[str] = []
@@ -47,39 +49,34 @@ class Several:
             lines.append(line)
             return None
 
-        problems = [f"{pusher.name}: {error.message}" for pusher, error in self._each(check) if error]
+        problems = [f"{pusher.name}: {error.message}" for pusher, error in self._for_all(check) if error]
         if problems:
             raise NotReady("; ".join(problems))
         return ", ".join(sorted(lines)) or "nobody is told"
 
-    def _each(self, work: "Work") -> list[tuple[NamedPusher, LifecycleError | None]]:
-        """One that is slow does not hold up the others."""
+    def _for_all(
+        self, action: Callable[[NamedPusher], LifecycleError | None]
+    ) -> list[tuple[NamedPusher, LifecycleError | None]]:
+        """Run the action for all receivers at once, so that a slow receiver does not delay the others."""
         if len(self._pushers) < 2:
-            return [(pusher, work(pusher)) for pusher in self._pushers]
+            return [(pusher, action(pusher)) for pusher in self._pushers]
         with ThreadPoolExecutor(len(self._pushers), thread_name_prefix="notify") as pool:
-            return list(zip(self._pushers, pool.map(work, self._pushers), strict=True))
+            return list(zip(self._pushers, pool.map(action, self._pushers), strict=True))
 
-    def _tell(self, pusher: NamedPusher, notice: Notice) -> LifecycleError | None:
+    def _send_once(self, pusher: NamedPusher, notice: Notice) -> LifecycleError | None:
         key = (notice.notice_id, pusher)
         with self._lock:
             if key in self._settled:
                 return self._settled[key]
+        outcome = None
         try:
             pusher.send(notice)
         except PermanentError as error:
-            self._settle(key, error)
-            return error
+            outcome = error
         except LifecycleError as error:
             return error
-        self._settle(key, None)
-        return None
-
-    def _settle(self, key: tuple[str, NamedPusher], outcome: PermanentError | None) -> None:
         with self._lock:
             self._settled[key] = outcome
             while len(self._settled) > REMEMBERED:
                 self._settled.popitem(last=False)
-
-
-class Work(Protocol):
-    def __call__(self, pusher: NamedPusher, /) -> LifecycleError | None: ...
+        return outcome

@@ -1,0 +1,77 @@
+"""HTTP client with one time limit for the whole request, however slowly the server answers.
+
+Time-outs of httpx limit single reads and writes, so a server that sends byte after byte would hold a thread for ever.
+asyncio can limit the whole request: name lookup, connection, request and answer. All requests of the process therefore
+run in one event loop, in a thread of its own.
+"""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import httpx
+
+from crawler_lifecycle.errors import NotReady
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # never through a proxy
+MOST_CONNECTIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: httpx.Headers
+    body: bytes
+
+
+class HttpClient:
+    """Client for many threads that keeps its connections. Proxies come from the environment."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = _event_loop()
+        try:
+            self._client = httpx.AsyncClient(
+                timeout=None,  # noqa: S113 (the time limit is in _request)
+                limits=httpx.Limits(max_connections=MOST_CONNECTIONS),
+                mounts={f"all://{host}": None for host in LOOPBACK},
+            )
+        except (httpx.InvalidURL, ValueError, ImportError) as error:
+            raise NotReady(f"the proxy of the environment (HTTP_PROXY and such) cannot be used: {error}") from error
+
+    def request(self, method: str, url: str, *, largest_answer: int, **content: Any) -> Answer:
+        """Send the request. `largest_answer`: bytes of the decoded body; 0 skips the body."""
+        request = self._request(method, url, largest_answer, content)
+        return asyncio.run_coroutine_threadsafe(request, self._loop).result()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._client.aclose(), self._loop).result()
+
+    async def _request(self, method: str, url: str, largest: int, content: dict[str, Any]) -> Answer:
+        try:
+            async with asyncio.timeout(self._seconds), self._client.stream(method, url, **content) as response:
+                body = await _body(response, largest) if largest else b""
+                return Answer(response.status_code, response.headers, body)
+        except TimeoutError as error:
+            raise httpx.TimeoutException(f"no answer in {self._seconds:g} s") from error
+
+
+async def _body(response: httpx.Response, largest: int) -> bytes:
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > largest:
+            raise httpx.HTTPError(f"its answer is larger than {largest} bytes")
+    return bytes(body)
+
+
+@cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    # a resolver that hangs for one host must not delay the lookups of other hosts
+    loop.set_default_executor(ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="lookup"))
+    threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
+    return loop
