@@ -66,6 +66,9 @@ class DirectDeployer:
             raise BadInput("crawler", f"there is no crawler named {name}")
         return Crawler(name=name, command=["/bin/sh", "-c", self.scripts[name]], processes=2, grace_seconds=7)
 
+    def only_installation(self) -> str | None:
+        return None
+
     def crawler_names(self) -> list[str]:
         return sorted(self.scripts)
 

@@ -144,10 +144,12 @@ def a_catalogue(folder: Path, text: str = CATALOGUE) -> Catalogue:
 
 
 @contextmanager
-def served(cluster: Cluster, catalogue: Catalogue) -> Iterator[str]:
+def served(
+    cluster: Cluster, catalogue: Catalogue, *, installation: str | None = None, folders: Sequence[Path] = ()
+) -> Iterator[str]:
     """The URL of the service, running in a thread until the block ends."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        app = make_app(cluster, catalogue, TOKEN)
+        app = make_app(cluster, catalogue, TOKEN, installation=installation, folders=folders)
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()

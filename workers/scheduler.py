@@ -44,7 +44,10 @@ def serve(chosen: settings.Settings) -> None:
         raise NotReady("CRAWLER_SCHEDULER__CATALOGUE: expected the path of the crawler catalogue file")
     catalogue = Catalogue.load(chosen.scheduler.catalogue)
     with listen(chosen.scheduler.url, anywhere=chosen.cluster.kind != "local") as listening:
-        app = make_app(cluster_of(chosen, chosen.cluster.installation), catalogue, token)
+        installation = chosen.cluster.installation
+        folders = [chosen.jobs_folder] if chosen.cluster.kind == "local" else []
+        cluster = cluster_of(chosen, installation)
+        app = make_app(cluster, catalogue, token, installation=installation, folders=folders)
         server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS)
         )

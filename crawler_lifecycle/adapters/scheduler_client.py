@@ -27,6 +27,7 @@ LARGEST_ANSWER = 16 << 20
 class CrawlerNames(Message):
     crawlers: list[str]
     problem: str | None = None
+    installation: str | None = None
 
 
 class SchedulerClient:
@@ -56,7 +57,11 @@ class SchedulerClient:
         return self._result(Crawler, answer)
 
     def crawler_names(self) -> list[str]:
-        return self._result(CrawlerNames, self._ask("GET", "/v1/crawlers")).crawlers
+        return self._names().crawlers
+
+    def only_installation(self) -> str | None:
+        """Return the one installation that the service deploys for. None: any, or the service does not say."""
+        return self._names().installation
 
     def crawlers(self) -> list[Crawler]:
         """Return the catalogue without entries removed meanwhile."""
@@ -92,6 +97,9 @@ class SchedulerClient:
         if names.problem:
             raise NotReady(f"the catalogue was not read again, its last good state is in use: {names.problem}")
         return line
+
+    def _names(self) -> CrawlerNames:
+        return self._result(CrawlerNames, self._ask("GET", "/v1/crawlers"))
 
     def _ask(self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any) -> Answer:
         headers = self._headers | (headers or {})

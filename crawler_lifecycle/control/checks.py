@@ -40,6 +40,7 @@ async def check_all(control: "Control") -> list[Check]:
         ("worker", lambda: _worker(control)),
         ("stack", lambda: asyncio.to_thread(_stack, control)),
         ("scheduler service", lambda: asyncio.to_thread(_scheduler, control)),
+        ("installation", lambda: asyncio.to_thread(_installation, control)),
         ("cluster", lambda: asyncio.to_thread(_cluster, control)),
         ("events", lambda: asyncio.to_thread(_events, control)),
         ("archives", lambda: asyncio.to_thread(_archives, control)),
@@ -86,6 +87,17 @@ def _stack(control: "Control") -> str:
 
 def _scheduler(control: "Control") -> str:
     return control.deployer.check()
+
+
+def _installation(control: "Control") -> str:
+    """A scheduler service refuses every deployment of an installation that it does not serve."""
+    served, own = control.deployer.only_installation(), control.records.installation()
+    if served not in (None, own):
+        raise NotReady(
+            f"the scheduler service deploys for installation {served} only, and this one is {own}: start another "
+            "service for this installation, or take CRAWLER_CLUSTER__INSTALLATION from that service"
+        )
+    return f"{own}, " + ("the only one that the scheduler service serves" if served else "served like any other")
 
 
 async def _audit(control: "Control") -> str:

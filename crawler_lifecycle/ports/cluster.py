@@ -110,6 +110,9 @@ class Deployer(Protocol):
     def crawler_names(self) -> list[str]:
         """Return the crawlers' names in the catalogue."""
 
+    def only_installation(self) -> str | None:
+        """Return the UUID of the one installation that the service serves. None: any, or not known."""
+
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Deploy. Refused if the request can never succeed, TemporaryError if its outcome is unknown."""
 

@@ -1,9 +1,10 @@
-"""Watch of a process over the disks on which it writes: a log line when one is full, and when it has room again."""
+"""Watch of a process over the disks on which it writes: a log line when a disk is full, and when it has room again."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crawler_lifecycle.adapters.disk import check_room
@@ -17,19 +18,33 @@ PAUSE = 15.0
 class DiskWatch:
     folders: Sequence[Path]
     pause: float = PAUSE
+    _problem: str | None = field(default=None, init=False)
 
-    async def run(self) -> None:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raise NotReady if the last look found a full disk. No look is made: strangers may ask for readiness."""
+        if self._problem is not None:
+            raise NotReady(self._problem)
+
+    async def _run(self) -> None:
         """Look for ever. A problem is logged when it is new: the log may lie on the same disk."""
-        problem: str | None = None
         while True:
-            before, problem = problem, await asyncio.to_thread(self._problem)
-            if problem is not None and before is None:
-                log.error("%s", problem)
-            elif problem is None and before is not None:
+            before, self._problem = self._problem, await asyncio.to_thread(self._look)
+            if self._problem is not None and before is None:
+                log.error("%s", self._problem)
+            elif self._problem is None and before is not None:
                 log.info("the disk can be written to again")
             await asyncio.sleep(self.pause)
 
-    def _problem(self) -> str | None:
+    def _look(self) -> str | None:
         try:
             check_room(self.folders)
         except NotReady as error:

@@ -37,9 +37,5 @@ async def _until_told(main: Main, parts: Parts) -> None:
     loop = asyncio.get_running_loop()
     for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
-    watching = asyncio.create_task(DiskWatch(parts.settings.local_folders).run())
-    try:
+    async with DiskWatch(parts.settings.local_folders).running():
         await main(parts, stopped)
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)

@@ -5,14 +5,16 @@ Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a compa
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from pydantic import Field
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.base import Message
@@ -22,6 +24,7 @@ from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, only
 from crawler_lifecycle.services.placing import PlacesJobs, Placing
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
@@ -44,9 +47,13 @@ OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
 class Service:
     """What the endpoints work with."""
 
-    def __init__(self, cluster: Cluster, catalogue: Catalogue) -> None:
+    def __init__(
+        self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()
+    ) -> None:
         self.cluster = cluster
         self.catalogue = catalogue
+        self.installation = installation
+        self.disks = DiskWatch(folders)
         self.placing = Placing(cluster) if isinstance(cluster, PlacesJobs) else None
         self.metrics = CollectorRegistry()
         self.outcomes = Counter(
@@ -84,7 +91,10 @@ class Service:
 
 class Names(Message):
     crawlers: list[str]
-    problem: str | None = None
+    problem: str | None = Field(default=None, description="the error in the file, whose last good state is in use")
+    installation: str | None = Field(
+        default=None, description="UUID of the one installation that the service deploys for; none: any"
+    )
 
 
 class Health(Message):
@@ -132,8 +142,9 @@ def deploy(
 
 @v1.get("/crawlers", responses=problems())
 def crawlers(service: Here) -> Names:
-    """The names of the catalogue, and what is wrong with its file if an older state of it is in use."""
-    return Names(crawlers=service.catalogue.names(), problem=service.catalogue.problem())
+    """Return the names of the catalogue, and the error in its file if an older state of the file is in use."""
+    names, problem = service.catalogue.names(), service.catalogue.problem()
+    return Names(crawlers=names, problem=problem, installation=service.installation)
 
 
 @v1.get(
@@ -157,7 +168,8 @@ async def healthz() -> Health:
 
 @health.get("/readyz", responses={503: problems()[503]})
 def readyz(service: Here) -> Health:
-    """Deployments can be made: the cluster answers. Needs no token."""
+    """Deployments can be made: the cluster answers, and its disk has room. Needs no token."""
+    service.disks.check()
     if service.placing and service.placing.problem:
         raise TemporaryError(service.placing.problem)
     return Health(status=service.cluster.check())
@@ -170,23 +182,32 @@ def metrics(service: Here) -> Response:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    placing: Placing | None = app.state.service.placing
-    if placing is None:
-        yield
-        return
-    task = asyncio.create_task(placing.run())
-    task.add_done_callback(placing.ended)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    service: Service = app.state.service
+    async with service.disks.running():
+        if service.placing is None:
+            yield
+            return
+        task = asyncio.create_task(service.placing.run())
+        task.add_done_callback(service.placing.ended)
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
-def make_app(cluster: Cluster, catalogue: Catalogue, token: str) -> FastAPI:
+def make_app(
+    cluster: Cluster,
+    catalogue: Catalogue,
+    token: str,
+    *,
+    installation: str | None = None,
+    folders: Sequence[Path] = (),
+) -> FastAPI:
+    """Make the service. `folders`: where its cluster writes on this machine. `installation`: the only one it serves."""
     app = _routes()
-    app.state.service = Service(cluster, catalogue)
+    app.state.service = Service(cluster, catalogue, installation, folders)
     app.add_middleware(Gate, admit=only(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY)
     return app
 

@@ -125,8 +125,8 @@ def _watcher(way: Way, claims: Any, cluster: Any, send: Any) -> Watcher:
     return by_way_of(way, Watcher(claims, cluster, through(way, "engine.nudge", send)))
 
 
-def _app(way: Way, cluster: Any, *given: Any) -> Any:
-    return make_app(between(way, cluster, "cluster", OF_THE_CLUSTER), *given)
+def _app(way: Way, cluster: Any, *given: Any, **options: Any) -> Any:
+    return make_app(between(way, cluster, "cluster", OF_THE_CLUSTER), *given, **options)
 
 
 def _plugin(deaths: Deaths, way: Way | None, activities: Sequence[Callable[..., Any]]) -> "MortalPlugin":

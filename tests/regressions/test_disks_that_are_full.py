@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from crawler_lifecycle.adapters.disk import check_room
@@ -13,6 +14,11 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.disk import DiskWatch
+from tests.apis import problem
+from tests.apis import served as api_served
+from tests.schedulers import SmallCluster, a_catalogue
+from tests.schedulers import served as scheduler_served
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
     small: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = DiskWatch([small], pause=0.01)
-    watching = asyncio.create_task(watch.run())
+    watching = asyncio.create_task(watch._run())
     with caplog.at_level(logging.INFO, "crawler_lifecycle.services.disk"):
         for left, said in ((0, "nothing can be written"), (66 << 20, "can be written to again")):
             fill(small, left)
@@ -65,3 +71,26 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     assert len(caplog.messages) == 2, caplog.messages
+
+
+def refused(url: str) -> str | None:
+    """Return the reason why the service is not ready. The first look at the disk is a moment after the start."""
+    answer = httpx.get(f"{url}/readyz", trust_env=False, timeout=30)
+    return None if answer.status_code == 200 else problem(answer, 503).detail
+
+
+def test_the_scheduler_service_is_not_ready(small: Path) -> None:
+    catalogue = a_catalogue(small)
+    fill(small, 1 << 20)
+    with scheduler_served(SmallCluster(), catalogue, folders=[small]) as url:
+        assert until(lambda: refused(url)).endswith(
+            f"are free in {small}: make room there before nothing can be written"
+        )
+
+
+def test_the_api_is_not_ready(small: Path, database_url: str) -> None:
+    (small / "exports").mkdir()
+    fill(small, 1 << 20)
+    with api_served(small, database_url) as api:
+        assert until(lambda: "MiB are free in" in (refused(api.url) or ""))
+        assert httpx.get(f"{api.url}/healthz", trust_env=False).status_code == 200

@@ -122,6 +122,9 @@ class SlowDeployer:
     stopped: set[str] = field(default_factory=set)  # runs
     raced: set[str] = field(default_factory=set)  # requests that were under way when their run was stopped
 
+    def only_installation(self) -> str | None:
+        return None
+
     def crawler_names(self) -> list[str]:
         raise NotImplementedError
 

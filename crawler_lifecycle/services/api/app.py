@@ -1,6 +1,8 @@
 """The API as one application: gate, endpoints, page."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import APIRouter, Depends, FastAPI, Response
@@ -21,6 +23,7 @@ from crawler_lifecycle.services.api.parameters import method_not_allowed, refuse
 from crawler_lifecycle.services.api.plain_requests import PlainRequests
 from crawler_lifecycle.services.api.tags import Tags
 from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
 from crawler_lifecycle.services.problems import speak_problems
 from crawler_lifecycle.services.scheduler_document import document, problems
@@ -40,7 +43,8 @@ async def healthz() -> Health:
 
 @health.get("/readyz", responses={503: problems()[503]})
 async def readyz(desk: Here) -> Health:
-    """Database and Temporal answer, or did a moment ago. Needs no token."""
+    """Database and Temporal answer, or did a moment ago, and the disks have room. Needs no token."""
+    desk.disks.check()
     await desk.readiness.ask(lambda: _all_answer(desk))
     return Health(status="ready")
 
@@ -60,9 +64,17 @@ async def metrics(desk: Here) -> Response:
     return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    desk: Desk = app.state.desk
+    async with desk.disks.running():
+        yield
+
+
 def make_app(control: Control, settings: Settings) -> FastAPI:
     app = _routes()
-    desk = app.state.desk = Desk(control, settings.api, Tokens(settings.tokens_file))
+    disks = DiskWatch(settings.local_folders)
+    desk = app.state.desk = Desk(control, settings.api, Tokens(settings.tokens_file), disks=disks)
     app.include_router(page_router())
     admit = Doorkeeper(desk.tokens, settings.api.requests_per_second)
     open_paths = {*HEALTH, *files()}
@@ -93,6 +105,7 @@ def _routes() -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,  # the pages would load scripts from elsewhere
         redoc_url=None,
+        lifespan=_lifespan,
         generate_unique_id_function=lambda route: route.name,
         telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
     )

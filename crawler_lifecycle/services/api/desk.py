@@ -17,6 +17,7 @@ from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
 from crawler_lifecycle.services.api.slots import Slots
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
+from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.settings.processes import ApiSettings
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class Desk:
     tail_readers: Room = field(default_factory=_tail_readers)
     archive_readers: Room = field(default_factory=_archive_readers)
     readiness: Readiness = field(default_factory=Readiness)
+    disks: DiskWatch = field(default_factory=lambda: DiskWatch(()))
 
     def __post_init__(self) -> None:
         self.streams = Slots(self.settings.streams, self.settings.streams_of_one_token)
