@@ -8,7 +8,7 @@ from crawler_lifecycle.activities.reconciliation import EVIDENCE_IN_A_PAGE
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.audit.jobs import Step
-from crawler_lifecycle.domain.audit.subjects import Key
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Records, Tasks
@@ -17,7 +17,7 @@ LONGEST_COLLECTING = 200.0  # seconds of a page for evidence before removals; th
 JOBS_WITH_EVIDENCE = 20
 ASKED = "asked to end"
 NOT_ALLOWED = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
-Needed = Mapping[Key, Step]
+Needed = Mapping[JobKey, Step]
 
 
 @dataclass
@@ -58,15 +58,15 @@ class Leftovers:
                 problems.append(error.message)
         return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
 
-    def _stop(self, run_uid: str, keys: Sequence[Key]) -> str:
+    def _stop(self, run_uid: str, keys: Sequence[JobKey]) -> str:
         self.cluster.stop(run_uid, keys)
         return f"{counted(len(keys), 'job')} {ASKED}"
 
-    def _kill(self, run_uid: str, keys: Sequence[Key]) -> str:
+    def _kill(self, run_uid: str, keys: Sequence[JobKey]) -> str:
         self.cluster.kill(run_uid, keys)
         return f"{counted(len(keys), 'job')} made to end"
 
-    def _remove(self, run_uid: str, keys: Sequence[Key]) -> str:
+    def _remove(self, run_uid: str, keys: Sequence[JobKey]) -> str:
         unexplained, problem = self._collect_missing_evidence(run_uid, keys)
         explained = sorted(set(keys).difference(unexplained))
         if not explained:
@@ -79,7 +79,7 @@ class Leftovers:
             action += f", {len(unexplained)} stay until the cluster tells what became of them: {problem}"
         return action
 
-    def _collect_missing_evidence(self, run_uid: str, keys: Sequence[Key]) -> tuple[Sequence[Key], str]:
+    def _collect_missing_evidence(self, run_uid: str, keys: Sequence[JobKey]) -> tuple[Sequence[JobKey], str]:
         """Return the jobs without evidence for now, and the reason.
 
         Evidence is missing where a supervisor ended before a busy cluster delivered any.

@@ -26,7 +26,7 @@ from crawler_lifecycle.contract.steps.looks import (
 from crawler_lifecycle.contract.steps.run import RunInput
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
-from crawler_lifecycle.domain.looks import Look, TaskRow, uids_of
+from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
 from crawler_lifecycle.domain.verdict import verdicts
@@ -36,7 +36,6 @@ from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
-Key = tuple[int, int]  # task and attempt
 T = TypeVar("T", TaskChange, TaskEvidence)
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
 STOPPING_WITH_EVIDENCE = 100  # a stop with thousands of jobs must not wait for the logs of them all
@@ -145,7 +144,7 @@ class ReconciliationActivities:
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
         )
 
-    def _remove_page(self, run_uid: str, keys: Sequence[Key], uids: Uids) -> int:
+    def _remove_page(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> int:
         """Remove the jobs and return how many stay for now.
 
         After several failures the whole page stays, so that the pages behind are tried too. A silent cluster fails the

@@ -14,13 +14,12 @@ from crawler_lifecycle.contract.steps.completion import CloseRun
 from crawler_lifecycle.contract.steps.run import Counted, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
-from crawler_lifecycle.domain.looks import TaskRow, uids_of
+from crawler_lifecycle.domain.looks import JobKey, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.verdict import with_facts
 from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
-Key = tuple[int, int]  # task and attempt
 JOBS_IN_A_PAGE = 500
 NODES_NAMED = 10  # silent nodes in a note of the timeline, at most
 NOT_SEEN_ENDING = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
@@ -111,12 +110,12 @@ class StoppingActivities:
             self.cluster.check()
             activity.logger.warning("run %s: not all of its jobs were asked to end: %s", run.run_id, error.message)
 
-    def _kill(self, run: RunRef, jobs: Sequence[Key], uids: Uids) -> None:
+    def _kill(self, run: RunRef, jobs: Sequence[JobKey], uids: Uids) -> None:
         if jobs:
             self._note_unreached(run, jobs)
         self.cluster.kill(run.run_uid, jobs, uids=uids, keep=partial(self._keep_facts, run))
 
-    def _note_unreached(self, run: RunRef, jobs: Sequence[Key]) -> None:
+    def _note_unreached(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
         """Note jobs on silent nodes before the kill removes every trace. Best effort: an error prevents no kill."""
         try:
             unreached = self.cluster.unreached(run.run_uid, jobs)
@@ -129,7 +128,7 @@ class StoppingActivities:
             message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
             self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
-    def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[Key], Uids, str]:
+    def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[JobKey], Uids, str]:
         """Return the run, a page of jobs with their uids, and the remaining tasks. Evidence is kept on the way."""
         run = self.runs.current(step.run)  # a late step for an earlier supervisor must not end a later one's jobs
         numbers = from_ranges(step.tasks) if step.tasks else self._tasks_in_cluster(step.run.run_id)
@@ -138,7 +137,7 @@ class StoppingActivities:
         self._keep_evidence(step.run, _keys(row for row in rows if row.status in NOT_SEEN_ENDING))
         return run, _keys(rows), uids_of(rows), to_ranges(rest)
 
-    def _keep_evidence(self, run: RunRef, jobs: Sequence[Key]) -> None:
+    def _keep_evidence(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
         """Record evidence before the stop destroys it. Best effort: jobs end although their evidence is missing."""
         try:
             evidence = self.cluster.evidence(run.run_uid, jobs, hurried=True) if jobs else []
@@ -149,7 +148,7 @@ class StoppingActivities:
         except LifecycleError as error:
             activity.logger.warning("run %s: no evidence of stopped jobs: %s", run.run_id, error.message)
 
-    def _keep_facts(self, run: RunRef, facts: Mapping[Key, OutcomeFacts]) -> None:
+    def _keep_facts(self, run: RunRef, facts: Mapping[JobKey, OutcomeFacts]) -> None:
         """Put on record how programs ended before their jobs are told to end: later nothing may tell the order.
 
         Facts that cannot be written delay no stop."""
@@ -169,5 +168,5 @@ class StoppingActivities:
         return sorted(number for status in TO_STOP for number in by_status.get(status, []))
 
 
-def _keys(rows: Iterable[TaskRow]) -> list[Key]:
+def _keys(rows: Iterable[TaskRow]) -> list[JobKey]:
     return [(row.task, row.attempt) for row in rows]

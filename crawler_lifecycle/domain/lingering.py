@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.domain.looks import JobLook, Look, TaskRow
+from crawler_lifecycle.domain.looks import JobKey, JobLook, Look, TaskRow
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 
 
-def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[tuple[int, int]]:
+def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
     """By task and attempt: whatever lives and is not the present job of a task that goes on.
 
     So also another attempt's job, and one of a task that has no row: a database or a cluster that was restored from a
@@ -17,7 +17,7 @@ def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[tuple
     return sorted(key for key, job in living if key not in wanted or _nobody_asked(job, intent))
 
 
-def overdue(look: Look, rows: Iterable[TaskRow]) -> list[tuple[int, int]]:
+def overdue(look: Look, rows: Iterable[TaskRow]) -> list[JobKey]:
     """Return, by task and attempt, the jobs that were told to end and never do by themselves.
 
     The first look at an overdue job only puts that on record, and the next one has it killed: a clock that is wrong

@@ -8,6 +8,8 @@ from enum import StrEnum
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import TaskStatus
 
+JobKey = tuple[int, int]  # task and attempt of a job
+
 
 class JobPhase(StrEnum):
     """Where a job stands. A job that is not listed in a complete look is absent, which is not a phase."""
@@ -57,7 +59,7 @@ class Look:
     """All jobs of a run. Incomplete (an error, a partial list): what is missing is unknown, not absent."""
 
     complete: bool
-    jobs: Mapping[tuple[int, int], JobLook] = field(default_factory=dict)  # by task and attempt
+    jobs: Mapping[JobKey, JobLook] = field(default_factory=dict)
     problem: str | None = None
     clock_ahead: timedelta | None = None  # our clock, of the cluster's; None where both are the same clock
 
@@ -81,6 +83,6 @@ class TaskRow:
     facts: OutcomeFacts | None = None
 
 
-def uids_of(rows: Iterable[TaskRow]) -> dict[tuple[int, int], str]:
+def uids_of(rows: Iterable[TaskRow]) -> dict[JobKey, str]:
     """Return the uids on record of these tasks' jobs, by task and attempt."""
     return {(row.task, row.attempt): row.job_uid for row in rows if row.job_uid is not None}

@@ -2,6 +2,7 @@
 
 from uuid import UUID, uuid5
 
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import BadInput
 
 MAIN_TASK = 0
@@ -26,7 +27,7 @@ def job_name(run_uid: str, task: int, attempt: int) -> str:
     return f"crawl-{UUID(run_uid).hex}-{task}-{attempt}"
 
 
-def task_and_attempt(name: str, run_uid: str) -> tuple[int, int] | None:
+def task_and_attempt(name: str, run_uid: str) -> JobKey | None:
     """Return what the name of a job of this run says; None for a name of another form, or of another run."""
     prefix, _, rest = name.partition(f"crawl-{UUID(run_uid).hex}-")
     numbers = [] if prefix else rest.split("-")

@@ -8,14 +8,14 @@ from crawler_lifecycle.contract.deployment import Crawler, Deployment, Deploymen
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobKey, Look
 
-Uids = Mapping[tuple[int, int], str]  # the uid on record of the job of (task, attempt)
+Uids = Mapping[JobKey, str]  # the uid on record of the job of (task, attempt)
 NO_UIDS: Uids = {}
-KeepFacts = Callable[[Mapping[tuple[int, int], OutcomeFacts]], None]  # by task and attempt
+KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # by task and attempt
 
 
-def keep_no_facts(facts: Mapping[tuple[int, int], OutcomeFacts]) -> None:
+def keep_no_facts(facts: Mapping[JobKey, OutcomeFacts]) -> None:
     """Leave the outcome facts to the looks."""
 
 
@@ -38,7 +38,7 @@ class Cluster(Protocol):
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,
@@ -52,14 +52,14 @@ class Cluster(Protocol):
         """List all jobs of the installation that live or take room, in pages. A job may be listed twice. TemporaryError
         if a page cannot be read: the pages before are no full list."""
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         """Return the evidence about these jobs; a job without evidence is left out. `hurried`: read only for
         seconds."""
 
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -73,17 +73,17 @@ class Cluster(Protocol):
     def kill(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
         """End these jobs without asking. An absent job is success. `keep`: as in a stop."""
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], str]:
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> Mapping[JobKey, str]:
         """Return the living jobs on unreachable nodes, with their nodes: ended by force, the jobs may run on."""
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
         """Remove these jobs and earlier attempts of their tasks; their logs go to the run's files first.
 
         Return how many jobs have to stay for now, since a late copy of their request could make them anew. A job that

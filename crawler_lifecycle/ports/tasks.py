@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.domain.looks import JobKey, TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Tasks(Protocol):
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
         """Keep the evidence with each task that is still at that attempt. Return how many rows were written."""
 
-    def unexplained(self, run_id: int) -> list[tuple[int, int]]:
+    def unexplained(self, run_id: int) -> list[JobKey]:
         """Return (task, attempt) of tasks whose job ended by itself and of which no evidence was kept."""
 
     def cancel_queued(self, run: RunRef, reason: str) -> int:

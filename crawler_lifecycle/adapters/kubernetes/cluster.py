@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.kubernetes.changes import Changes
 from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
-from crawler_lifecycle.adapters.kubernetes.evidence import Collecting, has_ended
+from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
 from crawler_lifecycle.adapters.kubernetes.ground import Ground
 from crawler_lifecycle.adapters.kubernetes.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
@@ -21,14 +21,16 @@ from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
+from crawler_lifecycle.adapters.kubernetes.pods import has_ended
 from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
 from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.server_version import checked_version
-from crawler_lifecycle.adapters.kubernetes.stopping import OVER, Stopping
+from crawler_lifecycle.adapters.kubernetes.status import end_of
+from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import (
     NO_UIDS,
@@ -101,7 +103,7 @@ class KubernetesCluster:
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,
@@ -111,14 +113,14 @@ class KubernetesCluster:
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         return inventory(self._api, self._installation)
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         collecting = self._collecting_in_a_hurry if hurried else self._collecting
         return collecting.evidence(run_uid, jobs, hurried=hurried)
 
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -129,17 +131,17 @@ class KubernetesCluster:
     def kill(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
         self._killing.kill(run_uid, jobs, uids, keep)
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return self._reaching.unreached(run_uid, jobs)
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
         return self._removing.remove(run_uid, jobs, uids)
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
@@ -150,7 +152,7 @@ class KubernetesCluster:
         job, pods = self._jobs.one(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
         if job is None and not pods:
             raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
-        ended = has_ended(job) or any(pod.status and pod.status.phase in OVER for pod in pods[:1])
+        ended = (job is not None and end_of(job.status) is not None) or any(has_ended(pod) for pod in pods[:1])
         if not pods:
             return LogChunk("", max(offset, 0), ended)
         return self._logs.chunk(pods[0], offset, ended=ended)

@@ -17,9 +17,10 @@ from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Job, Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.status import end_of
 from crawler_lifecycle.adapters.kubernetes.warning_events import LONGEST_EVENT
 from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ, TaskEvidence
+from crawler_lifecycle.domain.looks import JobKey
 
 OBJECTS_SECONDS = 40.0  # of a page: a single list of a busy API server may take a quarter of it
 SECONDS = 25.0  # for its logs and events; the step around has 70
@@ -36,7 +37,7 @@ class Collecting:
         default_factory=lambda: ThreadPoolExecutor(LISTS_AT_ONCE, thread_name_prefix="events")
     )
 
-    def evidence(self, run_uid: str, keys: Sequence[Key], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, keys: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         """`hurried`: without events, and with the logs of nodes that answer at once."""
         until = time.monotonic() + (HURRIED_SECONDS if hurried else OBJECTS_SECONDS)
         jobs = self.jobs.some(run_uid, keys, until)
@@ -49,12 +50,12 @@ class Collecting:
             first = [(key, jobs.get(key), pod) for key, pod in meant.items()]
             return self.jobs.each(lambda each: self._at_once(*each, until), first, "no evidence")
         until = time.monotonic() + SECONDS
-        gone = {key for key in keys if key not in meant and not has_ended(jobs.get(key))}
+        gone = {key for key in keys if key not in meant and not _end(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _who_warns(jobs.get(key), meant.get(key)) for key in keys if key not in gone}
         answered = warning_events.asked(self.jobs.api, self.readers, set(chain(*about.values())), until)
 
-        def collect(key: Key) -> TaskEvidence | None:
+        def collect(key: JobKey) -> TaskEvidence | None:
             if key in gone:
                 return self._of_stopped(run_uid, key)
             return self._of(key, jobs.get(key), meant.get(key), until)
@@ -63,16 +64,16 @@ class Collecting:
         warnings = answered()
         return [_with_events(each, warnings.about(about.get((each.task, each.attempt), []))) for each in collected]
 
-    def _of(self, key: Key, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
+    def _of(self, key: JobKey, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
         log, problem = self._tail(pod, until) if pod else ("", None)
         told = _told(key, job, pod).model_copy(update={"log_tail": log})
         return _with_events(told, [problem] if problem else [])
 
-    def _at_once(self, key: Key, job: Job | None, pod: Pod, until: float) -> TaskEvidence:
+    def _at_once(self, key: JobKey, job: Job | None, pod: Pod, until: float) -> TaskEvidence:
         log, _ = self._tail(pod, min(until, time.monotonic() + HURRIED_TAIL_SECONDS))
         return _told(key, job, pod).model_copy(update={"log_tail": log})
 
-    def _of_stopped(self, run_uid: str, key: Key) -> TaskEvidence | None:
+    def _of_stopped(self, run_uid: str, key: JobKey) -> TaskEvidence | None:
         """What was heard of it until it was gone."""
         tail = self.logs.tail_of_kept(run_uid, *key)
         return TaskEvidence(task=key[0], attempt=key[1], log_tail=tail) if tail else None
@@ -89,7 +90,7 @@ class Collecting:
 def _meant(job: Job | None, several: Sequence[Pod]) -> Pod | None:
     """Return the pod that the end of the job is about. Pods of another job of that name say nothing about it."""
     own = [pod for pod in several if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
-    ended = _condition(job)
+    ended = _end(job)
     if ended is None:
         return pods.the_one_that_counts(own)
     return pods.the_one_that_ended(own, pods.SUCCEEDED if ended.type == "Complete" else pods.FAILED)
@@ -104,9 +105,9 @@ def _who_warns(job: Job | None, pod: Pod | None) -> list[str]:
     return [] if job and _succeeded(job) else [each.metadata.uid for each in (job, pod) if each]
 
 
-def _told(key: Key, job: Job | None, pod: Pod | None) -> TaskEvidence:
+def _told(key: JobKey, job: Job | None, pod: Pod | None) -> TaskEvidence:
     """By the objects alone."""
-    message = "; ".join(_sentences(_condition(job), pod))[:LONGEST_MESSAGE]
+    message = "; ".join(_sentences(_end(job), pod))[:LONGEST_MESSAGE]
     return TaskEvidence(
         task=key[0],
         attempt=key[1],
@@ -118,18 +119,12 @@ def _told(key: Key, job: Job | None, pod: Pod | None) -> TaskEvidence:
     )
 
 
-def _condition(job: Job | None) -> Condition | None:
-    """How the Job has ended, in its own words."""
-    conditions = (job.status.conditions if job and job.status else None) or []
-    return next((each for each in conditions if each.type in ("Complete", "Failed") and each.is_true), None)
-
-
-def has_ended(job: Job | None) -> bool:
-    return _condition(job) is not None
+def _end(job: Job | None) -> Condition | None:
+    return end_of(job.status) if job else None
 
 
 def _succeeded(job: Job) -> bool:
-    ended = _condition(job)
+    ended = _end(job)
     return ended is not None and ended.type == "Complete"
 
 

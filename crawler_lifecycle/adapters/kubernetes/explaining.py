@@ -8,9 +8,9 @@ from crawler_lifecycle.adapters.kubernetes import failure, leaving, pods, tellin
 from crawler_lifecycle.adapters.kubernetes.facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.leaving import NO_STATUS
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key, look_of, of_job, true_conditions
+from crawler_lifecycle.adapters.kubernetes.status import look_of, of_job, true_conditions
 from crawler_lifecycle.adapters.kubernetes.waiting import Wait
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import (
     BACKOFF,
     CONTAINER_CREATING,
@@ -36,7 +36,7 @@ class Clock:
     with_sidecars: timedelta  # that run on after the main container
 
 
-def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
+def with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     """Return what `status.of_job` tells, and what only its pods know."""
     look = _with_pods(key, job, found, clock)
     if look.phase is not JobPhase.UNCLEAR:
@@ -47,7 +47,7 @@ def with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook
     return replace(look, due_at=due_at) if due_at else look
 
 
-def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
+def _with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
     known = of_job(key, job)
     has_failed = known is not None and known.phase is JobPhase.FAILED
     pod = pods.the_one_that_ended(found, pods.FAILED) if has_failed else pods.the_one_that_counts(found)
@@ -61,7 +61,7 @@ def _with_pods(key: Key, job: Job, found: Sequence[Pod], clock: Clock) -> JobLoo
     return _by_its_pod(key, job, pod, clock)
 
 
-def _by_its_pod(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
+def _by_its_pod(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     phase = pods.phase(pod)
     if phase == pods.PENDING and not pods.main_has_begun(pod):
         return _of_pending(key, job, pod, clock)
@@ -82,7 +82,7 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -
     return replace(look, reason=telling.by_whom(found)) if look.cause == POD_TERMINATING else look
 
 
-def _without_pod(key: Key, job: Job) -> JobLook:
+def _without_pod(key: JobKey, job: Job) -> JobLook:
     if leaving.some((job.status or NO_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
         return leaving.unclear(key, job.metadata.name, problem, job.metadata.uid)
@@ -112,7 +112,7 @@ def _is_by_deletion(job: Job, failed: Condition | None, found: Sequence[Pod]) ->
     return failure.is_by_deletion(failed, found, remembers=remembers)
 
 
-def _of_pending(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
+def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     if not pods.is_true(pod, "PodScheduled"):
         return _waits(key, job, waiting.for_a_node(pod))
     if invalid := waiting.of_an_invalid_image(pod):
@@ -123,7 +123,7 @@ def _of_pending(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
     return replace(_waits(key, job, wait), give_up_after=ON_RECORD if is_hopeless else None)
 
 
-def _of_running(key: Key, job: Job, pod: Pod, clock: Clock) -> JobLook:
+def _of_running(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     cause = _what_ails(pod)
     look = look_of(key, job, JobPhase.RUNNING, cause, pod)
     if cause == SIDECAR_HANGING:
@@ -169,5 +169,5 @@ def with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) 
     )
 
 
-def _waits(key: Key, job: Job, wait: Wait) -> JobLook:
+def _waits(key: JobKey, job: Job, wait: Wait) -> JobLook:
     return replace(look_of(key, job, JobPhase.WAITING, wait.cause), message=waiting.cut(wait.message))

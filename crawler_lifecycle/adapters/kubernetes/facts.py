@@ -5,9 +5,8 @@ from datetime import datetime
 
 from crawler_lifecycle.adapters.kubernetes import failure, pods, telling
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import POD_TERMINATING
 
 
@@ -20,9 +19,9 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
     return _of_pod(look.uid, pod, job.metadata.deletion_timestamp if job else None)
 
 
-def facts_by_uid(found: Mapping[Key, Sequence[Pod]], uids: Mapping[Key, str]) -> dict[Key, OutcomeFacts]:
+def facts_by_uid(found: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
     """Return the facts that the pods of these jobs tell, where a pod belongs to the job with the uid on record."""
-    facts: dict[Key, OutcomeFacts] = {}
+    facts: dict[JobKey, OutcomeFacts] = {}
     for key in found.keys() & uids.keys():
         pod = pods.the_one_that_counts(pod for pod in found[key] if pods.controller_uid(pod) == uids[key])
         if pod and (known := _of_pod(uids[key], pod, None)):

@@ -7,14 +7,15 @@ from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Labels, Metadata
 from crawler_lifecycle.adapters.kubernetes.survey import key_of
-from crawler_lifecycle.domain.audit.subjects import Key, ListedJob
+from crawler_lifecycle.domain.audit.subjects import ListedJob
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import BadInput
 
 
 def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
     """In pages of the API server; an error in one of them is raised, and the list is none."""
-    seen: set[tuple[str | None, Key | None]] = set()
+    seen: set[tuple[str | None, JobKey | None]] = set()
     for path in (api.batch("jobs"), api.core("pods")):
         query = {"labelSelector": naming.selector(installation)}
         for body in api.pages(path, query, accept=naming.METADATA_LIST):

@@ -18,8 +18,8 @@ from crawler_lifecycle.adapters.kubernetes.answers import Missing
 from crawler_lifecycle.adapters.kubernetes.api import Api
 from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, NAMED, PODS, Decoder, Unreadable
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import key_named, key_of
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import TemporaryError
 
@@ -55,7 +55,7 @@ class Jobs:
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
     )
 
-    def one(self, run_uid: str, key: Key, uid: str | None = None) -> Job | None:
+    def one(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
         """Return the Job as it is now, in the API server's own copy; its metadata alone if the rest cannot be read.
 
         `uid`: the uid on record, which makes a Job ours whatever its labels say. So do the labels of its pods, which
@@ -77,7 +77,7 @@ class Jobs:
         except Unreadable:
             return Job(NAMED.one(self.api.get(path, accept=naming.METADATA)).metadata)
 
-    def some(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, Job]:
+    def some(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
         """Of these, by one list."""
         wanted = set(keys)
         pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted), until)
@@ -88,17 +88,17 @@ class Jobs:
             if (key := key_named(job.metadata.name, job.metadata.labels, run_uid)) and key in wanted
         }
 
-    def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[Key, DatedJob]:
+    def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
         """Every attempt of these tasks."""
         pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
         return {key: job for job in jobs if (key := _key(job, run_uid))}
 
-    def dated_by_name(self, run_uid: str, uids: Mapping[Key, str]) -> dict[Key, DatedJob]:
+    def dated_by_name(self, run_uid: str, uids: Mapping[JobKey, str]) -> dict[JobKey, DatedJob]:
         """Return those that are there with the uid on record, read one by one by their names."""
-        jobs: dict[Key, DatedJob] = {}
+        jobs: dict[JobKey, DatedJob] = {}
 
-        def read(key: Key) -> None:
+        def read(key: JobKey) -> None:
             try:
                 job = DATED_JOBS.one(self.api.get(self.api.batch("jobs", job_name(checked_uid(run_uid), *key))))
             except (Missing, Unreadable):
@@ -109,10 +109,10 @@ class Jobs:
         self.each(read, uids, "not all jobs could be read by their names")
         return jobs
 
-    def pods(self, run_uid: str, keys: Iterable[Key], until: float = math.inf) -> dict[Key, list[Pod]]:
+    def pods(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, list[Pod]]:
         """The pods of these, newest first."""
         wanted = set(keys)
-        found: dict[Key, list[Pod]] = {}
+        found: dict[JobKey, list[Pod]] = {}
         for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted), until):
             for pod in PODS.page(page).whole:
                 if (key := key_of(pod.metadata.labels)) and key in wanted:
@@ -146,13 +146,13 @@ class Jobs:
         for selector in naming.selectors(self.installation, run_uid, tasks):
             yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 
-    def _is(self, labels: Labels | None, run_uid: str, key: Key) -> bool:
+    def _is(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
         labels = labels or NO_LABELS
         ours = labels.installation is not None and self.installation in (None, labels.installation)
         return ours and labels.run_uid == run_uid and key_of(labels) == key
 
 
-def _key(job: Job | DatedJob, run_uid: str) -> Key | None:
+def _key(job: Job | DatedJob, run_uid: str) -> JobKey | None:
     return key_named(job.metadata.name, job.metadata.labels, run_uid)
 
 

@@ -6,13 +6,11 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes import failure, pods, telling
 from crawler_lifecycle.adapters.kubernetes.objects import Job, JobStatus, Pod
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import FINISHING, ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING
 
 NO_STATUS = JobStatus()
 USUAL_GRACE, LONGEST_GRACE = timedelta(seconds=30), 10**9
-
-Key = tuple[int, int]  # task and attempt
 
 
 def if_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
@@ -47,7 +45,7 @@ def held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
     return replace(left or replace(without, gone=True, left_behind=True), leaving=True)
 
 
-def of_orphans(key: Key, name: str, found: Sequence[Pod]) -> JobLook | None:
+def of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
     """A Job that is provably gone, by what pods of it are left; None: nothing is."""
     pod = pods.the_one_that_counts([each for each in found if not pods.has_ended(each)] or found)
     if pod is None:
@@ -104,7 +102,7 @@ def grace_of(job: Job) -> timedelta:
     return USUAL_GRACE if seconds is None else timedelta(seconds=min(max(seconds, 0), LONGEST_GRACE))
 
 
-def unclear(key: Key, name: str, message: str, uid: str = "") -> JobLook:
+def unclear(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
     return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ END_SECONDS = 5.0  # from when a pod is gone until its log is where it belongs
 @dataclass(frozen=True, slots=True)
 class _Heard:
     run_uid: str
-    key: Key
+    key: JobKey
     pod: Pod
     begun: threading.Event = field(default_factory=threading.Event)
     over: threading.Event = field(default_factory=threading.Event)
@@ -41,7 +41,7 @@ class Listening:
         self._all = dict[str, _Heard]()
         self._moved_at = 0.0  # when the last one began or ended
 
-    def begin(self, run_uid: str, key: Key, pod: Pod, until: float) -> None:
+    def begin(self, run_uid: str, key: JobKey, pod: Pod, until: float) -> None:
         """Once for each pod, however often a stop is asked for. Waits until then for a place, as long as others end."""
         with self._changed:
             if _uid(pod) not in self._all and not self._has_place(until):
@@ -63,7 +63,7 @@ class Listening:
         if heard:
             heard.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
-    def wait(self, run_uid: str, keys: Collection[Key], seconds: float = END_SECONDS) -> None:
+    def wait(self, run_uid: str, keys: Collection[JobKey], seconds: float = END_SECONDS) -> None:
         """Until what was heard of these, whose pods are gone, is kept; not for long."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:

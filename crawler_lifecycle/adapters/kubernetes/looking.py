@@ -13,9 +13,8 @@ from crawler_lifecycle.adapters.kubernetes.explaining import Clock
 from crawler_lifecycle.adapters.kubernetes.facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.ground import Ground
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
-from crawler_lifecycle.domain.looks import JobLook, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
@@ -25,7 +24,7 @@ MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one o
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
 NOT_SEEN = (TemporaryError, PermanentError)
-Asking = tuple[Key, str, Job]  # whose events, the uid that they are about, and the Job
+Asking = tuple[JobKey, str, Job]  # whose events, the uid that they are about, and the Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +51,9 @@ class Looking:
     def look(
         self,
         run_uid: str,
-        watched: Collection[Key] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
-        uids: Mapping[Key, str] = NO_UIDS,
+        uids: Mapping[JobKey, str] = NO_UIDS,
     ) -> Look:
         late = self._api.clock.now() - self._patience.overdue
         survey = Survey(run_uid, self._installation, frozenset(watched), late)
@@ -88,7 +87,7 @@ class Looking:
                     problem = f"job {broken.name or '?'} cannot be read: {broken.problem}"
                     survey.add_unclear(key_named(broken.name, broken.labels, survey.run_uid), broken.name, problem)
 
-    def _absent(self, survey: Survey, missing: Sequence[Key], uids: Mapping[Key, str]) -> list[Key]:
+    def _absent(self, survey: Survey, missing: Sequence[JobKey], uids: Mapping[JobKey, str]) -> list[JobKey]:
         """Return those of these that are provably not there. A Job with the uid on record is there whatever its labels
         say; a Job with another uid, and without our labels, only has the name."""
         keys = {survey.name(key): key for key in missing}
@@ -103,7 +102,7 @@ class Looking:
                 survey.add_unclear(key, name, f"job {name} is there without our labels: delete it, or have it labelled")
         return [key for key in missing if key not in survey.jobs]
 
-    def _ask_pods(self, survey: Survey, absent: Sequence[Key]) -> None:
+    def _ask_pods(self, survey: Survey, absent: Sequence[JobKey]) -> None:
         try:
             found = self._pods(survey, {*survey.closer, *absent})
         except NOT_SEEN as error:
@@ -126,8 +125,8 @@ class Looking:
                 asking.append((key, uid, job))
         self._ask_events(survey, asking, clock)
 
-    def _pods(self, survey: Survey, keys: Collection[Key]) -> dict[Key, list[Pod]]:
-        found: dict[Key, list[Pod]] = {}
+    def _pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
+        found: dict[JobKey, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
             for body in self._pages(survey, self._api.core("pods"), {"labelSelector": selector}):
                 page = PODS.page(body)
@@ -154,7 +153,7 @@ class Looking:
             survey.lists += 1
             yield page
 
-    def _selectors(self, survey: Survey, keys: Collection[Key]) -> Iterator[str]:
+    def _selectors(self, survey: Survey, keys: Collection[JobKey]) -> Iterator[str]:
         """Only the pods of these tasks, unless it takes fewer lists to read those of the whole run."""
         tasks = {task for task, _ in keys}
         if _times(tasks, naming.TASKS_IN_A_SELECTOR) > _times(survey.jobs, PAGE):
@@ -189,7 +188,7 @@ def _times(what: Sized, size: int) -> int:
     return max(1, -(-len(what) // size))
 
 
-def _note(survey: Survey, pod: Broken, keys: Container[Key]) -> None:
+def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
     """A pod that cannot be read makes its job unclear; of one that has ended it only leaves the reason poor, and of
     one that is ending when it should have ended."""
     key = key_of(pod.labels)

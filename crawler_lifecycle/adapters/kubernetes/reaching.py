@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.logs import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.domain.looks import JobKey
 
 LONG_DUE = timedelta(minutes=1)  # its node kills it when its grace is over
 SECONDS = 20.0  # of asking nodes; the step around has a minute or two
@@ -23,7 +23,7 @@ class Reaching:
     jobs: Jobs
     logs: Logs
 
-    def unreached(self, run_uid: str, keys: Sequence[Key]) -> dict[Key, str]:
+    def unreached(self, run_uid: str, keys: Sequence[JobKey]) -> dict[JobKey, str]:
         """Those that live on a node which does not answer, each with its node."""
         found = self.jobs.pods(run_uid, keys) if keys else {}
         living = [(key, pod, node) for key, several in found.items() for pod in several if (node := _lives_on(pod))]

@@ -16,9 +16,10 @@ from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
 from crawler_lifecycle.adapters.kubernetes.kept_logs import InTheWay
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
-from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Condition, Pod
-from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.adapters.kubernetes.stopping import OVER
+from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Pod
+from crawler_lifecycle.adapters.kubernetes.pods import has_ended
+from crawler_lifecycle.adapters.kubernetes.status import end_of
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS
 
@@ -35,7 +36,7 @@ class Removing:
     logs: Logs
     listening: Listening
 
-    def remove(self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str] = NO_UIDS) -> int:
+    def remove(self, run_uid: str, keys: Sequence[JobKey], uids: Mapping[JobKey, str] = NO_UIDS) -> int:
         """Return how many have to stay for now."""
         self.listening.wait(run_uid, set(keys))
         last = dict(sorted(keys))  # of each task the latest attempt that was named
@@ -47,14 +48,14 @@ class Removing:
 
         latest = time.monotonic() + BEGIN_SECONDS
 
-        def remove(key: Key) -> bool:
+        def remove(key: JobKey) -> bool:
             return time.monotonic() > latest or self._remove(run_uid, key, jobs[key], pods.get(key, []))
 
         return sum(self.jobs.each(remove, list(jobs), "not all jobs could be removed"))
 
-    def _remove(self, run_uid: str, key: Key, job: DatedJob, pods: list[Pod]) -> bool:
+    def _remove(self, run_uid: str, key: JobKey, job: DatedJob, pods: list[Pod]) -> bool:
         """Whether it has to stay."""
-        if any(not (pod.status and pod.status.phase in OVER) for pod in pods):
+        if not all(has_ended(pod) for pod in pods):
             return False
         has_to_stay = _may_come_again(job)
         if has_to_stay and self.logs.is_kept(run_uid, *key):  # it is fetched anew when the job leaves, not each time
@@ -74,7 +75,7 @@ class Removing:
             raise
         return False
 
-    def _has_kept_log(self, run_uid: str, key: Key, job: DatedJob, pod: Pod) -> bool:
+    def _has_kept_log(self, run_uid: str, key: JobKey, job: DatedJob, pod: Pod) -> bool:
         """Or there is none, or no hope for one, or no place."""
         try:
             return self._keep_log(run_uid, key, pod, has_waited=_has_waited(job, self.jobs.api.clock.now()))
@@ -83,7 +84,7 @@ class Removing:
             self.logs.say_that_there_is_no_place(run_uid, str(error))
             return True
 
-    def _keep_log(self, run_uid: str, key: Key, pod: Pod, *, has_waited: bool) -> bool:
+    def _keep_log(self, run_uid: str, key: JobKey, pod: Pod, *, has_waited: bool) -> bool:
         try:
             self.logs.keep(pod, run_uid, *key, or_a_part=has_waited)
         except (Missing, ApiFailed) as error:
@@ -100,17 +101,13 @@ class Removing:
 
 def _has_waited(job: DatedJob, now: datetime) -> bool:
     """Long enough for a log that does not come."""
-    ended = [each.last_transition_time for each in _ends(job) if each.last_transition_time]
-    return not ended or now - max(ended) >= PATIENCE
-
-
-def _ends(job: DatedJob) -> list[Condition]:
-    conditions = (job.status.conditions if job.status else None) or []
-    return [each for each in conditions if each.type in ("Complete", "Failed") and each.is_true]
+    end = end_of(job.status)
+    ended_at = end.last_transition_time if end else None
+    return ended_at is None or now - ended_at >= PATIENCE
 
 
 def _is_over(job: DatedJob) -> bool:
-    return job.metadata.deletion_timestamp is None and bool(_ends(job))
+    return job.metadata.deletion_timestamp is None and end_of(job.status) is not None
 
 
 def _may_come_again(job: DatedJob) -> bool:

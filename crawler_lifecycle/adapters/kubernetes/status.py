@@ -7,18 +7,17 @@ from datetime import datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes import failure, leaving, pods, waiting
 from crawler_lifecycle.adapters.kubernetes.leaving import NO_STATUS
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Job, JobStatus, Pod
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
 SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
 SUSPENDING = "suspending"
 PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a suspended Job goes on after them
 
-Key = leaving.Key
 Stage = tuple[JobPhase, str | None]
 
 
-def of_job(key: Key, job: Job) -> JobLook | None:
+def of_job(key: JobKey, job: Job) -> JobLook | None:
     """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only, and of
     a success only a pod knows whether it was told to end."""
     status = job.status or NO_STATUS
@@ -83,21 +82,27 @@ def true_conditions(status: JobStatus) -> dict[str, Condition]:
     return {each.type or "": each for each in found}
 
 
-def _succeeded(key: Key, job: Job, complete: Condition) -> JobLook:
+def end_of(status: JobStatus | None) -> Condition | None:
+    """Return the condition with which a Job has ended; None while the Job goes on."""
+    true = true_conditions(status or NO_STATUS)
+    return true.get("Complete") or true.get("Failed")
+
+
+def _succeeded(key: JobKey, job: Job, complete: Condition) -> JobLook:
     """All containers of a pod exited with 0, or it would not be complete. The controller writes when it saw that, not
     when it was: so the Job alone does not tell whether anybody told it to end before."""
     at = (job.status or NO_STATUS).completion_time or complete.last_transition_time
     return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=None)
 
 
-def _failed(key: Key, job: Job, failed: Condition) -> JobLook:
+def _failed(key: JobKey, job: Job, failed: Condition) -> JobLook:
     look = _ended(key, job, JobPhase.FAILED, failed.last_transition_time)
     return replace(
         look, reason=failure.reason(failed, None), message=failed.message, exit_code=failure.exit_code(failed)
     )
 
 
-def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
+def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
     status, deleted = job.status or NO_STATUS, job.metadata.deletion_timestamp
     gone = not leaving.some(status.active) and not leaving.some(status.terminating)
     return JobLook(
@@ -117,7 +122,7 @@ def _ended(key: Key, job: Job, phase: JobPhase, at: datetime | None, exit_code: 
 
 
 def look_of(
-    key: Key,
+    key: JobKey,
     job: Job,
     phase: JobPhase,
     cause: str | None = None,

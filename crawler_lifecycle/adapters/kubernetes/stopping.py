@@ -15,8 +15,8 @@ from crawler_lifecycle.adapters.kubernetes.facts import facts_by_uid
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.listening import Listening
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
-from crawler_lifecycle.adapters.kubernetes.pods import controller_uid
-from crawler_lifecycle.adapters.kubernetes.status import Key
+from crawler_lifecycle.adapters.kubernetes.pods import controller_uid, has_ended
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, keep_no_facts
 
@@ -26,7 +26,6 @@ LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # that the jobs of one call may wai
 FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-OVER = ("Succeeded", "Failed")
 TOLD_BY_THEN = timedelta(minutes=5)  # the garbage collector passes a Job's deletion on to its pods within seconds
 AT_ONCE = {"gracePeriodSeconds": 0}
 
@@ -39,8 +38,8 @@ class Stopping:
     def ask(
         self,
         run_uid: str,
-        keys: Sequence[Key],
-        uids: Mapping[Key, str] = NO_UIDS,
+        keys: Sequence[JobKey],
+        uids: Mapping[JobKey, str] = NO_UIDS,
         *,
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
@@ -54,8 +53,8 @@ class Stopping:
     def kill(
         self,
         run_uid: str,
-        keys: Sequence[Key],
-        uids: Mapping[Key, str] = NO_UIDS,
+        keys: Sequence[JobKey],
+        uids: Mapping[JobKey, str] = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
         """End them without asking. A pod that is gone from the API server may still run on a node that is cut off."""
@@ -68,18 +67,18 @@ class Stopping:
     def _delete_jobs(
         self,
         run_uid: str,
-        keys: Sequence[Key],
-        uids: Mapping[Key, str],
-        living: Mapping[Key, Sequence[Pod]],
+        keys: Sequence[JobKey],
+        uids: Mapping[JobKey, str],
+        living: Mapping[JobKey, Sequence[Pod]],
         patience: float,
-    ) -> dict[Key, str]:
+    ) -> dict[JobKey, str]:
         """The uids of those that tell their pods. Before each is deleted somebody listens to it, if there is anybody in
         time."""
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
         listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
         until = time.monotonic() + patience
 
-        def in_turn() -> Iterator[Key]:
+        def in_turn() -> Iterator[JobKey]:
             """In our own thread: those of the pool are for others as well, and some of these are forced."""
             for key in sorted(keys):
                 for pod in living.get(key, ())[:1]:
@@ -87,7 +86,7 @@ class Stopping:
                     self.listening.begin(run_uid, key, pod, 0.0 if is_told else until)
                 yield key
 
-        def delete(key: Key) -> tuple[Key, str | None]:
+        def delete(key: JobKey) -> tuple[JobKey, str | None]:
             for pod in living.get(key, ())[:1]:
                 self.listening.until_answered(pod, until)
             return key, self._delete_job(run_uid, key, listed.get(key), uids.get(key))
@@ -96,8 +95,8 @@ class Stopping:
         return {key: uid for key, uid in done if uid is not None}
 
     def _living_pods(
-        self, run_uid: str, keys: Sequence[Key], uids: Mapping[Key, str], keep: KeepFacts
-    ) -> dict[Key, list[Pod]]:
+        self, run_uid: str, keys: Sequence[JobKey], uids: Mapping[JobKey, str], keep: KeepFacts
+    ) -> dict[JobKey, list[Pod]]:
         """Return the living pods of these jobs, newest first, once the outcome facts of all their pods are kept.
 
         A list of pods that cannot be read delays no stop."""
@@ -111,12 +110,12 @@ class Stopping:
             keep(facts)
         return {key: living for key, pods in found.items() if (living := _living(pods))}
 
-    def _left_pods(self, run_uid: str, keys: Sequence[Key]) -> list[Pod]:
+    def _left_pods(self, run_uid: str, keys: Sequence[JobKey]) -> list[Pod]:
         """These have to be known."""
         found = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in found.values() for pod in pods)
 
-    def _delete_job(self, run_uid: str, key: Key, listed: Job | None, on_record: str | None) -> str | None:
+    def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, on_record: str | None) -> str | None:
         """Return the uid of a Job that tells its pods. A Job that changed since it was listed is read by its name."""
         for _ in range(TRIES):
             job, listed = listed or self.jobs.one(run_uid, key, on_record), None
@@ -164,11 +163,11 @@ def is_ending(job: Job) -> bool:
     )
 
 
-def _of_earlier_jobs(living: Mapping[Key, Sequence[Pod]], told: Mapping[Key, str]) -> Iterator[Pod]:
+def _of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], told: Mapping[JobKey, str]) -> Iterator[Pod]:
     """Somebody took their Job from them, and another one of its name was made since: that tells only its own."""
     for key, uid in told.items():
         yield from (pod for pod in living.get(key, ()) if controller_uid(pod) not in (None, uid))
 
 
 def _living(pods: Iterable[Pod]) -> list[Pod]:
-    return [pod for pod in pods if not (pod.status and pod.status.phase in OVER)]
+    return [pod for pod in pods if not has_ended(pod)]

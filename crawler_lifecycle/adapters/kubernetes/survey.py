@@ -5,8 +5,7 @@ from datetime import datetime
 
 from crawler_lifecycle.adapters.kubernetes import leaving, status
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
-from crawler_lifecycle.adapters.kubernetes.status import Key
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.naming import job_name, task_and_attempt
 
 NOT_ASKED = "its pod was not asked for"
@@ -18,14 +17,14 @@ class Survey:
 
     run_uid: str
     installation: str | None
-    watched: frozenset[Key]
+    watched: frozenset[JobKey]
     late: datetime  # what should have ended before that is overdue
-    jobs: dict[Key, JobLook] = field(default_factory=dict)
-    closer: dict[Key, Job] = field(default_factory=dict)  # their pods have to be asked
+    jobs: dict[JobKey, JobLook] = field(default_factory=dict)
+    closer: dict[JobKey, Job] = field(default_factory=dict)  # their pods have to be asked
     problems: list[str] = field(default_factory=list)
     lists: int = 0  # asked for so far
 
-    def add(self, job: Job, key: Key | None = None) -> None:
+    def add(self, job: Job, key: JobKey | None = None) -> None:
         """Take a Job over. `key`: of which key it is known to be by its uid; else its labels and name tell."""
         labels, name = job.metadata.labels, job.metadata.name
         if key is None and self.is_theirs(labels):
@@ -45,7 +44,7 @@ class Survey:
             self.closer[key] = job
         self.jobs[key] = look or leaving.unclear(key, name, NOT_ASKED, job.metadata.uid)
 
-    def add_unclear(self, key: Key | None, name: str, problem: str) -> None:
+    def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
         """A job that cannot be read; if it does not even tell which it is, nothing counts as absent."""
         if key is None:
             self.problems.append(problem)
@@ -66,7 +65,7 @@ class Survey:
             return False
         return not self.is_theirs(labels)
 
-    def key_of_ours(self, labels: Labels | None) -> Key | None:
+    def key_of_ours(self, labels: Labels | None) -> JobKey | None:
         return key_of(labels) if self.is_ours(labels) else None
 
     @property
@@ -76,10 +75,10 @@ class Survey:
         of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR and not job.gone)
         return next(iter(self.problems), None) or next(of_jobs, None)
 
-    def name(self, key: Key) -> str:
+    def name(self, key: JobKey) -> str:
         return job_name(self.run_uid, *key)
 
-    def _goes_before(self, key: Key, name: str) -> bool:
+    def _goes_before(self, key: JobKey, name: str) -> bool:
         """Of two Jobs that say they are the same attempt, the one with the right name is meant."""
         if self.name(key) == name:
             return True
@@ -88,12 +87,12 @@ class Survey:
         return False
 
 
-def key_named(name: str, labels: Labels | None, run_uid: str) -> Key | None:
+def key_named(name: str, labels: Labels | None, run_uid: str) -> JobKey | None:
     """Return task and attempt of a Job of this run. A name of our form decides: unlike a label nobody can edit it."""
     return task_and_attempt(name, run_uid) or key_of(labels)
 
 
-def key_of(labels: Labels | None) -> Key | None:
+def key_of(labels: Labels | None) -> JobKey | None:
     """Task and attempt as the labels tell them; None: they are no numbers of ours."""
     task, attempt = (labels.task or "", labels.attempt or "") if labels else ("", "")
     numbers = task.isascii() and task.isdecimal() and attempt.isascii() and attempt.isdecimal()

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.local.stopping import Stopping
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.errors import NotFound, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_facts
@@ -55,7 +55,7 @@ class LocalCluster:
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),  # noqa: ARG002 (all are cheap)
+        watched: Collection[JobKey] = (),  # noqa: ARG002 (all are cheap)
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,  # noqa: ARG002 (a record has no labels that anybody edits)
@@ -69,7 +69,7 @@ class LocalCluster:
     def evidence(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         hurried: bool = False,  # noqa: ARG002 (all of it is at hand)
     ) -> list[TaskEvidence]:
@@ -84,7 +84,7 @@ class LocalCluster:
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,  # noqa: ARG002
         hurried: bool = False,  # noqa: ARG002 (it waits for nothing)
@@ -96,7 +96,7 @@ class LocalCluster:
     def kill(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,  # noqa: ARG002
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
@@ -104,11 +104,11 @@ class LocalCluster:
         with _wrapped("kill jobs"):
             self._stopping.kill(self._folders(run_uid, jobs))
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:  # noqa: ARG002
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:  # noqa: ARG002
         """Return None: a machine always reaches its own processes."""
         return {}
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:  # noqa: ARG002
+    def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:  # noqa: ARG002
         """Do nothing: job records are small and stay, and logs are among the run's files already."""
         return 0
 
@@ -134,7 +134,7 @@ class LocalCluster:
         places = f"{running} of {self._placing.capacity} places taken, {waiting} waiting"
         return f"local cluster in {self._layout.root}: {places}"
 
-    def _folders(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[JobFolder]:
+    def _folders(self, run_uid: str, jobs: Sequence[JobKey]) -> list[JobFolder]:
         return [folder for job in jobs if (folder := self._looking.folder(run_uid, *job))]
 
     def _log_file(self, run_uid: str, task: int, attempt: int) -> Path:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.domain.reasons import CAPACITY
 from crawler_lifecycle.errors import BadInput, TemporaryError
@@ -51,7 +51,7 @@ class Looking:
         coming = {key: job for key, job in coming.items() if asked_for is None or key[0] in asked_for}
         return Look(complete=True, jobs=jobs | {key: job for key, job in coming.items() if key not in there})
 
-    def some(self, run_uid: str, jobs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], JobLook]:
+    def some(self, run_uid: str, jobs: Iterable[JobKey]) -> dict[JobKey, JobLook]:
         """Look at these jobs by task and attempt; absent jobs are left out."""
         return self._see(self._found(run_uid, task, attempt) for task, attempt in jobs)
 
@@ -68,8 +68,8 @@ class Looking:
     def _found(self, run_uid: str, task: int, attempt: int) -> Found:
         return Found(task, attempt, JobFolder(self._layout.run(run_uid) / job_name(run_uid, task, attempt)))
 
-    def _see(self, listed: Iterable[Found]) -> dict[tuple[int, int], JobLook]:
-        jobs: dict[tuple[int, int], JobLook] = {}
+    def _see(self, listed: Iterable[Found]) -> dict[JobKey, JobLook]:
+        jobs: dict[JobKey, JobLook] = {}
         doubts: list[_Doubt] = []
         waiting = _Waiting(self._layout)
         for found in listed:
@@ -88,7 +88,7 @@ class Looking:
             jobs.update({(doubt.look.task, doubt.look.attempt): _judge(doubt, survey) for doubt in doubts})
         return jobs
 
-    def _coming(self, run_uid: str) -> dict[tuple[int, int], JobLook]:
+    def _coming(self, run_uid: str) -> dict[JobKey, JobLook]:
         """Return the jobs that may be created at this moment: their place in the queue exists before their folder."""
         try:
             places = names(self._layout.waiting)
@@ -173,7 +173,7 @@ class _Waiting:
         return place in self._places
 
 
-def _job_of(run_uid: str, name: str) -> tuple[int, int] | None:
+def _job_of(run_uid: str, name: str) -> JobKey | None:
     """Return task and attempt if the name belongs to a job of the run."""
     parts = JOB_NAME.fullmatch(name)
     return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None

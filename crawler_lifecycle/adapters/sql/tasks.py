@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.states import OVER, TaskStatus
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.errors import NotFound
 
 old = task_histories.c
@@ -73,7 +73,7 @@ class TaskRows(OnDatabase):
         return sum(tx.execute(_reconcile(tx, run.run_id, page)).rowcount for page in pages(evidence))
 
     @reading
-    def unexplained(self, connection: Connection, run_id: int) -> list[tuple[int, int]]:
+    def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:
         by_itself = old.status.in_((TaskStatus.SUCCEEDED, TaskStatus.FAILED)) & old.job_uid.is_not(None)
         query = select(old.task, old.attempt).where(old.history_id == run_id, by_itself, old.node.is_(None))
         return [(row.task, row.attempt) for row in connection.execute(query.order_by(old.task))]

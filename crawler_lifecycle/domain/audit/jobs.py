@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, Key, ListedJob, Patience
-from crawler_lifecycle.domain.looks import JobLook, Look
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience
+from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 
 
 class Step(StrEnum):
@@ -31,7 +31,7 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
     return run.finished_at is not None and run.status.is_over and now - run.finished_at >= patience.job
 
 
-def steps(look: Look, keys: Iterable[Key], *, acted: bool = False, asked: bool = False) -> dict[Key, Step]:
+def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, asked: bool = False) -> dict[JobKey, Step]:
     """Return the next step for every job of a run without a supervisor.
 
     `acted`: an earlier step was long enough ago; `asked`: that step asked the jobs to end."""
@@ -51,13 +51,13 @@ def _step(job: JobLook, *, insist: bool) -> Step | None:
     return Step.KILL if insist or job.phase.has_ended else Step.STOP
 
 
-def leftover(run: AuditedRun, needed: Mapping[Key, Step]) -> Finding:
+def leftover(run: AuditedRun, needed: Mapping[JobKey, Step]) -> Finding:
     finished = timestamp(run.finished_at) if run.finished_at else "some time ago"
     message = f"it was over at {finished} ({run.status}, {run.reason}), and {_told(needed)}"
     return run_finding(run, FindingKind.LEFTOVER_JOB, message)
 
 
-def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
+def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
     message = f"of run {run_uid}, which this database does not know: {_told(needed)}"
     return Finding(
         kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({_names(jobs)})"
@@ -76,7 +76,7 @@ def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, 
     )
 
 
-def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[Key, Step]) -> Finding:
+def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
     """Return the finding for a run whose database row is older than its jobs."""
     finished = timestamp(run.finished_at) if run.finished_at else "some time ago"
     message = f"it was over at {finished}, but these are later: is the database an old copy? {_told(needed)}"
@@ -92,7 +92,7 @@ def _names(jobs: Iterable[ListedJob]) -> str:
     return ", ".join(sorted(job.name for job in jobs)[:3])
 
 
-def _told(needed: Mapping[Key, Step]) -> str:
+def _told(needed: Mapping[JobKey, Step]) -> str:
     tasks = ", ".join(str(task) for task, _ in sorted(needed)[:5]) + (", ..." if len(needed) > 5 else "")
     living = sum(step is not Step.REMOVE for step in needed.values())
     return f"{len(needed)} jobs are still there, {living} of them alive (tasks {tasks})"

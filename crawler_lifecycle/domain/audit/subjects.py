@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-
-Key = tuple[int, int]  # task and attempt
+from crawler_lifecycle.domain.looks import JobKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +63,5 @@ class ListedJob:
 
     name: str
     run_uid: str | None
-    key: Key | None
+    key: JobKey | None
     made_at: datetime | None = None
