@@ -112,6 +112,16 @@ def test_a_main_container_that_runs_is_not_given_up_for_a_sidecar_that_cannot_be
     assert after(runs, done, done).status is TaskStatus.SUCCEEDED
 
 
+def test_a_sidecar_whose_status_is_listed_alone_is_not_the_main_container() -> None:
+    """Its exit code was taken for the one of the program."""
+    there = pod("Failed", ended(143, name="agent"), reason="Evicted")
+    there["spec"]["containers"] = [{"name": "agent"}, {"name": "crawl"}]
+    seen = look(job(0, 1, condition("Failed", "BackoffLimitExceeded")), there).jobs[KEY]
+    assert (seen.reason, seen.exit_code) == ("evicted", None)
+    assert seen.facts is not None
+    assert seen.facts.exit_code is None
+
+
 def test_what_never_started_is_given_up_whichever_container_is_in_the_way() -> None:
     for stuck in (
         [waiting("PodInitializing"), waiting("ImagePullBackOff", "agent")],

@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import Look
 from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, deleted, ended, job, pod, running
 from tests.rows import after, row
-from tests.worlds import IN_TIME
+from tests.worlds.looks import IN_TIME
 
 TOO_LATE = "2026-11-20T09:00:01Z"
 

@@ -29,7 +29,8 @@ class Absence:
         """Yield the name and the Job where it is there after all. None stands for a Job that cannot be read."""
         self.ground.check()
         there = list(uids) if len(uids) <= MOST_BY_NAME else self._there(uids, pages)
-        for name, (is_there, job) in zip(there, self.pool.map(self._read, there), strict=True):
+        reads = self.pool.map(self._read, there) if len(there) > 1 else map(self._read, there)
+        for name, (is_there, job) in zip(there, reads, strict=True):
             if is_there:
                 yield name, job
 

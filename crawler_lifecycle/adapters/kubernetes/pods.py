@@ -131,13 +131,15 @@ def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
 
 
 def main_container(pod: Pod) -> ContainerStatus | None:
-    """Ours by name; a company's own scheduler service may call it otherwise, and then the pod's first is meant."""
-    by_name = {each.name: each for each in containers(pod)}
-    return by_name.get(main_name(pod)) or (containers(pod)[0] if len(by_name) == 1 else None)
+    """Return the status of the main container. None: the pod does not show it, and shows at most its sidecars."""
+    by_name, name = {each.name: each for each in containers(pod)}, main_name(pod)
+    if name is None and len(by_name) == 1:
+        return containers(pod)[0]
+    return by_name.get(name)
 
 
 def main_name(pod: Pod) -> str | None:
-    """What a webhook of the cluster has put before it is not meant."""
+    """Return the name of the main container: ours, or the first of a pod of another scheduler service."""
     names = [each.name for each in (pod.spec.containers if pod.spec else None) or ()]
     has_ours = MAIN_CONTAINER in names or any(each.name == MAIN_CONTAINER for each in containers(pod))
     return MAIN_CONTAINER if has_ours else next(iter(names), None)

@@ -42,8 +42,8 @@ def was_told_before_its_end(pod: Pod) -> bool | None:
     # The date is the end of the grace. A node that is done with a pod deletes the pod again without a grace; the API
     # server then dates the deletion back to its first request, so the request's time is known in both cases.
     told_at = deleted - timedelta(seconds=grace or 0)
-    if ended is None or ended > told_at + TWO_CLOCKS:
+    if ended and ended > told_at + TWO_CLOCKS:
         return True
-    if ended < told_at - TWO_CLOCKS:
+    if ended and ended < told_at - TWO_CLOCKS:
         return False
     return True if grace else None
