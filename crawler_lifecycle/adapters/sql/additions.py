@@ -1,4 +1,4 @@
-"""Additions of tasks to a run that is under way."""
+"""Additions to the tasks in a running run."""
 
 import hashlib
 from typing import Any
@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.errors import BadInput, Conflict
 from crawler_lifecycle.ports import Addition
 
-of = task_histories.c
+tasks = task_histories.c
 
 
 class TaskAdditions(OnDatabase):
@@ -63,13 +63,13 @@ def _refuse_an_end(connection: Connection, row: Row[Any]) -> None:
         raise Conflict(f"run {row.id} is over ({row.status}, {row.reason}): it takes no more tasks")
     if row.intent is not Intent.RUN:
         raise Conflict(f"run {row.id} is being stopped: it takes no more tasks")
-    alive = select(of.task).where(of.history_id == row.id, of.status.in_(ALIVE)).limit(1)
+    alive = select(tasks.task).where(tasks.history_id == row.id, tasks.status.in_(ALIVE)).limit(1)
     if connection.scalar(alive) is None:
         raise Conflict(f"all tasks of run {row.id} are over and it is about to end: it takes no more tasks")
 
 
 def _numbers(connection: Connection, row: Row[Any], addition: Addition) -> range:
-    last = connection.scalar(select(func.max(of.task)).where(of.history_id == row.id))
+    last = connection.scalar(select(func.max(tasks.task)).where(tasks.history_id == row.id))
     first = int(last) + 1 if last is not None else 0
     if first + addition.count > addition.most_tasks:
         raise BadInput("count", f"run {row.id} has {first} tasks, this installation allows {addition.most_tasks}")

@@ -12,11 +12,11 @@ from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.notices import PREFIX, name_of
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import (
+    OWN_INSTALLATION,
     exports,
     histories,
     history_logs,
     history_properties,
-    installation,
     task_histories,
 )
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
@@ -33,28 +33,24 @@ NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
 ABOUT_NOTICES = ("undelivered", "delivered")
 EVER = datetime.min.replace(tzinfo=UTC)
-OURS = select(installation.c.uid).scalar_subquery()
-COLUMNS = [
-    runs.id, runs.run_uid, runs.crawler, runs.status, runs.reason, runs.workflow_id, runs.supervisor_run_id, runs.epoch,
-    runs.begun_at, runs.supervisor_began_at, runs.finished_at, runs.next_look_at, runs.changed_at, runs.export_state,
-    runs.end_number,
-]  # fmt: skip
+NAMES = sorted(AuditedRun.__dataclass_fields__.keys() - {"run_id"})
+COLUMNS = [runs.id, runs.supervisor_began_at, *(runs[name] for name in NAMES)]
 
 
 class AuditedRuns(OnDatabase):
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
         numbers = connection.scalars(_next_open(after, limit)).all()
-        rows = connection.execute(_ours().where(runs.id.in_(numbers)).order_by(runs.id))
+        rows = connection.execute(_own_runs().where(runs.id.in_(numbers)).order_by(runs.id))
         return [_audited(row) for row in rows], _next(numbers, limit)
 
     @reading
     def audited_by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
-        return {each.run_id: each for each in _where_in(connection, runs.id, sorted(set(run_ids)))}
+        return {run.run_id: run for run in _where_in(connection, runs.id, sorted(set(run_ids)))}
 
     @reading
     def audited_by_uid(self, connection: Connection, run_uids: Collection[str]) -> dict[str, AuditedRun]:
-        return {each.run_uid: each for each in _where_in(connection, runs.run_uid, sorted(set(run_uids)))}
+        return {run.run_uid: run for run in _where_in(connection, runs.run_uid, sorted(set(run_uids)))}
 
     @reading
     def attempts(self, connection: Connection, run_id: int, tasks: Collection[int]) -> dict[int, int]:
@@ -88,67 +84,54 @@ class AuditedRuns(OnDatabase):
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[Handover], int | None]:
         numbers = _next_to_hand_over(connection, after, limit, noticed_since)
-        page = [each for each in _handovers(connection, numbers, noticed_since) if _is_due(each)]
+        page = [item for item in _handovers(connection, numbers, noticed_since) if _is_due(item)]
         return page, _next(numbers, limit)
 
     @reading
     def handover(self, connection: Connection, run_id: int) -> Handover | None:
-        found = _handovers(connection, [run_id], EVER)
-        return found[0] if found else None
+        handovers = _handovers(connection, [run_id], EVER)
+        return handovers[0] if handovers else None
 
 
 def _where_in(connection: Connection, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
     for page in pages(values):
-        yield from (_audited(row) for row in connection.execute(_ours().where(column.in_(page))))
+        yield from (_audited(row) for row in connection.execute(_own_runs().where(column.in_(page))))
 
 
 def _next_open(after: int, limit: int) -> Select[Any]:
     """Return the statement for the next page of open runs, by RunID.
 
-    The index of status and intent is sorted by RunID only within each pair of status and intent, so the statement has
-    a part for each pair. Any other form reads and sorts all open runs, or walks through all runs that are over.
+    The index by status and intent is sorted by RunID only within a pair of status and intent, so the statement has a
+    part for every pair. Any other form reads and sorts all open runs, or walks through all runs that are over.
     """
     parts = [
         select(runs.id)
-        .where(runs.status == status, runs.intent == intent, runs.id > after, runs.installation == OURS)
+        .where(runs.status == status, runs.intent == intent, runs.id > after, runs.installation == OWN_INSTALLATION)
         .order_by(runs.id)
         .limit(limit)
         .subquery()
         for status, intent in product(LIVE, Intent)
     ]
-    found = union_all(*(select(part.c.id) for part in parts)).subquery()
-    return select(found.c.id).order_by(found.c.id).limit(limit)
+    numbers = union_all(*(select(part.c.id) for part in parts)).subquery()
+    return select(numbers.c.id).order_by(numbers.c.id).limit(limit)
 
 
 def _next(numbers: Sequence[int], limit: int) -> int | None:
     return numbers[-1] if len(numbers) == limit else None
 
 
-def _ours() -> Select[Any]:
-    return select(*COLUMNS).where(runs.installation == OURS)
+def _own_runs() -> Select[Any]:
+    return select(*COLUMNS).where(runs.installation == OWN_INSTALLATION)
 
 
 def _audited(row: Row[Any]) -> AuditedRun:
-    return AuditedRun(
-        run_id=row.id,
-        run_uid=row.run_uid,
-        crawler=row.crawler,
-        status=row.status,
-        reason=row.reason,
-        workflow_id=row.workflow_id,
-        supervisor_run_id=row.supervisor_run_id,
-        epoch=row.epoch,
-        begun_at=max(row.begun_at, row.supervisor_began_at or row.begun_at),
-        finished_at=row.finished_at,
-        next_look_at=row.next_look_at,
-        changed_at=row.changed_at,
-        export_state=row.export_state,
-        end_number=row.end_number,
-    )
+    fields = {name: row._mapping[name] for name in NAMES}
+    fields["begun_at"] = max(row.begun_at, row.supervisor_began_at or row.begun_at)
+    return AuditedRun(run_id=row.id, **fields)
 
 
 def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_since: datetime) -> list[int]:
-    """Return RunIDs from three queries, each along its own index: one query for all three would use no index."""
+    """Return RunIDs from three queries, with an index for every query: a combined query would use no index."""
     numbers: set[int] = set()
     for state in NOT_EXPORTED:
         query = select(runs.id).where(runs.export_state == state, runs.id > after).order_by(runs.id).limit(limit)
@@ -157,63 +140,53 @@ def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_s
     undelivered = (line.event == "undelivered", line.history_id > after, line.at >= noticed_since)
     announced = select(line.history_id).where(*undelivered)
     numbers.update(connection.scalars(announced.distinct().order_by(line.history_id).limit(limit)))
-    number = runs.id + 0  # else the planner would take the index of RunID
+    number = runs.id + 0  # without the addition the planner would take the index by RunID
     silent = _perhaps_silent(noticed_since).where(number > after)
     numbers.update(connection.scalars(silent.order_by(number).limit(limit)))
     return sorted(numbers)[:limit]
 
 
 def _handovers(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[Handover]:
-    query = _ours().where(runs.id.in_(run_ids), runs.status.in_(ENDED)).order_by(runs.id)
-    found = [_audited(row) for row in connection.execute(query)]
+    query = _own_runs().where(runs.id.in_(run_ids), runs.status.in_(ENDED)).order_by(runs.id)
     failed_at, logged = _failed_at(connection, run_ids), _logged(connection, run_ids)
-    kept = _kept(connection, run_ids)
-    return [
-        Handover(
-            each,
-            failed_at.get(each.run_id),
-            frozenset(logged[each.run_id]),
-            silent=_is_since(each.finished_at, noticed_since) and _is_silent(each, kept[each.run_id]),
-        )
-        for each in found
-    ]
+    stored = _stored_notices(connection, run_ids)
+    handovers = []
+    for run in [_audited(row) for row in connection.execute(query)]:
+        is_recent = run.finished_at is not None and run.finished_at >= noticed_since
+        silent = is_recent and _is_silent(run, stored[run.run_id])
+        handovers.append(Handover(run, failed_at.get(run.run_id), frozenset(logged[run.run_id]), silent=silent))
+    return handovers
 
 
 def _is_due(handover: Handover) -> bool:
     return handover.run.export_state in NOT_EXPORTED or bool(handover.logged) or handover.silent
 
 
-def _is_since(moment: datetime | None, since: datetime) -> bool:
-    return moment is not None and moment >= since
+def _is_silent(run: AuditedRun, stored: Collection[str]) -> bool:
+    """Return whether no try to send the present end's closing notice was made: every try stores the notice first.
 
-
-def _is_silent(run: AuditedRun, kept: Collection[str]) -> bool:
-    """Return whether no closing notice of the run's present end was tried: every try keeps the notice first.
-
-    A run that has kept no notice at all says nothing about its end."""
-    return bool(kept) and not any(_name(run, kind) in kept for kind in CLOSING)
-
-
-def _name(run: AuditedRun, kind: NoticeKind) -> str:
-    return name_of(kind, event_id(run.run_uid, kind, run.end_number))
+    A run without any stored notice proves nothing about its end.
+    """
+    closing = {name_of(kind, event_id(run.run_uid, kind, run.end_number)) for kind in CLOSING}
+    return bool(stored) and closing.isdisjoint(stored)
 
 
 def _perhaps_silent(since: datetime) -> Select[Any]:
     """Return the statement for runs that ended since then and may have no closing notice.
 
-    In a run that has ended once, any closing notice is of its present end. For other runs `_is_silent` compares the
-    names of notices, which SQL cannot compute. The statement uses the index of the last change: the indexes of status
-    and RunID would list every run there ever was."""
+    In a run with a single end every closing notice belongs to the present end. For other runs `_is_silent` compares
+    the names of notices, because SQL cannot compute them. The statement uses the index by last change: the indexes by
+    status and RunID would list every run in the database.
+    """
     lately = (runs.changed_at >= since, runs.finished_at >= since)
-    return select(runs.id).where(
-        *lately, _has_kept(PREFIX), or_(runs.end_number > 1, ~_has_kept(*map(name_of, CLOSING)))
-    )
+    no_closing_notice = ~_has_notice(*map(name_of, CLOSING))
+    return select(runs.id).where(*lately, _has_notice(PREFIX), or_(runs.end_number > 1, no_closing_notice))
 
 
-def _has_kept(*prefixes: str) -> ColumnElement[bool]:
+def _has_notice(*prefixes: str) -> ColumnElement[bool]:
     name = history_properties.c.name
-    is_one = or_(*(name.startswith(prefix, autoescape=True) for prefix in prefixes))
-    return select(name).where(history_properties.c.history_id == runs.id, is_one).correlate(histories).exists()
+    matches = or_(*(name.startswith(prefix, autoescape=True) for prefix in prefixes))
+    return select(name).where(history_properties.c.history_id == runs.id, matches).correlate(histories).exists()
 
 
 def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
@@ -226,20 +199,19 @@ def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime
 def _logged(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
     line = history_logs.c
     about = or_(*(line.event == event for event in ABOUT_NOTICES))
-    found: dict[int, set[str]] = defaultdict(set)
-    query = select(line.history_id, line.entry_uid).where(line.history_id.in_(run_ids), about)
-    for run_id, entry in connection.execute(query):
-        found[run_id].add(entry)
-    return found
+    return _by_run(connection, select(line.history_id, line.entry_uid).where(line.history_id.in_(run_ids), about))
 
 
-def _kept(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
-    """Return the names of all notices that are kept of these runs."""
+def _stored_notices(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
+    """Return the names of all notices stored with these runs."""
     property_ = history_properties.c
-    found: dict[int, set[str]] = defaultdict(set)
-    query = select(property_.history_id, property_.name).where(
-        property_.history_id.in_(run_ids), property_.name.startswith(PREFIX, autoescape=True)
-    )
-    for run_id, name in connection.execute(query):
-        found[run_id].add(name)
-    return found
+    is_notice = property_.name.startswith(PREFIX, autoescape=True)
+    query = select(property_.history_id, property_.name).where(property_.history_id.in_(run_ids), is_notice)
+    return _by_run(connection, query)
+
+
+def _by_run(connection: Connection, query: Select[Any]) -> dict[int, set[str]]:
+    values: dict[int, set[str]] = defaultdict(set)
+    for run_id, value in connection.execute(query):
+        values[run_id].add(value)
+    return values

@@ -1,4 +1,4 @@
-"""Latest changes of runs, for live views."""
+"""Latest changes to runs, for live views."""
 
 from collections.abc import Sequence
 from datetime import datetime

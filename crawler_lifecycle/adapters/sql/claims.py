@@ -1,4 +1,4 @@
-"""Claims of tasks: conditional UPDATEs under a lock of the run's row."""
+"""Claims on tasks: conditional UPDATEs under a lock on the run's row."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, o
 
 from crawler_lifecycle.adapters.sql.fence import fence, held_intent, hold
 from crawler_lifecycle.adapters.sql.reading import run_row
-from crawler_lifecycle.adapters.sql.schema import histories, installation, task_histories
+from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.requests import AcceptedRequest
@@ -20,9 +20,8 @@ from crawler_lifecycle.ports import Backlog, Claim
 
 tasks = task_histories.c
 UNCLAIMED = {"claim_token": None, "claim_expires_at": None}
-OURS = select(installation.c.uid).scalar_subquery()
 NO_CAUSE = {"cause": None, "cause_since": None}
-NO_MESSAGE = {"message": None}  # it said why the task was not deployed
+NO_MESSAGE = {"message": None}  # a message that explained why the task was not deployed
 
 
 class TaskClaims(OnDatabase):
@@ -45,7 +44,7 @@ class TaskClaims(OnDatabase):
             select(histories.c.id, waiting, in_cluster, histories.c.max_parallel)
             .join_from(histories, task_histories, tasks.history_id == histories.c.id)
             .where(histories.c.status == RunStatus.PROCESSING, histories.c.intent == Intent.RUN)
-            .where(histories.c.installation == OURS, _is_watched(now))
+            .where(histories.c.installation == OWN_INSTALLATION, _is_watched(now))
             .where(tasks.status.in_((TaskStatus.QUEUED, *IN_CLUSTER)))
             .group_by(histories.c.id, histories.c.max_parallel)
             .having(waiting > 0)
@@ -95,7 +94,7 @@ class TaskClaims(OnDatabase):
         tx.execute(held)
 
     def explain(self, run_id: int, cause: str) -> None:
-        # the dispatcher repeats itself at every pass: without this check each pass would change the run's row
+        # the dispatcher repeats its writes at every pass: without the check every pass would change the run's row
         if self._has_another_cause(run_id, cause):
             self._write_cause(run_id, cause)
 
@@ -111,21 +110,23 @@ class TaskClaims(OnDatabase):
 
 
 def _queued_without(cause: str, run_id: int) -> ColumnElement[bool]:
-    """Condition for the QUEUED tasks of the run that have another cause, or none."""
+    """Return the condition for the run's QUEUED tasks with another cause or no cause."""
     another = or_(tasks.cause.is_(None), tasks.cause != cause)
     return and_(tasks.history_id == run_id, tasks.status == TaskStatus.QUEUED, another)
 
 
 def _is_watched(now: datetime) -> ColumnElement[bool]:
-    """Condition for runs that a supervisor looks at. The row of any other run may come from a backup of a run that has
-    ended since, and gets no more jobs."""
+    """Return the condition for runs with a supervisor.
+
+    A row without supervisor may come from a backup: the run may have ended since, and gets no more jobs.
+    """
     run, since = histories.c, now - LONGEST_SILENCE
     just_begun = and_(run.next_look_at.is_(None), or_(run.supervisor_began_at > since, run.started_at > since))
     return or_(run.next_look_at > since, just_begun)
 
 
 def _claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
-    """Condition for claims that ran out or are the caller's own: the caller has no request under way."""
+    """Return the condition for claims that ran out or are the caller's own: the caller has no request under way."""
     free = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now, tasks.claim_token == token)
     return and_(tasks.status == TaskStatus.DEPLOYING, free)
 
@@ -139,8 +140,10 @@ def _waiting_child(now: datetime, token: str) -> ColumnElement[bool]:
 
 
 def _in_cluster(now: datetime, token: str) -> ColumnElement[bool]:
-    """Condition for tasks that have, or may have, a job. A child whose claim is free is not counted: it would take the
-    place that it needs itself."""
+    """Return the condition for tasks that have, or may have, a job.
+
+    A child task with a free claim does not count: it would take the place that its own deployment needs.
+    """
     waiting = and_(tasks.task != MAIN_TASK, _claim_is_free(now, token))
     return and_(tasks.status.in_(IN_CLUSTER), not_(waiting))
 
@@ -162,14 +165,18 @@ def _is_wanted(connection: Connection, claim: Claim, deployment: Deployment) -> 
 
 
 def _caused(cause: str, now: datetime) -> tuple[tuple[Any, Any], ...]:
-    """Return assignments of the time of the cause, and of the cause. The time compares the old cause; MySQL assigns in
-    order."""
+    """Return assignments for the cause and its time. The time comes first: it depends on the old cause.
+
+    MySQL assigns in order.
+    """
     return (tasks.cause_since, case((tasks.cause == cause, tasks.cause_since), else_=now)), (tasks.cause, cause)
 
 
 def _next_children(connection: Connection, run: Row[Any], most: int, now: datetime, token: str) -> Sequence[int]:
-    """Return the children to claim: first claims that ran out, as they may have a job already, and never more than the
-    run may have in the cluster."""
+    """Return the child tasks to claim, not more than the run may have in the cluster.
+
+    Expired claims come first, because their tasks may have a job already.
+    """
     if run.max_parallel is not None:
         there = (
             select(func.count()).select_from(task_histories).where(tasks.history_id == run.id, _in_cluster(now, token))

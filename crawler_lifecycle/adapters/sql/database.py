@@ -1,4 +1,4 @@
-"""Connections to the database: one pool, short transactions, errors of our own."""
+"""Connections to the database: a pool, short transactions, and the drivers' errors translated."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ T = TypeVar("T")
 TRIES = 6
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
 WRITING = {"writing": True}
-# defaults that the URL may replace
+# defaults; the URL may replace them
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 MYSQL_SESSION = (
     "SET time_zone = '+00:00', innodb_lock_wait_timeout = 10,"
@@ -32,7 +32,7 @@ def utcnow() -> datetime:
 
 
 class Database:
-    """Connections of one process. It is made without connecting, and is thread-safe."""
+    """Connections for one process. The constructor does not connect. All methods are thread-safe."""
 
     def __init__(self, url: str, *, pool_size: int = 20, clock: Callable[[], datetime] = utcnow) -> None:
         address = parse_url(url)
@@ -49,7 +49,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Open one transaction that writes: committed at the end, rolled back by any error."""
+        """Open a transaction for writing. The end commits, and any error rolls back."""
         with self._writer, self._explained(), self._writing.begin() as connection:
             yield connection
 
@@ -83,10 +83,10 @@ def tried_again(attempt: Callable[[], T]) -> T:
 
 
 def parse_url(url: str) -> URL:
-    """Return the address with the driver that we use. NotReady if the address cannot be used."""
+    """Return the address with the driver for its database. NotReady if the address cannot be used."""
     try:
         address = make_url(url)
-    except (ArgumentError, ValueError) as error:  # ValueError: a port that is no number
+    except (ArgumentError, ValueError) as error:  # ValueError: the port is not a number
         raise NotReady(f"database.url: {error}") from error
     if "@" in (address.host or ""):
         raise NotReady("database.url: an @ in the password is written %40")
@@ -117,7 +117,7 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # else the driver would begin transactions of the wrong kind
+        connection.isolation_level = None  # otherwise the driver would begin transactions of the wrong kind
         for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -134,7 +134,7 @@ def _mysql(address: URL, pool_size: int) -> Engine:
     return create_engine(
         address,
         pool_size=pool_size,
-        max_overflow=0,  # a server limits all processes together: this process takes no more than its setting
+        max_overflow=0,  # the server's limit holds for all processes together: no process exceeds its setting
         pool_pre_ping=True,
         pool_recycle=1800,
         isolation_level="READ COMMITTED",

@@ -1,4 +1,4 @@
-"""Explanations of runs that are over, from their rows."""
+"""Explanations for runs that are over, from their rows."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ EVENTS = (*STOPS, "reopened")
 
 
 def explained(connection: Connection, runs: Sequence[R]) -> list[R]:
-    """Return the runs, those that are over with their explanation: five queries for any number of runs."""
+    """Add explanations to the runs that are over, by five queries for any number of runs."""
     over = [run.run_id for run in runs if run.status.is_over]
     if not over:
         return list(runs)
@@ -28,20 +28,19 @@ def explained(connection: Connection, runs: Sequence[R]) -> list[R]:
 
 
 def _deciding_tasks(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[TaskRecord]]:
-    """The main task of each run, and its first task in each status of failure. A run may have thousands of tasks."""
-    of = task_histories.c
-    first = select(of.history_id, func.min(of.task).label("task")).where(of.history_id.in_(run_ids))
-    firsts = first.where(of.status.in_(FAILURES)).group_by(of.history_id, of.status).subquery()
-    failed = select(task_histories).join(
-        firsts, (firsts.c.history_id == of.history_id) & (firsts.c.task == of.task) & (of.task != MAIN_TASK)
-    )
-    main = select(task_histories).where(of.history_id.in_(run_ids), of.task == MAIN_TASK)
+    """Return the main task and the first task in every failed status, by run. A run may have thousands of tasks."""
+    row = task_histories.c
+    first = select(row.history_id, func.min(row.task).label("task")).where(row.history_id.in_(run_ids))
+    firsts = first.where(row.status.in_(FAILURES)).group_by(row.history_id, row.status).subquery()
+    same_task = (firsts.c.history_id == row.history_id) & (firsts.c.task == row.task)
+    failed = select(task_histories).join(firsts, same_task & (row.task != MAIN_TASK))
+    main = select(task_histories).where(row.history_id.in_(run_ids), row.task == MAIN_TASK)
     return _by_run(connection, [main, failed], task_record)
 
 
 def _stops(connection: Connection, run_ids: Sequence[int]) -> dict[int, list[LogRecord]]:
-    of = history_logs.c
-    lines = select(history_logs).where(of.history_id.in_(run_ids), of.event.in_(EVENTS)).order_by(of.id)
+    line = history_logs.c
+    lines = select(history_logs).where(line.history_id.in_(run_ids), line.event.in_(EVENTS)).order_by(line.id)
     return _by_run(connection, [lines], log_record)
 
 

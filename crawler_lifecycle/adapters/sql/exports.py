@@ -1,4 +1,4 @@
-"""Exports of a run: the events that were announced, the archives, and their states."""
+"""Exports: announced events, archives, and their states."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ class Exports(OnDatabase):
     ) -> None:
         fence(tx, run)
         at = None if state is ExportState.PENDING else self._db.clock()
-        # else a late failure of an earlier try would undo an export that is done
+        # without the check a late failure by an earlier try would undo a finished export
         mine = (export.event_id == event_id, export.history_id == run.run_id)
         open_for = tuple(ExportState) if state is ExportState.DONE else (ExportState.PENDING, ExportState.FAILED)
         values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": at}
@@ -76,7 +76,7 @@ class Exports(OnDatabase):
 
 
 def _sum_up(connection: Connection, run_id: int) -> None:
-    """Write the run's export state: the worst of its exports, PENDING while an export of any end is missing."""
+    """Write the run's export state: the worst state among its exports. A missing export counts as PENDING."""
     states = list(connection.scalars(select(export.state).where(export.history_id == run_id)))
     ends = connection.scalar(select(histories.c.end_number).where(histories.c.id == run_id)) or 0
     states += [ExportState.PENDING] * (ends * len(ExportKind) - len(states))

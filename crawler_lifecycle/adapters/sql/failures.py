@@ -1,4 +1,4 @@
-"""Translation of the drivers' errors: try again, mend the installation, or never."""
+"""Translation of the drivers' errors: temporary, permanent, or for the operator to mend."""
 
 import sqlite3
 from typing import Final
@@ -13,7 +13,7 @@ UPGRADE: Final = "run `crawlctl db upgrade`"
 # SQLite result codes (the low byte)
 BUSY, LOCKED, READONLY, IO_ERROR, CORRUPT, FULL, CANNOT_OPEN, NOT_A_DATABASE = 5, 6, 8, 10, 11, 13, 14, 26
 # MySQL and MariaDB
-CONTENTION = {1020, 1205, 1213}  # changed since it was read, lock wait time-out, deadlock
+CONTENTION = {1020, 1205, 1213}  # changed since the read, lock wait time-out, deadlock
 NO_SUCH_TABLE_OR_COLUMN = {1054, 1146}
 NO_ACCESS = {1044, 1045, 1049, 1130, 1142, 1698, 2059}
 DOWN = {2002, 2003, 2005}

@@ -1,7 +1,7 @@
 """Fair lock for SQLite writers of one process.
 
-SQLite lets one writer in at a time, and waiting writers try again now and then: under load a writer may starve. Within
-a process this lock prevents that; between processes SQLite's own waiting remains.
+SQLite admits a single writer, and waiting writers try again now and then: under load a writer may starve. The lock
+prevents starvation within a process; between processes SQLite's own waiting remains.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from threading import Lock
 
 
 class FairLock:
-    """A lock that threads get in the order in which they asked for it."""
+    """A lock that threads get in the order of their requests."""
 
     def __init__(self) -> None:
         self._queue: deque[Lock] = deque()

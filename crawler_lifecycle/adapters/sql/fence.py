@@ -15,9 +15,10 @@ Assignment = tuple[Column[Any], Any]
 
 
 def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
-    """Write these values and lock the run's row. Raise Fenced if the run has another supervisor.
+    """Write the values and lock the run's row. Raise Fenced if the run has another supervisor.
 
-    MySQL assigns in order: a value that is computed from an old one comes before the old one's assignment."""
+    MySQL assigns in order: a value computed from an old value comes before the old value's assignment.
+    """
     this_run = (histories.c.id == run.run_id, _unindexed(histories.c.run_uid) == run.run_uid)
     held = update(histories).where(*this_run, histories.c.epoch == run.epoch)
     if connection.execute(held.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
@@ -43,19 +44,19 @@ def held_intent(connection: Connection, run_id: int) -> Intent:
 
 
 def _unindexed(column: Column[str]) -> ColumnElement[str]:
-    """Hide the column from the planner: two writers that lock a run by way of different indexes deadlock."""
+    """Hide the column from the planner: two writers that lock a run through different indexes deadlock."""
     return func.lower(column)
 
 
 def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:
-    """Add a line to the run's timeline, unless this key is logged. The run's row is locked already."""
+    """Add a line to the run's timeline unless the key is logged already. The caller holds the lock on the run's row."""
     if not is_logged(connection, run, key):
         uid = _line_uid(run, key)
         connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))
 
 
 def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
-    """Write the property in place of its earlier value. The run's row is locked already."""
+    """Write the property, replacing an earlier value. The caller holds the lock on the run's row."""
     key = {"history_id": run.run_id, "name": name}
     known = update(history_properties).filter_by(**key).values(value=value)
     if not connection.execute(known).rowcount:

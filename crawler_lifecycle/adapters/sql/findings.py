@@ -1,4 +1,4 @@
-"""Findings of audits: since when, how often seen, and the acts on them."""
+"""Audits, their findings, and the actions on findings."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -42,7 +42,7 @@ class SqlFindings(OnDatabase):
 
     @reading
     def acted(self, connection: Connection, findings: Collection[Subject]) -> Mapping[Subject, Acted]:
-        keys = {_key(*each): each for each in findings}
+        keys = {_key(*subject): subject for subject in findings}
         known: dict[Subject, Acted] = {}
         for page in pages(sorted(keys)):
             query = select(finding.open_key, finding.acts, finding.acted_at, finding.action).where(
@@ -55,24 +55,26 @@ class SqlFindings(OnDatabase):
         for page in pages(findings):
             try:
                 self._report(audit, page)
-            except Conflict:  # another audit has opened one of these findings between our read and our write
+            except Conflict:  # another audit has opened the same finding between our read and our write
                 self._report(audit, page)
 
     @transaction
     def _report(self, tx: Connection, audit: AuditRef, findings: Sequence[Finding]) -> None:
         now = self._db.clock()
         by = {"last_seen_at": now, "last_seen_by": audit.audit_uid}
-        keys = {_key(each.kind, each.subject): each for each in findings}
-        known = set(tx.scalars(select(finding.open_key).where(finding.open_key.in_(sorted(keys)))))
-        if again := [(key, each) for key, each in sorted(keys.items()) if key in known]:
+        keyed = sorted({_key(item.kind, item.subject): item for item in findings}.items())
+        known = set(tx.scalars(select(finding.open_key).where(finding.open_key.in_([key for key, _ in keyed]))))
+        again = [(key, item) for key, item in keyed if key in known]
+        new = [by | _opened(key, item, now) for key, item in keyed if key not in known]
+        if again:
             tx.execute(_seen_again(tx, again, now).values(by))
-        if new := [by | _opened(key, each, now) for key, each in sorted(keys.items()) if key not in known]:
+        if new:
             tx.execute(insert(audit_findings), new)
 
     @transaction
     def keep(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
         by = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
-        for page in pages(sorted(_key(*each) for each in subjects)):
+        for page in pages(sorted(_key(*subject) for subject in subjects)):
             tx.execute(update(audit_findings).where(finding.open_key.in_(page)).values(by))
 
     @transaction
@@ -89,13 +91,13 @@ class SqlFindings(OnDatabase):
 
     @transaction
     def _finish(self, tx: Connection, report: AuditReport) -> None:
-        parts = json.dumps({part: each.model_dump(mode="json") for part, each in report.parts.items()})
+        parts = json.dumps({part: result.model_dump(mode="json") for part, result in report.parts.items()})
         mine = update(audits).where(audits.c.audit_uid == report.audit.audit_uid, audits.c.finished_at.is_(None))
         tx.execute(mine.values(finished_at=self._db.clock(), complete=report.is_complete, parts=parts))
 
     @transaction
     def _forget(self, tx: Connection, before: datetime) -> None:
-        """Delete a bounded number of old rows; the next audit goes on."""
+        """Delete a bounded number of old rows; the next audit continues."""
         old = select(finding.id).where(finding.closed_at < before).order_by(finding.closed_at).limit(FORGOTTEN_AT_ONCE)
         tx.execute(delete(audit_findings).where(finding.id.in_(tx.scalars(old).all())))
         past = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
@@ -143,8 +145,8 @@ def _opened(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
 
 
 def _seen_again(connection: Connection, findings: Sequence[tuple[str, Finding]], now: datetime) -> Update:
-    """Return one statement for all. An act, and printed evidence, stay until there is something newer."""
-    page = rows_of(connection, SEEN, [(key, *(getattr(each, name) for name in TEXTS)) for key, each in findings])
+    """Return a single statement for all findings. Earlier actions and evidence stay unless new values replace them."""
+    page = rows_of(connection, SEEN, [(key, *(getattr(item, name) for name in TEXTS)) for key, item in findings])
     new, nothing_done = page.c, page.c.action.is_(None)
     return (
         update(audit_findings)
@@ -168,7 +170,7 @@ def _audits(connection: Connection, limit: int) -> list[AuditRecord]:
             began_at=row.began_at,
             finished_at=row.finished_at,
             complete=row.complete,
-            parts={part: PartReport.model_validate(each) for part, each in json.loads(row.parts).items()},
+            parts={part: PartReport.model_validate(result) for part, result in json.loads(row.parts).items()},
         )
         for row in connection.execute(query)
     ]

@@ -1,4 +1,4 @@
-"""Rows of runs as their supervisors write them."""
+"""Rows of runs, written by their supervisors."""
 
 from datetime import datetime
 from typing import Any
@@ -32,13 +32,14 @@ class Histories(OnDatabase):
     def create(self, new: NewRun) -> RunRecord:
         if not 1 <= len(new.workflow_id) <= LONGEST_WORKFLOW_ID:
             raise BadInput("workflow_id", f"expected 1 to {LONGEST_WORKFLOW_ID} characters")
-        if found := self.find(new.workflow_id, new.first_execution_run_id):
-            return found
+        key = (new.workflow_id, new.first_execution_run_id)
+        if run := self.find(*key):
+            return run
         try:
             return self._insert(new)
-        except Conflict:  # another try of this execution has made the run since `find`
-            if found := self.find(new.workflow_id, new.first_execution_run_id):
-                return found
+        except Conflict:  # another try by the same execution has created the run since `find`
+            if run := self.find(*key):
+                return run
             raise
 
     @reading
@@ -146,8 +147,8 @@ def _waits_for(task: int, now: datetime) -> dict[str, Any]:
 
 
 def _queued(run_id: int) -> Update:
-    of = task_histories.c
-    return update(task_histories).where(of.history_id == run_id, of.status == TaskStatus.QUEUED)
+    row = task_histories.c
+    return update(task_histories).where(row.history_id == run_id, row.status == TaskStatus.QUEUED)
 
 
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
@@ -163,7 +164,7 @@ FRESH_TASK = {
 
 
 def _refuse_while_another_lives(connection: Connection, new: NewRun) -> None:
-    """Raise BadInput while another run of this workflow id is open: a stop of one run would reach the other."""
+    """Raise BadInput while another run with this workflow id is open: a stop for one run would reach the other."""
     same_id = and_(histories.c.workflow_id == new.workflow_id, histories.c.status.in_(LIVE))
     others = histories.c.first_execution_run_id != new.first_execution_run_id
     if (run_id := connection.scalar(select(histories.c.id).where(same_id, others))) is not None:

@@ -1,8 +1,8 @@
-"""Changes of the schema that do nothing when they are done already.
+"""Schema changes that do nothing if they are done already.
 
-MySQL commits every change of a table by itself and our revision is written after the last change. So a migration that
-died half-way is made again from its beginning. The lock of `migrate.upgrade` keeps other migrations away between the
-inspection and the change.
+MySQL commits every change to a table by itself, and the revision is written after the last change. A migration that
+died in the middle therefore runs again from its beginning. The lock in `migrate.upgrade` keeps other migrations away
+between inspection and change.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,6 @@ def create_table(name: str, *items: Any, **options: Any) -> None:
 
 
 def create_index(name: str, table: str, columns: Sequence[str]) -> None:
-    """Create the index unless the table has it; MySQL has no IF NOT EXISTS for indexes."""
+    """Create the index unless the table has the index: MySQL has no IF NOT EXISTS for indexes."""
     if name not in {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}:
         op.create_index(name, table, columns)

@@ -1,10 +1,10 @@
 """Check and upgrade of the database's schema.
 
-A revision has four digits: 0103 is the third of generation 01. Within a generation a schema only gains tables,
-columns and indexes, so programs of an earlier revision go on while newer programs take over. A revision that takes
-something away begins a generation, which earlier programs refuse.
+A revision has four digits: 0103 is the third in generation 01. Within a generation a schema only gains tables, columns
+and indexes, so programs for an earlier revision continue while newer programs take over. A revision that removes a
+part begins a generation, and earlier programs refuse the new generation.
 
-Only `upgrade` changes a schema. Alembic is imported there alone: a check is one SELECT.
+Only `upgrade` changes a schema. Alembic is imported there alone: a check is a single SELECT.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 
 LOCK = "crawler_lifecycle.migration"
 LOCK_SECONDS = 60
-LONGEST_STATEMENT_SECONDS = 24 * 3600  # a change of a big table takes its time
+LONGEST_STATEMENT_SECONDS = 24 * 3600  # a change to a big table takes long
 SCRIPTS = Path(__file__).parent / "migrations"
 VERSIONS = table("alembic_version", column("version_num", String(32)))
 
 
 def check(database: Database) -> None:
-    """Raise NotReady unless the schema has every part that this program was written for."""
+    """Raise NotReady unless the schema has every part that this program needs."""
     with database.read() as connection:
         present = revision(connection)
     if present is None:
@@ -39,10 +39,10 @@ def check(database: Database) -> None:
 
 
 def upgrade(url: str) -> str:
-    """Create or upgrade the schema. Return the installation's UUID, which the first upgrade makes."""
+    """Create or upgrade the schema. Return the installation's UUID, created by the first upgrade."""
     database = _for_migrating(url)
     try:
-        # SQLite refuses a new file that another process is setting up at once, whatever its busy timeout is
+        # SQLite refuses at once a new file that another process is setting up, whatever its busy timeout is
         return tried_again(lambda: _upgrade(database))
     finally:
         database.close()
@@ -64,7 +64,7 @@ def revision(connection: Connection) -> str | None:
 
 
 def _refuse_unknown(database: Database, present: str | None) -> None:
-    """Raise NotReady for a later generation, and for any revision that is not a number of four digits."""
+    """Raise NotReady for a later generation, and for any revision other than four digits."""
     if present is None or (present.isdecimal() and len(present) == len(REVISION) and present[:2] <= REVISION[:2]):
         return
     raise NotReady(
@@ -102,7 +102,7 @@ def _make_file(path: str | None) -> None:
 def _locked(database: Database) -> Iterator[Connection]:
     """Let one process migrate at a time.
 
-    On SQLite the transaction is the lock. MySQL commits at every change of a table, so a named lock is held there.
+    On SQLite the transaction is the lock. MySQL commits at every change to a table, so MySQL holds a named lock.
     """
     if is_sqlite(database.engine.url):
         with database.transaction() as connection:
@@ -113,9 +113,9 @@ def _locked(database: Database) -> Iterator[Connection]:
             raise TemporaryError(f"the database at {database.where} is being upgraded by another process")
         try:
             yield connection
-            connection.commit()  # else the next holder of the lock would not see our last rows
+            connection.commit()  # otherwise the next holder of the lock would not see the last rows
         finally:
-            if not connection.invalidated:  # else the server has released the lock, and this would hide the first error
+            if not connection.invalidated:  # otherwise the lock is lost, and an error here would hide the first error
                 connection.rollback()
                 connection.scalar(select(func.release_lock(LOCK)))
 

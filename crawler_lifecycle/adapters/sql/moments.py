@@ -1,7 +1,7 @@
-"""Column of a moment that grows with every write, although clocks differ and a write may wait for its lock.
+"""Column for a time that grows with every write, although clocks differ and a write may wait for its lock.
 
-The value is the writer's clock, or a microsecond after the row's value, whichever is later. It is computed where the
-row is locked.
+The value is the writer's clock, or a microsecond after the row's value, whichever is later. The database computes the
+value while the row is locked.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,14 @@ def growing(name: str, clock: Callable[[], datetime]) -> Column[datetime]:
 
 @compiles(later, "mysql")
 def _mysql(element: later, compiler: SQLCompiler, **options: Any) -> str:
-    moment, before = (compiler.process(each, **options) for each in element.clauses)
+    moment, before = (compiler.process(clause, **options) for clause in element.clauses)
     return f"GREATEST(CAST({moment} AS DATETIME(6)), {before} + INTERVAL 1 MICROSECOND)"
 
 
 @compiles(later, "sqlite")
 def _sqlite(element: later, compiler: SQLCompiler, **options: Any) -> str:
     """Compile for SQLite, where a moment is text with six digits after the point: its functions know three."""
-    moment, before = (compiler.process(each, **options) for each in element.clauses)
+    moment, before = (compiler.process(clause, **options) for clause in element.clauses)
     second, micros = f"substr({before}, 1, 19)", f"(substr({before}, 21, 6) + 1)"
     carried = f"datetime({second}, ({micros} / 1000000) || ' seconds')"
     return f"max({moment}, printf('%s.%06d', {carried}, {micros} % 1000000))"

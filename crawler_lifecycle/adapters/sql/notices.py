@@ -1,4 +1,4 @@
-"""Notices of a run, kept among the run's properties."""
+"""Notices, stored among their run's properties."""
 
 from collections.abc import Sequence
 
@@ -40,5 +40,5 @@ def notices_of(connection: Connection, run_ids: Sequence[int]) -> list[Notice]:
 
 
 def name_of(kind: NoticeKind, notice_id: str = "") -> str:
-    """Return the property's name. Notices of progress share one name, as the last says all that earlier ones said."""
+    """Return the property's name. Progress notices share a name: the last notice contains all earlier changes."""
     return PREFIX + kind if kind is NoticeKind.PROGRESS else f"{PREFIX}{kind}:{notice_id}"

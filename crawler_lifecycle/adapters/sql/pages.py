@@ -1,4 +1,4 @@
-"""Pages of a thousand rows in one statement: one JSON parameter, joined like a table."""
+"""Pages with a thousand rows in a single statement: one JSON parameter, joined like a table."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ def pages(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def rows_of(connection: Connection, columns: Sequence[Column[Any]], rows: Sequence[Sequence[Any]]) -> FromClause:
-    """Return a table of these rows; its columns have the names and types of the given columns."""
+    """Return a table with these rows. The table's columns have the names and types of the given columns."""
     prepared = [[_plain(value, kind, connection) for value, kind in zip(row, columns, strict=True)] for row in rows]
     payload = json.dumps(prepared, ensure_ascii=False, separators=(",", ":"))
     if connection.dialect.name == "sqlite":

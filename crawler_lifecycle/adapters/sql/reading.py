@@ -29,9 +29,10 @@ def run_row(connection: Connection, run_id: int) -> Row[Any]:
 
 
 def own_row(connection: Connection, run_id: int) -> Row[Any]:
-    """Return the row of a run that is to be stopped or resumed. Conflict if another installation began the run.
+    """Return the row for a stop or resume. Conflict if another installation began the run.
 
-    A restored or shared database has rows of other installations, and their jobs are not ours to touch."""
+    A restored or shared database has rows from other installations, and their jobs must not be touched.
+    """
     row = run_row(connection, run_id)
     ours = connection.scalar(select(installation.c.uid))
     if row.installation != ours:
@@ -68,11 +69,11 @@ def run_summary(row: Row[Any], tasks: Counts) -> RunSummary:
 
 
 def task_counts(connection: Connection, run_ids: Iterable[int]) -> dict[int, Counts]:
-    """Count the tasks of each of these runs by status; a status without tasks is left out."""
-    of = task_histories.c
-    query = select(of.history_id, of.status, func.count()).where(of.history_id.in_(run_ids))
+    """Count the runs' tasks by run and status. A status without tasks is absent."""
+    row = task_histories.c
+    query = select(row.history_id, row.status, func.count()).where(row.history_id.in_(run_ids))
     counts: dict[int, Counts] = defaultdict(dict)
-    for run_id, status, count in connection.execute(query.group_by(of.history_id, of.status)):
+    for run_id, status, count in connection.execute(query.group_by(row.history_id, row.status)):
         counts[run_id][status] = count
     return counts
 

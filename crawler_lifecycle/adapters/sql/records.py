@@ -22,7 +22,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import ScheduledRun
 
-KINDS = [str(kind) for kind in ExportKind]  # in the order of an export
+KINDS = [str(kind) for kind in ExportKind]  # in the order within an export
 
 
 class RunRecords(OnDatabase):
@@ -74,11 +74,11 @@ class RunRecords(OnDatabase):
     def tasks(
         self, connection: Connection, run_id: int, *, first: int, limit: int, status: TaskStatus | None = None
     ) -> list[TaskRecord]:
-        of = task_histories.c
-        query = select(task_histories).where(of.history_id == run_id, of.task >= first).order_by(of.task).limit(limit)
+        task = task_histories.c
+        query = select(task_histories).where(task.history_id == run_id, task.task >= first)
         if status is not None:
-            query = query.where(of.status == status)
-        return [task_record(row) for row in connection.execute(query)]
+            query = query.where(task.status == status)
+        return [task_record(row) for row in connection.execute(query.order_by(task.task).limit(limit))]
 
     @reading
     def latest_of(self, connection: Connection, workflow_id: str) -> RunRecord | None:
@@ -96,9 +96,9 @@ class RunRecords(OnDatabase):
 
     @reading
     def scheduled_runs(self, connection: Connection, first: str, last: str) -> list[ScheduledRun]:
-        of = histories.c
-        query = select(of.workflow_id, of.first_execution_run_id, of.created_at, of.finished_at).order_by(of.id)
-        return [ScheduledRun(*row) for row in connection.execute(query.where(of.workflow_id.between(first, last)))]
+        run = histories.c
+        query = select(run.workflow_id, run.first_execution_run_id, run.created_at, run.finished_at).order_by(run.id)
+        return [ScheduledRun(*row) for row in connection.execute(query.where(run.workflow_id.between(first, last)))]
 
 
 def _overview(connection: Connection, run_id: int) -> RunOverview:
@@ -115,5 +115,5 @@ def _overview(connection: Connection, run_id: int) -> RunOverview:
 
 
 def _to_the_end(text: ColumnElement[str]) -> ColumnElement[str]:
-    """Return the text with a last character that is no blank: MySQL ignores blanks at the end when it compares."""
+    """Append a character that is not a blank: MySQL ignores trailing blanks when it compares."""
     return text + "."

@@ -1,7 +1,7 @@
-"""Tables of the database. `migrations/` makes them; a test proves that both say the same.
+"""Tables of the database. `migrations/` creates the tables; a test proves that both agree.
 
-Everything about a run refers to its row in `histories`. Every write to a run or its tasks locks that row first: writers
-of one run follow each other and cannot deadlock.
+Everything about a run refers to the run's row in `histories`. Every write to a run or its tasks locks the run's row
+first: writers to the same run follow each other and cannot deadlock.
 """
 
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    select,
 )
 
 from crawler_lifecycle.adapters.sql.moments import growing
@@ -28,7 +29,7 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger
 
 REVISION = "0001"
-LONGEST_WORKFLOW_ID = 700  # with the execution's id the longest that fits a unique key of InnoDB
+LONGEST_WORKFLOW_ID = 700  # with the execution's id the longest id that fits a unique key in InnoDB
 
 
 def now() -> datetime:
@@ -45,7 +46,7 @@ installation = Table(
     Column("id", Integer, nullable=False, autoincrement=False),
     Column("uid", String(36), nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
-    # where its jobs are, from the first look on
+    # the place of the installation's jobs, known from the first look on
     Column("namespace", String(63)),
     Column("namespace_uid", String(128)),
     Column("cluster_uid", String(128)),
@@ -53,6 +54,7 @@ installation = Table(
     CheckConstraint("id = 1", name="ck_installation_single"),
     **MYSQL,
 )
+OWN_INSTALLATION = select(installation.c.uid).scalar_subquery()
 
 histories = Table(
     "histories",
@@ -68,12 +70,12 @@ histories = Table(
     Column("intent", words(Intent), nullable=False),
     Column("tasks", Integer, nullable=False),
     Column("max_parallel", Integer),
-    # the execution that made the run never changes; the supervising execution does
+    # the execution that created the run never changes; the supervising execution does
     Column("workflow_id", String(LONGEST_WORKFLOW_ID), nullable=False),
     Column("first_execution_run_id", String(36), nullable=False),
     Column("supervisor_workflow_id", String(LONGEST_WORKFLOW_ID), nullable=False),
     Column("supervisor_run_id", String(36), nullable=False),
-    Column("supervisor_began_at", UtcDateTime),  # null: the execution that made the run
+    Column("supervisor_began_at", UtcDateTime),  # null: the execution that created the run
     Column("epoch", Integer, nullable=False),
     Column("request", Document, nullable=False),
     Column("entry", Document, nullable=False),
@@ -91,7 +93,7 @@ histories = Table(
     Column("begun_at", UtcDateTime, nullable=False),  # limits count from here: created, or reopened
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
-    # set by every UPDATE of the row, which every write to a run or its tasks makes; live views follow it
+    # set by every UPDATE on the row, hence by every write to a run or its tasks; live views follow the column
     growing("changed_at", now),
     PrimaryKeyConstraint("id", name="pk_histories"),
     UniqueConstraint("run_uid", name="uq_histories_run_uid"),
@@ -119,7 +121,7 @@ history_logs = Table(
     metadata,
     Column("id", Id, nullable=False, autoincrement=True),
     Column("history_id", Id, ForeignKey("histories.id", name="fk_history_logs_history"), nullable=False),
-    Column("entry_uid", String(36), nullable=False),  # made of the line's key: a line is logged once
+    Column("entry_uid", String(36), nullable=False),  # made from the line's key: a line is logged once
     Column("at", UtcDateTime, nullable=False),
     Column("event", String(64), nullable=False),
     Column("message", Lines(4000), nullable=False),
@@ -143,7 +145,7 @@ task_histories = Table(
     Column("cause_since", UtcDateTime),
     Column("reason", Line(128)),
     Column("exit_code", Integer),
-    Column("facts", Model(OutcomeFacts)),  # of the job with the uid that they name
+    Column("facts", Model(OutcomeFacts)),  # facts name the uid of their job
     Column("absent_count", Integer, nullable=False),
     Column("job_name", Line(255)),
     Column("job_uid", Line(255)),
@@ -159,7 +161,7 @@ task_histories = Table(
     Column("log_tail", Lines(16_000, keep_end=True)),
     Column("events", Document, nullable=False),
     PrimaryKeyConstraint("history_id", "task", name="pk_task_histories"),
-    # the first for queries about one run, the second for the dispatcher's about all runs
+    # the first index is for queries about a single run, the second for the dispatcher's queries about all runs
     Index("ix_task_histories_run", "history_id", "status", "task"),
     Index("ix_task_histories_status", "status", "history_id", "task", "claim_expires_at"),
     **MYSQL,
@@ -172,7 +174,7 @@ exports = Table(
     Column("history_id", Id, ForeignKey("histories.id", name="fk_exports_history"), nullable=False),
     Column("kind", String(32), nullable=False),
     Column("state", words(ExportState), nullable=False),
-    Column("event", Document, nullable=False),  # as announced, for pipelines that read this table
+    Column("event", Document, nullable=False),  # as announced, for pipelines that read the table
     Column("location", Lines(4000)),
     Column("problem", Lines(4000)),
     Column("created_at", UtcDateTime, nullable=False),
@@ -201,7 +203,7 @@ audit_findings = Table(
     "audit_findings",
     metadata,
     Column("id", Id, nullable=False, autoincrement=True),
-    Column("open_key", String(36)),  # of kind and subject, null once closed: a second open finding is refused
+    Column("open_key", String(36)),  # from kind and subject; null when closed, so that an open finding is unique
     Column("kind", words(FindingKind), nullable=False),
     Column("subject", Line(255), nullable=False),
     Column("history_id", Id),  # no foreign key: a finding outlives its run

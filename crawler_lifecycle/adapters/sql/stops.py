@@ -1,4 +1,4 @@
-"""Stops of runs: requests for the end of a run, and the phases on the way."""
+"""Stops: requests to end a run, and the phases on the way."""
 
 from datetime import datetime
 from typing import Any
@@ -46,7 +46,10 @@ class Stops(OnDatabase):
 def _write(
     connection: Connection, run_id: int, stop: StopRequest, asked_at: datetime, ends_as: str | None = None
 ) -> Intent:
-    """Write the stop; the run's row is locked. The intent never goes back. A run that is over gets the line only."""
+    """Write the stop and return the intent, which never goes back. A run that is over only gets the line.
+
+    The caller holds the lock on the run's row.
+    """
     row = run_row(connection, run_id)
     intent = Intent(row.intent)
     if not row.status.is_over:
@@ -59,8 +62,10 @@ def _write(
 
 
 def _key(stop: StopRequest, asked_at: datetime) -> str:
-    """Return the key of the stop's line. Stops without an actor that waited for a worker have the same time, so their
-    content is a part of the key."""
+    """Return the key for the stop's line.
+
+    The content is part of the key: stops without an actor that waited for a worker have the same time.
+    """
     return ":".join(("stop", asked_at.isoformat(), str(stop.actor), stop.door, _event(stop), stop.reason or ""))
 
 

@@ -1,4 +1,4 @@
-"""Store of the lifecycle: the database ports over one database."""
+"""Store: all database ports over one database."""
 
 from crawler_lifecycle.adapters.sql.additions import TaskAdditions
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
@@ -19,15 +19,15 @@ from crawler_lifecycle.ports import Claims, Findings, Places, Records, Runs, Tas
 
 
 class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
-    """Runs as they are written, a class for each duty."""
+    """Writes to runs, a class for every duty."""
 
 
 class SqlTasks(TaskRows, TaskAdditions):
-    """Tasks as looks read and write them, and tasks that are added."""
+    """Reads and writes of looks, and additions of tasks."""
 
 
 class SqlClaims(TaskClaims, NudgeClaims):
-    """Claims of tasks and of nudges."""
+    """Claims on tasks and nudges."""
 
 
 class SqlRecords(RunRecords, LiveChanges, AuditedRuns):
@@ -35,7 +35,7 @@ class SqlRecords(RunRecords, LiveChanges, AuditedRuns):
 
 
 class SqlStore:
-    """The ports to everything that the database keeps."""
+    """The ports to everything in the database."""
 
     def __init__(self, db: Database) -> None:
         self.runs: Runs = SqlRuns(db)

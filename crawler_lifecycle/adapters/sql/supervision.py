@@ -1,4 +1,4 @@
-"""Supervision of runs: take-over by another execution, reopening, and the clock of the limits."""
+"""Supervision: take-over by another execution, reopening, and the limit clock."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -48,11 +48,12 @@ class Supervision(OnDatabase):
 
     @reading
     def stop_asked_at(self, connection: Connection, run_id: int) -> datetime | None:
-        if (asked := _first_at(connection, run_id, STOPS)) is None:
+        asked_at = _first_at(connection, run_id, STOPS)
+        if asked_at is None:
             return None
-        # a stop's time is of another machine's clock
+        # the time in a stop comes from another machine's clock
         begun: datetime = own_row(connection, run_id).created_at
-        return min(max(asked, begun), self._db.clock())
+        return min(max(asked_at, begun), self._db.clock())
 
     @reading
     def limit_clock(self, connection: Connection, run_id: int) -> Clock:
@@ -86,7 +87,7 @@ class Supervision(OnDatabase):
 
 
 def _row_to_supervise(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
-    """Lock the run's row and return it, or None if this execution supervises the run already."""
+    """Lock the run's row and return the row, or None if this execution supervises the run already."""
     hold(tx, run_id)
     row = own_row(tx, run_id)
     if row.workflow_id != execution.workflow_id:
@@ -98,7 +99,7 @@ def _row_to_supervise(tx: Connection, run_id: int, execution: Execution) -> Row[
 
 
 def _first_at(connection: Connection, run_id: int, events: Sequence[str]) -> datetime | None:
-    """Return the time of the first of these events on the way to the run's present end."""
+    """Return the time of the first such event on the way to the run's present end."""
     first: datetime | None = connection.scalar(_events(run_id, events, history_logs.c.at).limit(1))
     return first
 
@@ -119,7 +120,7 @@ def _events(run_id: int, events: Sequence[str], *columns: Column[Any]) -> Select
 
 
 def _refuse_predecessor(row: Row[Any], execution: Execution) -> None:
-    """Raise Fenced for an execution that was terminated and comes after its successor."""
+    """Raise Fenced for a terminated execution that comes after its successor."""
     known, began_at = row.supervisor_began_at, execution.began_at
     if known is not None and began_at is not None and began_at < known:
         raise Fenced(f"run {row.id} has a later supervisor already, execution {row.supervisor_run_id}")
@@ -134,7 +135,7 @@ def _supervise(connection: Connection, row: Row[Any], execution: Execution, even
         "supervisor_began_at": execution.began_at,
         "next_look_at": None,  # the former supervisor's
     }
-    # the nudged execution is gone and will not acknowledge: without this, no later change could nudge us
+    # the nudged execution is gone and will not acknowledge: without this, no later change could nudge the run
     answered = {"nudge_acknowledged": row.nudge_sent}
     connection.execute(update(histories).where(histories.c.id == row.id).values(**values, **answered))
     run = RunRef(run_id=row.id, run_uid=row.run_uid, epoch=epoch)

@@ -1,4 +1,4 @@
-"""Rows of tasks as looks read and write them, a thousand at a time."""
+"""Rows of tasks, read and written by looks, a thousand at a time."""
 
 import json
 from collections.abc import Sequence
@@ -90,9 +90,9 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
     page = rows_of(connection, SYNCED, [(run_id, *_changed(change)) for change in changes])
     new = page.c
     is_over = new.status.in_(OVER)
-    adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # nothing is in its way any more
+    adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # the task waits for nothing any more
     begins = and_(old.status.in_(NOT_BEGUN), old.cause.is_not(None), new.status == TaskStatus.RUNNING)
-    waits = or_(adopts, begins, new.status == TaskStatus.PENDING)  # the message is of what it waits for, or waited for
+    waits = or_(adopts, begins, new.status == TaskStatus.PENDING)  # the message explains a present or former wait
     # MySQL assigns in order: an expression with an old value comes before the old value's assignment
     return (
         update(task_histories)
@@ -123,10 +123,11 @@ def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], no
 
 
 def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvidence]) -> Update:
-    """Return the statement that keeps evidence of a page of tasks.
+    """Return the statement that stores evidence for a page of tasks.
 
-    The version stays: evidence is written between the read and the write of a status. Evidence that comes late does not
-    replace the message of an end. Evidence of another job than the task\'s is left out."""
+    The version stays, because evidence is written between the read and the write of a status. Late evidence does not
+    replace the message of an end. Evidence from a job other than the task's job is left out.
+    """
     page = rows_of(connection, RECONCILED, [(run_id, *_evident(item)) for item in evidence])
     new = page.c
     return (
@@ -147,8 +148,11 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
 
 
 def _same_task(page: FromClause) -> tuple[ColumnElement[bool], ...]:
-    """Return the conditions that join the page. The run's id is a column of the page, too: with a constant, both
-    planners go through all tasks of the run and read the whole page for each."""
+    """Return the conditions that join the page.
+
+    The run's id is also a column in the page: with a constant, both planners go through all tasks in the run and read
+    the whole page for every task.
+    """
     return old.history_id == page.c.history_id, old.task == page.c.task
 
 
@@ -158,7 +162,7 @@ def _changed(change: TaskChange) -> tuple[object, ...]:
 
 
 def _evident(item: TaskEvidence) -> tuple[object, ...]:
-    """Return the row of evidence. Empty values become NULL, which replaces nothing."""
+    """Return the row for evidence. Empty values become NULL, which replaces nothing."""
     events = json.dumps(item.events) if item.events else None
     return (
         item.task,

@@ -1,4 +1,4 @@
-"""Decorators that make a method one transaction, and the base class of those methods' classes."""
+"""Decorators that make a method one transaction, and the base class for such methods."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 
 
 class OnDatabase:
-    """A class whose methods read and write rows of one database."""
+    """Base class: its methods read and write rows in one database."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 def transaction(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make a method one transaction that writes. Its callers leave out the connection.
+    """Make a method one transaction for writing. Callers leave out the connection.
 
-    The transaction is committed when the method returns and rolled back when the method raises. When another
-    transaction was in the way, the whole method is called again: it has no effects but its statements.
+    The transaction is committed when the method returns and rolled back when the method raises. If another transaction
+    was in the way, the whole method is called again, so the method has no effects beyond its statements.
     """
 
     @wraps(method)
@@ -36,7 +36,7 @@ def transaction(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[
 
 
 def reading(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make a method one transaction that only reads. Its callers leave out the connection."""
+    """Make a method one transaction for reading. Callers leave out the connection."""
 
     @wraps(method)
     def read(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

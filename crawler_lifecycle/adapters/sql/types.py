@@ -17,7 +17,7 @@ Document = Text().with_variant(MEDIUMTEXT, "mysql")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A time that is aware in UTC outside, and naive with microseconds inside."""
+    """A time: aware in UTC outside, naive with microseconds inside."""
 
     impl = DateTime
     cache_ok = True
@@ -37,7 +37,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Line(TypeDecorator[str]):
-    """Text from outside, of any length and content; it is cut where the column ends."""
+    """Text from outside with any length and content, cut where the column ends."""
 
     impl = String
     cache_ok = True
@@ -51,7 +51,7 @@ class Line(TypeDecorator[str]):
 
 
 class Lines(TypeDecorator[str]):
-    """Longer text from outside. Of a text that is too long the end is kept if `keep_end`, else the beginning."""
+    """Longer text from outside. Text above the limit keeps its end if `keep_end`, otherwise its beginning."""
 
     impl = Text
     cache_ok = True
@@ -71,7 +71,7 @@ class Lines(TypeDecorator[str]):
 
 
 class Model(TypeDecorator[Message]):
-    """A model of the contract, kept as its JSON."""
+    """A model from the contract, stored as JSON."""
 
     impl = Text
     cache_ok = True
@@ -91,10 +91,10 @@ class Model(TypeDecorator[Message]):
 
 
 def storable(text: str) -> str:
-    """Return a text that both databases keep: without NUL, and without halves of surrogate pairs."""
+    """Return a text fit for both databases: without NUL, and without halves of surrogate pairs."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def words(kind: type[Word]) -> Enum:
-    """Return the type of a column that holds one of these words as text: a new word needs no migration."""
+    """Return the type for a column of such words, stored as text: a new word needs no migration."""
     return Enum(kind, native_enum=False, length=16, values_callable=lambda members: [word.value for word in members])

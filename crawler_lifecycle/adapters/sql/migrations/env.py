@@ -1,4 +1,4 @@
-"""Environment in which Alembic runs our migrations: the connection and transaction of `migrate.upgrade`."""
+"""Environment for Alembic: the connection and transaction from `migrate.upgrade`."""
 
 from alembic import context
 
