@@ -1,5 +1,6 @@
 """Models that cross Temporal and HTTP: frozen, and validated at every door.
 
 `states` has the words of a run, `requests` starts and stops a run, `steps` has the inputs and results of activities,
-`deployment` speaks to the scheduler service, `records` shows people the rows of a run, `notices` is for the outside.
+`deployment` is for the scheduler service, `records` shows rows of the database to people, `notices` is for front ends
+and pipelines.
 """

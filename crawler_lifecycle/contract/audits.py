@@ -1,4 +1,4 @@
-"""What does an audit take, and what does it tell?"""
+"""Audits: inputs, results and records."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -9,21 +9,21 @@ from crawler_lifecycle.contract.base import Message, Request
 
 
 class FindingKind(StrEnum):
-    """What disagrees."""
+    """Disagreements between database, Temporal and cluster."""
 
-    UNSUPERVISED = "unsupervised"  # a run that is not over, and no open workflow
-    LEFTOVER_JOB = "leftover_job"  # a job whose run is over
-    UNKNOWN_JOB = "unknown_job"  # a job of ours whose run nobody knows
-    EXPORT_PENDING = "export_pending"  # the run is over, its export still to come, and no open workflow
+    UNSUPERVISED = "unsupervised"  # a run is not over and has no open workflow
+    LEFTOVER_JOB = "leftover_job"  # a job is there although its run is over
+    UNKNOWN_JOB = "unknown_job"  # a job with our label belongs to no run in the database
+    EXPORT_PENDING = "export_pending"  # a run is over, its export is pending, and no workflow is open
     EXPORT_FAILED = "export_failed"
-    UNDELIVERED = "undelivered"  # the closing notice
-    CLAIM_EXPIRED = "claim_expired"  # a task about to be deployed, long after whoever claimed it may still do so
-    WORKFLOW_FAILING = "workflow_failing"  # the workflow is open, and fails the same workflow task again and again
-    LOOK_OVERDUE = "look_overdue"  # the workflow is open, but does not look
+    UNDELIVERED = "undelivered"  # the closing notice was not delivered
+    CLAIM_EXPIRED = "claim_expired"  # a claim expired long ago, and its task is still DEPLOYING
+    WORKFLOW_FAILING = "workflow_failing"  # an open workflow fails the same workflow task again and again
+    LOOK_OVERDUE = "look_overdue"  # an open workflow does not look
 
 
 class AuditPart(StrEnum):
-    """What is compared, one after the other."""
+    """Part of an audit. The parts run in the order below."""
 
     RUNS = "runs"
     JOBS = "jobs"
@@ -47,7 +47,7 @@ KINDS = {
 
 
 class AuditRequest(Request):
-    """Compare database, Temporal and cluster, and mend what disagrees."""
+    """Compare database, Temporal and cluster, and mend the disagreements."""
 
     repair: bool = Field(default=False, description="else nothing is changed, not even written down")
     remove_unknown_jobs: bool = Field(
@@ -56,7 +56,7 @@ class AuditRequest(Request):
 
 
 class AuditRef(Message):
-    """Which audit, and what it may do."""
+    """An audit's identity and permissions."""
 
     audit_uid: str
     began_at: datetime
@@ -65,7 +65,7 @@ class AuditRef(Message):
 
 
 class Finding(Message):
-    """Something that disagrees; `subject` tells it from others of its kind."""
+    """A disagreement. `subject` identifies the finding within its kind."""
 
     kind: FindingKind
     subject: str
@@ -78,7 +78,7 @@ class Finding(Message):
 
 
 class AuditStep(Message):
-    """A page of a part; `after`: where the page before ended."""
+    """Page to audit in a part. `after` is the place where the previous page ended."""
 
     audit: AuditRef
     part: AuditPart
@@ -86,7 +86,9 @@ class AuditStep(Message):
 
 
 class AuditPage(Message):
-    """`unknown`: how many could not be judged. `rest`: where the next page begins; none: this was the last."""
+    """Result of a page. `unknown` counts subjects without a judgement. `rest` is where the next page starts; None: no
+    page is left.
+    """
 
     examined: int = 0
     found: dict[FindingKind, int] = {}
@@ -98,7 +100,7 @@ class AuditPage(Message):
 
 
 class PartReport(Message):
-    """What came of a part. `problem`: why it could not be finished."""
+    """Result for a part. `problem` says why the part could not finish."""
 
     examined: int = 0
     found: dict[FindingKind, int] = {}
@@ -118,7 +120,7 @@ class PartReport(Message):
 
 
 class AuditReport(Message):
-    """The result of the workflow."""
+    """The workflow's result."""
 
     audit: AuditRef
     parts: dict[AuditPart, PartReport] = {}
@@ -134,7 +136,7 @@ class AuditReport(Message):
 
 
 class AuditContinuation(Message):
-    """What an execution hands to the one that continues it."""
+    """State that a workflow execution hands to its continuation."""
 
     report: AuditReport
     part: AuditPart
@@ -142,7 +144,7 @@ class AuditContinuation(Message):
 
 
 class FindingRecord(Message):
-    """A finding as it is kept."""
+    """A finding as the database keeps it."""
 
     kind: FindingKind
     subject: str
@@ -160,7 +162,7 @@ class FindingRecord(Message):
 
 
 class AuditRecord(Message):
-    """A repairing audit as it is kept."""
+    """A repairing audit as the database keeps it."""
 
     audit_uid: str
     began_at: datetime
@@ -170,7 +172,7 @@ class AuditRecord(Message):
 
 
 class AuditOverview(Message):
-    """The last audits, newest first, and what disagrees as far as they know."""
+    """The last audits, newest first, and the findings that they know."""
 
     audits: list[AuditRecord]
     last_complete_at: datetime | None

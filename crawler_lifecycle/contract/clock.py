@@ -1,4 +1,4 @@
-"""Since when do a run's limits of time not count?"""
+"""A run's limit clock."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.base import Message
 
 
 class Clock(Message):
-    """A run's limits stand still while all that is left of it in the cluster is suspended."""
+    """State of the limit clock. The clock stands still while all remaining jobs are suspended."""
 
     held_seconds: float = Field(default=0, description="how long they stood still before")
     held_since: datetime | None = Field(default=None, description="none: they count")

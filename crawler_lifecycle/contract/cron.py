@@ -1,7 +1,7 @@
-"""What is wrong with a cron line, before Temporal is asked?
+"""Checks cron lines.
 
-Temporal takes a line that never fires, and says nothing: the schedule would be there and no run would ever start. Its
-rules are those of `crontab`, but for one: if both a day of the month and a day of the week are given, both have to fit.
+Temporal accepts lines that never fire: the schedule would exist, and no run would ever start. Temporal's rules are
+those of `crontab` with an exception: where a line gives both a day of the month and a weekday, both have to fit.
 """
 
 import re
@@ -28,12 +28,12 @@ NAMES = {
 }
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 LONGEST_LINE = 200
-YEARS = 40  # within which each date has been on each day of the week, the 29th of February too
+YEARS = 40  # in 40 years every date falls on every weekday, even the leap day
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
 def problem_of(line: str) -> str | None:
-    """None if it can fire."""
+    """Return the problem if the line is malformed or never fires; None if the line can fire."""
     try:
         _, _, days, months, _ = _fields(line)
     except ValueError as error:
@@ -44,10 +44,10 @@ def problem_of(line: str) -> str | None:
 
 
 def is_skipped_in(line: str, zone: str, since: int) -> bool:
-    """Whether the clocks of that zone are put forward over each of its times, from the year `since` on."""
+    """Return whether the zone's clocks jump over all times in the line, from the year `since` on."""
     clocks = _clocks(zone)
     if clocks is None:
-        return False  # Temporal says what it thinks of it
+        return False  # Temporal refuses an unknown zone itself
     minutes, hours, days, months, weekdays = _fields(line)
     dates = (each for year in range(since, since + YEARS) for each in _dates(year, months, days))
     wanted = (each for each in dates if each.isoweekday() % 7 in {weekday % 7 for weekday in weekdays})
@@ -74,7 +74,7 @@ def _dates(year: int, months: set[int], days: set[int]) -> Iterator[date]:
 
 
 def _exists(time: datetime) -> bool:
-    """An hour that is skipped becomes another on its way to UTC and back."""
+    """Return whether the clocks show the time. A skipped hour becomes another hour on its way to UTC and back."""
     return time.astimezone(UTC).astimezone(time.tzinfo).hour == time.hour
 
 

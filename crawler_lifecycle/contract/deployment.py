@@ -1,4 +1,4 @@
-"""What do we ask of a scheduler service? (The same words in HTTP, in the run's record and in the cluster.)"""
+"""Requests to a scheduler service and its answers. HTTP, the run's record and the cluster use the same words."""
 
 from datetime import datetime
 from typing import Annotated
@@ -11,21 +11,21 @@ from crawler_lifecycle.errors import NotReady
 
 
 def checked_token(token: str) -> str:
-    """The bearer token both sides are given, or NotReady if it cannot be one."""
+    """Return the bearer token for both sides; raise NotReady if the text cannot be a token."""
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise NotReady("CRAWLER_SCHEDULER__TOKEN: expected a bearer token of printable ASCII without spaces")
     return token
 
 
 class Resources(Message):
-    """What one task of a crawler may use; the local cluster notes it, Kubernetes enforces it."""
+    """Resources for a task. The local cluster only notes them; Kubernetes enforces them."""
 
     cpu: str | None = None
     memory: str | None = None
 
 
 class Crawler(Message):
-    """One entry of the catalogue. The entry a run was started with is copied into the run."""
+    """Catalogue entry. A run copies its entry when the run starts."""
 
     name: Name
     command: list[str] = Field(default_factory=list, max_length=256, description="program and arguments of a task")
@@ -45,7 +45,7 @@ class Crawler(Message):
 
 
 class DeploymentRequest(Message):
-    """Have one job run. Its key is `{run_uid}:{task}:{attempt}`: the same key is the same job, for ever."""
+    """Request for a job. Its key is `{run_uid}:{task}:{attempt}`; the same key means the same job, for ever."""
 
     installation: Annotated[str, Field(min_length=36, max_length=36)]
     run_id: int
@@ -68,7 +68,7 @@ class DeploymentRequest(Message):
 
 
 class Deployment(Message):
-    """The job that a key stands for."""
+    """Job with its key."""
 
     key: str
     job_name: str
@@ -77,7 +77,7 @@ class Deployment(Message):
 
 
 class Problem(Message):
-    """An error of the service, as application/problem+json (RFC 9457)."""
+    """The service's error as application/problem+json (RFC 9457)."""
 
     type: str = "about:blank"
     title: str

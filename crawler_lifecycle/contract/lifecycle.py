@@ -1,4 +1,4 @@
-"""What does the lifecycle workflow take, and what does it tell when asked?"""
+"""The lifecycle workflow's state: for its continuation, and for the query `state`."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 
 class Asked(Message):
-    """A stop, and when it was asked for."""
+    """A stop, and the time when the stop was requested."""
 
     stop: StopRequest
     at: datetime
@@ -34,7 +34,9 @@ class Asked(Message):
 
 
 class Carried(Message):
-    """What an execution hands to the one that continues it, so that none grows without end."""
+    """State that a workflow execution hands to its continuation. Without continuations a history would grow without
+    end.
+    """
 
     plan: RunPlan
     anchor: datetime | None = Field(default=None, description="start of reconciliation; none: still deploying")
@@ -52,13 +54,13 @@ class Carried(Message):
 
 
 class Continuation(Message):
-    """What an execution that continues another is given, by that other alone."""
+    """Input of a continuation. Only the previous execution creates such an input."""
 
     carried: Carried
 
 
 class LifecycleState(Message):
-    """The answer to the workflow's query `state`."""
+    """Answer to the workflow's query `state`."""
 
     stage: Stage
     run_id: int | None = None

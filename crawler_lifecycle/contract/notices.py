@@ -1,6 +1,6 @@
-"""What do we tell the outside about a run: front ends (notices) and pipelines (events)?
+"""Notices for front ends and events for pipelines.
 
-Every notice and event has an id that is the same on every try, so that a receiver sees it once.
+A notice or event keeps its id on every try, so that receivers can drop repeats.
 """
 
 from datetime import datetime
@@ -21,7 +21,7 @@ class NoticeKind(StrEnum):
 
 
 class Notice(Message):
-    """For people who watch."""
+    """Notice about a run, for people."""
 
     notice_id: str = Field(description="a UUID, the same on every try; receivers drop repeats by it")
     kind: NoticeKind
@@ -39,7 +39,7 @@ class Notice(Message):
 
 
 class WebhookNotice(Message):
-    """The body of a webhook. Its id, the moment it was sent and its signatures are in the headers."""
+    """Body of a webhook. The headers have the webhook's id, its sending time and its signatures."""
 
     type: str = Field(description="`run.` and the kind")
     timestamp: datetime = Field(description="when it was so, whenever it is sent")
@@ -52,7 +52,7 @@ class ExportKind(StrEnum):
 
 
 class ExportEvent(Message):
-    """For programs that collect the data."""
+    """Event about a run's end, for programs that collect the data."""
 
     event_id: str = Field(description="a UUID, the same on every try; receivers drop repeats by it")
     kind: ExportKind

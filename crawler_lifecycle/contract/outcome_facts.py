@@ -1,7 +1,7 @@
-"""Outcome facts: how the program of a job ended, as the first look that saw the end read it from the cluster's objects.
+"""Outcome facts: how a job's program ended, as the first look after the end read from the cluster's objects.
 
-They are kept with the task and decide its status once the objects are gone. Debug evidence (the last lines of a log,
-events, the node) decides nothing.
+The database keeps the facts with the task. They decide the task's status once the objects are gone. Debug evidence (the
+last log lines, events, the node) decides nothing.
 """
 
 from datetime import datetime
@@ -10,11 +10,11 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 
-LONGEST_MESSAGE = 300  # thousands of tasks may end in one look, whose answer has to fit a payload
+LONGEST_MESSAGE = 300  # thousands of tasks may end in one look, and its result has to fit a payload
 
 
 class OutcomeFacts(Message):
-    """Facts about the program of one job. They count only for the task whose job has this uid."""
+    """Facts about a job's program. They count only for the task with the job `job_uid`."""
 
     job_uid: str
     pod_uid: str | None = Field(default=None, description="none: the job alone told the facts")
@@ -33,5 +33,5 @@ class OutcomeFacts(Message):
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the program is known to have ended before anybody told it to."""
+        """Whether the program is known to have ended before a request to end."""
         return self.has_ended and self.told_to_end is False

@@ -1,4 +1,4 @@
-"""What does the database say of a run, as people and programs get to see it?"""
+"""Records from the database, as people and programs get them."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 
 
 class Explanation(Message):
-    """Why a run ended as it did."""
+    """Explanation for a run's end."""
 
     text: str = Field(description="one sentence for people")
     task: int | None = Field(default=None, description="the number of the task that decided")
@@ -25,7 +25,7 @@ class Explanation(Message):
 
 
 class RunSummary(Message):
-    """A line of a list of runs."""
+    """Run in a list."""
 
     run_id: int
     run_uid: str
@@ -52,12 +52,12 @@ HIDDEN = "***"
 
 
 def without_values(crawler: Crawler) -> Crawler:
-    """For whoever may read runs: what a crawler is given in its environment may be secret. Its names stay."""
+    """Hide the values of environment variables from readers, since values may be secret. The names stay."""
     return crawler.model_copy(update={"environment": dict.fromkeys(crawler.environment, HIDDEN)})
 
 
 class RunRecord(RunSummary):
-    """All of a run but its tasks."""
+    """A run with all fields, without its tasks."""
 
     installation: str
     epoch: int
@@ -101,7 +101,7 @@ class TaskRecord(Message):
 
 
 class LogRecord(Message):
-    """One thing that happened to a run, for its timeline."""
+    """Line in a run's timeline."""
 
     at: datetime
     event: str
@@ -122,7 +122,7 @@ class ExportRecord(Message):
 
 
 class RunOverview(Message):
-    """Everything but the tasks, of which there may be thousands."""
+    """A run's records without the tasks, since a run may have thousands."""
 
     run: RunRecord
     log: list[LogRecord]
@@ -131,13 +131,13 @@ class RunOverview(Message):
 
 
 class RunDetails(RunOverview):
-    """Everything `show` tells."""
+    """A run's records for `crawlctl show`."""
 
     tasks: list[TaskRecord]
 
 
 class Changed(Message):
-    """A run of which something was written, and when that was last."""
+    """A changed run, with the time of the last change."""
 
     run_id: int
     changed_at: datetime

@@ -1,4 +1,4 @@
-"""What may be asked of us: to start a run, to go on with one, to stop one."""
+"""Requests to start, resume or stop a run."""
 
 import json
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000
-MOST_ARGUMENTS = 64 * 1024  # a program takes 128 KiB in one piece
+MOST_ARGUMENTS = 64 * 1024  # Linux limits an argument to 128 KiB
 A_YEAR = 366 * 24 * 3600
 M = TypeVar("M", bound=BaseModel)
 
@@ -39,12 +39,12 @@ ClusterName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 ArgumentName = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Argument = Annotated[str, Field(max_length=4096)]
 Seconds = Annotated[int, Field(ge=1, le=A_YEAR)]
-# with its zone, and what every database can keep
+# with a time zone, and within every database's range
 Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC))]
 
 
 class RunParameters(Message):
-    """What can be said of a run before it begins."""
+    """Parameters for a run."""
 
     crawler: Name = Field(description="name of an entry of the crawler catalogue")
     trigger: Trigger = Field(default=Trigger.API, description="how the run came about")
@@ -70,14 +70,14 @@ class RunParameters(Message):
 
 
 class AcceptedRequest(RunParameters):
-    """A request that has passed a door: what a newer version has put into it does not make it unreadable."""
+    """Accepted request. Unknown fields, from a newer version, do not make the request unreadable."""
 
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to go on with")
     reopen: bool = Field(default=False, description="with a run_id: give the tasks of a FAILED run another attempt")
 
 
 class KeptRequest(AcceptedRequest):
-    """With nothing left open any more, as it is written down with its run."""
+    """Request as the database keeps it with the run. All open fields are filled in."""
 
     left_open: list[str] = Field(
         default=[], description="fields that the request left open, and that the crawler or the installation filled in"
@@ -85,7 +85,7 @@ class KeptRequest(AcceptedRequest):
 
 
 class RunRequest(AcceptedRequest):
-    """Start a run of a crawler, or, with a `run_id`, go on with one that exists. Strict, as it comes from outside."""
+    """Start a run of a crawler, or, with a `run_id`, resume a run. Strict, as the request comes from outside."""
 
     model_config = Request.model_config
 
@@ -114,7 +114,7 @@ OF_A_NEW_RUN = RunRequest.model_fields.keys() - {"crawler", "trigger", "requeste
 
 
 class StopRequest(Message):
-    """End a run. Every field is optional and unknown ones are ignored."""
+    """Stop a run. Every field is optional, and unknown fields are ignored."""
 
     force: bool = Field(default=False, description="do not wait for the grace period")
     actor: str | None = Field(default=None, max_length=256, description="who asks")
@@ -124,7 +124,7 @@ class StopRequest(Message):
 
 
 def any_stop(payload: bytes) -> StopRequest:
-    """A stop that does not decode is still a stop: what can be understood of it is kept, the rest dropped."""
+    """Return a stop even if the payload cannot be decoded: fields that fit are kept, all further fields are dropped."""
     try:
         given = json.loads(payload)
     except (ValueError, RecursionError):
@@ -150,7 +150,7 @@ def _is_valid(stop: dict[str, object]) -> bool:
 
 
 def parse(model: type[M], payload: bytes | str) -> M:
-    """Return the request, or raise BadInput with the field and the expected value."""
+    """Return the request; raise BadInput with the field and the expected value."""
     try:
         return model.model_validate_json(payload)
     except ValidationError as error:
@@ -160,7 +160,7 @@ def parse(model: type[M], payload: bytes | str) -> M:
 def as_bad_input(error: ValidationError) -> BadInput:
     first, *others = error.errors(include_url=False, include_context=False)
     field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    if not field:  # about the whole; rules of ours carry the field's name as their type
+    if not field:  # an error about the whole model: our own rules carry the field's name as their type
         field = first["type"] if first["type"] in RunRequest.model_fields else "request"
     more = f" (and {len(others)} more)" if others else ""
     return BadInput(field[:200], first["msg"].removeprefix("Value error, ")[:300] + more)

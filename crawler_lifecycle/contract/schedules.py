@@ -1,4 +1,4 @@
-"""What may be asked of a schedule, and what is told of one and of its occurrences?"""
+"""Schedules: their rules, their occurrences, and the answers of their commands."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,13 +12,13 @@ from crawler_lifecycle.contract.requests import A_YEAR, RunRequest, Seconds
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 
 AN_HOUR, A_DAY = 3600, 24 * 3600
-SHORTEST_WINDOW = 10  # Temporal takes anything shorter for this
+SHORTEST_WINDOW = 10  # Temporal uses 10 seconds for any shorter window
 
 ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Overlap(StrEnum):
-    """What becomes of an occurrence that is due while an earlier run of the schedule is still open?"""
+    """Rule for an occurrence that is due while an earlier run of the schedule is still open."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -31,7 +31,7 @@ class Overlap(StrEnum):
 
 
 class ScheduleRules(Request):
-    """When is it time, and what if the earlier run is still open?"""
+    """A schedule's times, and its rule for overlaps."""
 
     cron: list[str] = Field(default_factory=list, max_length=20, description="lines of five fields, or @daily and such")
     every_seconds: Seconds | None = Field(
@@ -82,7 +82,7 @@ class ScheduleRules(Request):
     def _of_cron(cls, zone: str, info: ValidationInfo) -> str:
         if zone != "UTC" and info.data.get("every_seconds") is not None:
             raise ValueError("an interval has none; only cron is meant in a time zone")
-        if zone == "Local":  # which Temporal would take for its own machine's
+        if zone == "Local":  # Temporal would use its own machine's zone
             raise ValueError("must be a name such as Europe/Berlin")
         for line in info.data.get("cron", []):
             if is_skipped_in(line, zone, datetime.now(UTC).year):
@@ -95,7 +95,7 @@ class ScheduleRules(Request):
 
 
 class ScheduleRequest(ScheduleRules):
-    """A run of a crawler, again and again."""
+    """Schedule for repeated runs of a crawler."""
 
     schedule_id: ScheduleId = Field(description="its name, for good")
     run: RunRequest = Field(description="what each occurrence asks for; its trigger is always `scheduled`")
@@ -109,14 +109,14 @@ class ScheduleRequest(ScheduleRules):
 
 
 class Outcome(StrEnum):
-    """What became of an occurrence."""
+    """An occurrence's outcome."""
 
     STARTED = "started"
     DUE = "due"
     QUEUED = "queued"
     SKIPPED = "skipped"
     UNKNOWN = "unknown"
-    ASKED = "asked"  # triggered; nobody knows yet what comes of it
+    ASKED = "asked"  # triggered, and its outcome is not known yet
 
 
 class SkipReason(StrEnum):
@@ -126,7 +126,7 @@ class SkipReason(StrEnum):
 
 
 class Occurrence(Message):
-    """`at` is when it was due, with its jitter. A skip is concluded from other facts; `detail` says from which."""
+    """Occurrence. `at` includes the jitter. A skip is a conclusion from facts; `detail` names them."""
 
     at: datetime
     outcome: Outcome
@@ -139,7 +139,7 @@ class Occurrence(Message):
 
 
 class Pause(Message):
-    """`until` is None while it lasts."""
+    """Pause. `until` is None while the pause lasts."""
 
     since: datetime
     until: datetime | None = None
@@ -148,7 +148,7 @@ class Pause(Message):
 
 
 class ScheduleCounts(Message):
-    """Since the schedule was made, as Temporal counts: triggers and backfills included."""
+    """Temporal's counts since the schedule was created: triggers and backfills included."""
 
     started: int
     skipped_overlap: int
@@ -157,7 +157,7 @@ class ScheduleCounts(Message):
 
 
 class ScheduleSummary(Message):
-    """A line of a list of schedules; `crawler` is None for one that was made by other means than ours."""
+    """Schedule in a list. `crawler` is None if we did not create the schedule."""
 
     schedule_id: str
     crawler: str | None
@@ -172,7 +172,7 @@ class ScheduleSummary(Message):
 
 
 class ScheduleDetails(ScheduleSummary):
-    """All of a schedule, with its latest occurrences, newest first."""
+    """A schedule with all fields and its latest occurrences, newest first."""
 
     run: RunRequest | None
     overlap: Overlap | None
@@ -186,7 +186,9 @@ class ScheduleDetails(ScheduleSummary):
 
 
 class Triggered(Message):
-    """What came of a trigger; the reason if it was skipped. `asked`: it is made, what comes of it is not known yet."""
+    """Result of a trigger, with the reason for a skip. `asked`: the trigger was accepted, and its outcome is not known
+    yet.
+    """
 
     schedule_id: str
     outcome: Outcome
@@ -195,7 +197,7 @@ class Triggered(Message):
 
 
 class Backfilled(Message):
-    """The past occurrences for which runs are started."""
+    """Past occurrences for which runs are started."""
 
     schedule_id: str
     occurrences: list[datetime]

@@ -1,4 +1,4 @@
-"""Which words do runs and tasks use for where they stand?"""
+"""States of runs, tasks, stops and exports."""
 
 from enum import StrEnum
 
@@ -47,7 +47,7 @@ IN_CLUSTER = (TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING, Task
 
 
 class Intent(StrEnum):
-    """What people want of a run; it only ever moves down this list, until the run is reopened."""
+    """People's wish for a run. The wish only moves down the list, until the run is reopened."""
 
     RUN = "RUN"
     STOP = "STOP"
@@ -55,7 +55,7 @@ class Intent(StrEnum):
 
 
 class StopPhase(StrEnum):
-    """How far a stop has come; each is a line in the run's timeline."""
+    """Phase of a stop. Every phase is a line in the run's timeline."""
 
     QUEUED_CANCELLED = "queued_cancelled"
     JOBS_ASKED = "jobs_asked"

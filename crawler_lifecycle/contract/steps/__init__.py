@@ -1,1 +1,1 @@
-"""Input and result of every activity: one model in, one model out. A field that is added later has a default."""
+"""Inputs and results for activities: a model in, a model out. A field added later needs a default."""

@@ -1,4 +1,4 @@
-"""Steps of the last stage: close the run, tell people, and remove the jobs."""
+"""Steps at a run's end: close the run, send notices, and remove the jobs."""
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ class CloseRun(Message):
 
 
 class RunOutcome(Message):
-    """How the run ended: the result of the workflow."""
+    """The run's outcome; the workflow returns the outcome."""
 
     run_id: int
     run_uid: str
@@ -34,7 +34,7 @@ class RemoveJobs(Message):
 
 
 class Removal(Message):
-    """`left`: jobs that have to stay for now; `rest`: task numbers left for further pages."""
+    """Result of a removal. `left` counts jobs that have to stay for now; `rest` has the tasks of further pages."""
 
     left: int = 0
     rest: str = ""

@@ -1,4 +1,4 @@
-"""Steps of the second stage: deploy the main job and wait for its start."""
+"""Second stage: deploy the main job and wait for its start."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 
 class DeploymentOutcome(Message):
-    """`job_id` when deployed; otherwise what is in the way, and whether it can ever get better."""
+    """Result of a deployment: `job_id`, or the delay's cause. `refused`: no later try can succeed."""
 
     job_id: str | None = None
     cause: str | None = None
@@ -21,7 +21,7 @@ class DeploymentOutcome(Message):
 
 
 class MainJobStatus(Message):
-    """`started`: the job runs or has run. Otherwise why it waits, and since when."""
+    """The main job's status. `started`: the job runs or has run; otherwise `cause` and `since` describe its wait."""
 
     known: bool = True
     started: bool = False
@@ -36,7 +36,7 @@ class MainJobStatus(Message):
 
 
 class StartRun(Message):
-    """The main job runs or has run."""
+    """Record the start of a run: its main job runs or has run."""
 
     run: RunRef
     started_at: datetime | None = Field(default=None, description="when the main job started; none: not known")

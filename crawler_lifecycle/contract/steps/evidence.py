@@ -1,11 +1,11 @@
-"""Steps for evidence: read the evidence from the cluster and write it to the database."""
+"""Evidence: read evidence from the cluster and write the evidence to the database."""
 
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.steps.run import RunRef
 
-LOG_NOT_READ = "log not read"  # an event's beginning: why there are no last lines
+LOG_NOT_READ = "log not read"  # prefix for the event with the reason why the last log lines are absent
 
 
 class EvidenceRequest(Message):
@@ -14,7 +14,7 @@ class EvidenceRequest(Message):
 
 
 class TaskEvidence(Message):
-    """What one needs to see why a task ended as it did, bounded in size."""
+    """Evidence about a task's end, bounded in size."""
 
     task: int
     attempt: int

@@ -7,21 +7,21 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 
 class RunEnd(Message):
-    """The input of the export: the run, and which of its ends, where it was reopened."""
+    """Input for an export: the run, and the number of its end."""
 
     run: RunRef
     end: int = 1
 
 
 class ExportsOwed(Message):
-    """Of a run that is over, the ends whose event or whose archive is not there yet, the last one first."""
+    """A run's ends without their event or archive, the last end first."""
 
     events: list[int] = []
     archives: list[int] = []
 
 
 class ExportAgain(RunEnd):
-    """The end that is exported again whatever became of it, and what is still owed of others."""
+    """End to export again, whatever the state of its export, and the missing exports of the run."""
 
     owed: ExportsOwed = ExportsOwed()
 

@@ -1,4 +1,4 @@
-"""Steps of the third stage: look at the cluster and write the differences."""
+"""Steps of a look: observe the cluster and write the differences."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 
 class ActiveTasks(Message):
-    """The opening of a look: task numbers as ranges (`0-3,7`) by status, and the nudge it will answer."""
+    """Open a look: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
 
     by_status: dict[TaskStatus, str]
     nudge: int = 0
@@ -25,7 +25,7 @@ class LookAt(Message):
 
 
 class TaskChange(Message):
-    """One row that no longer tells the truth: what was read, and what it has to become."""
+    """Change of an outdated row: the row's version, and its new values."""
 
     task: int
     attempt: int
@@ -46,7 +46,9 @@ class TaskChange(Message):
 
 
 class Differences(Message):
-    """`known` is false when the cluster could not be asked: then nothing is different."""
+    """Differences between rows and cluster. `known` is false if the cluster could not be observed: then there is no
+    change.
+    """
 
     known: bool
     changes: list[TaskChange] = []
@@ -71,14 +73,14 @@ class StatusWrite(Message):
 
 
 class Written(Message):
-    """`stale` rows had changed since they were read; the next look sees them anew."""
+    """Result of a write. `stale` counts rows that had changed in the meantime; the next look compares them again."""
 
     written: int
     stale: int = 0
 
 
 class CloseLook(Message):
-    """The end of a look: what is acknowledged, and when the next one is due."""
+    """Close a look: the nudge to acknowledge, and the time of the next look."""
 
     run: RunRef
     nudge: int = 0

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.states import Trigger
 
 
 class RunRef(Message):
-    """Which run, and as which supervisor: every write compares the epoch."""
+    """Run and its supervisor's epoch. Every write compares the epoch."""
 
     run_id: int
     run_uid: str
@@ -18,13 +18,13 @@ class RunRef(Message):
 
 
 class RunInput(Message):
-    """The input of every activity that needs nothing but the run."""
+    """Input for an activity without further parameters."""
 
     run: RunRef
 
 
 class RunPlan(Message):
-    """The run as it was written down: its request with the crawler's defaults filled in."""
+    """Plan for a run: its request with the crawler's defaults filled in."""
 
     run: RunRef
     crawler: str

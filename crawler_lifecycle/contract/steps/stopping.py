@@ -18,7 +18,7 @@ class LogCancellation(Message):
 
 
 class NotePhase(Message):
-    """A phase of a stop, for the run's timeline; the same phase is noted once."""
+    """Stop phase for the run's timeline. The timeline shows a phase once."""
 
     run: RunRef
     phase: StopPhase
@@ -26,7 +26,7 @@ class NotePhase(Message):
 
 
 class StopAnswer(Message):
-    """What a stop that waits for an answer is told: it is accepted, not yet proved."""
+    """Answer to a waiting stop: the stop is accepted, and not yet proved."""
 
     run_id: int | None = Field(default=None, description="none: the run has no history yet, and never gets a job")
     forced: bool
@@ -39,7 +39,7 @@ class StopTasks(Message):
 
 
 class StopReport(Message):
-    """`asked`: jobs told to end in this page; `rest`: task numbers left for further pages."""
+    """Result for a page. `asked` counts jobs told to end; `rest` has the tasks of further pages."""
 
     asked: int
     rest: str = ""

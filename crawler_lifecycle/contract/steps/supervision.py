@@ -1,4 +1,4 @@
-"""Steps of the first stage: record or take over a run, and supervise the run."""
+"""First stage: record a run or take a run over, and supervise the run."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ class CreateHistory(Message):
 
 
 class TakeOver(Message):
-    """Go on with a run that exists."""
+    """Take over a run that exists."""
 
     run_id: int
     crawler: str
@@ -29,7 +29,7 @@ class TakeOver(Message):
 
 
 class TakenOver(Message):
-    """`plan` if this workflow supervises the run from now on; else why it does not."""
+    """Result of a takeover: `plan` if the workflow supervises the run from now on; otherwise the obstacle."""
 
     plan: RunPlan | None = None
     status: RunStatus
@@ -49,7 +49,7 @@ class OwnExecution(Message):
 
 
 class HoldLimits(Message):
-    """The run's limits of time stand still from now on, or go on."""
+    """Stop the run's limit clock, or let the clock go on."""
 
     run: RunRef
     held: bool
@@ -62,7 +62,7 @@ class RegisterWorkflow(Message):
 
 
 class HandedOver(Message):
-    """The workflow to which a run belongs and which goes on with it: the result of a workflow of another id."""
+    """Result if the run belongs to a workflow with another id, and goes on there."""
 
     run_id: int
     workflow_id: str | None
