@@ -13,7 +13,7 @@ import httpx
 from bench.control_plane import on_control_plane
 from bench.table import Scale, Table
 from bench.whole_service import Rows, end, on_service, start_running
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.kubernetes.bed import condition
 from tests.kubernetes.service import Service
 
@@ -46,7 +46,7 @@ async def _delay(service: Service, run: Started, ends: "_Ends", task: int) -> fl
     """Its pod is deleted, and so its job fails: from when the API server tells that until it is in the database."""
     pod = next(pod for pod in service.objects("pods", run) if _task(pod) == task)
     service.bed.admin.delete(f"/api/v1/namespaces/{service.namespace}/pods/{pod['metadata']['name']}")
-    while not service.control.show(run.run_id).tasks[task].status.is_over:
+    while not service.control.runs.show(run.run_id).tasks[task].status.is_over:
         await asyncio.sleep(PAUSE)
     return time.monotonic() - ends.seen[run.run_uid, task]
 

@@ -17,7 +17,7 @@ from bench.whole_service import PATIENCE, PAUSE, Rows, on_service, until_all
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.kubernetes.service import Service
 
 PARTIES = ("worker", "Temporal", "API server", "database", "others")
@@ -45,7 +45,9 @@ async def _looks(service: Service, scale: Scale) -> Rows:
     behind = False
     while not behind and len(runs) < scale.most_supervised:
         runs += await _more(service, len(runs) or scale.supervised)
-        await until_all(partial(service.control.list, limit=len(runs)), lambda run: TaskStatus.RUNNING in run.tasks)
+        await until_all(
+            partial(service.control.runs.list, limit=len(runs)), lambda run: TaskStatus.RUNNING in run.tasks
+        )
         seconds, longest, spent = await _waves(service, len(runs), parties)
         behind = longest > PACE
         rows.append((len(runs), seconds, longest, len(runs) / seconds, "yes" if behind else "no", *spent))

@@ -61,7 +61,7 @@ async def _run(control: Control, runs: int) -> tuple[float, list[float]]:
     starts = (control.engine.start(RUN_WORKFLOW, request, f"bench-{began}-{number}", "bench") for number in range(runs))
     handles = await asyncio.gather(*starts)
     await asyncio.gather(*(control.engine.result(handle) for handle in handles))
-    done = await asyncio.to_thread(control.list, limit=runs)
+    done = await asyncio.to_thread(control.runs.list, limit=runs)
     assert [run.status for run in done] == [RunStatus.COMPLETED] * runs
     ends = [run.finished_at.timestamp() for run in done if run.finished_at]
     return max(ends) - began, [end - run.created_at.timestamp() for end, run in zip(ends, done, strict=True)]

@@ -19,7 +19,8 @@ from bench.table import Scale, Table
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import make_plan
 from crawler_lifecycle.services.embedded.stack import Stack, owned
@@ -60,16 +61,16 @@ async def _rows(stack: Stack, gates: Path, tasks: int) -> list[tuple[object, ...
             with watching:
                 delays = await _noticed(control, run, gates, tasks)
             rows.append((name, tasks, statistics.median(delays), max(delays)))
-            async for _ in control.watch(run.run_id):
+            async for _ in control.runs.watch(run.run_id):
                 pass
     return rows
 
 
 async def _all_run(control: Control, gates: Path, tasks: int) -> Started:
-    run = await control.start(RunRequest(crawler="gated", tasks=tasks))
+    run = await control.runs.start(RunRequest(crawler="gated", tasks=tasks))
     for task in range(tasks):
         os.mkfifo(gates / f"{run.run_id}.{task}")
-    while control.show(run.run_id).run.tasks != {TaskStatus.RUNNING: tasks}:
+    while control.runs.show(run.run_id).run.tasks != {TaskStatus.RUNNING: tasks}:
         await asyncio.sleep(0.5)
     return run
 
@@ -78,7 +79,7 @@ async def _noticed(control: Control, run: Started, gates: Path, tasks: int) -> l
     ending = asyncio.create_task(_end_one_by_one(run, gates, tasks))
     noticed: dict[int, float] = {}
     while len(noticed) < tasks:
-        details, now = control.show(run.run_id), time.time()
+        details, now = control.runs.show(run.run_id), time.time()
         ended = {row.task: row.finished_at for row in details.tasks if row.status.is_over}
         noticed |= {task: now - at.timestamp() for task, at in ended.items() if at is not None and task not in noticed}
         await asyncio.sleep(LOOK_PAUSE)

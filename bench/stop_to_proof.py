@@ -47,12 +47,12 @@ async def _rows(stack: Stack, sizes: tuple[int, ...]) -> list[tuple[object, ...]
 
 async def _stopped(control: Control, tasks: int) -> tuple[object, ...]:
     began = time.monotonic()
-    run = await control.start(RunRequest(crawler="sleeper", tasks=tasks))
-    while control.show(run.run_id).run.tasks != {TaskStatus.RUNNING: tasks}:
+    run = await control.runs.start(RunRequest(crawler="sleeper", tasks=tasks))
+    while control.runs.show(run.run_id).run.tasks != {TaskStatus.RUNNING: tasks}:
         await asyncio.sleep(LOOK_PAUSE)
     running = time.monotonic() - began
-    await control.stop(run.run_id, StopRequest(actor="bench"))
-    over = [details async for details in control.watch(run.run_id)][-1]
+    await control.runs.stop(run.run_id, StopRequest(actor="bench"))
+    over = [details async for details in control.runs.watch(run.run_id)][-1]
     assert {task.status for task in over.tasks} == {TaskStatus.STOPPED}
     asked = _at(over, "stop")
     return tasks, running, *((_at(over, phase) - asked).total_seconds() for phase in PHASES)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.table import Scale
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.databases import create_database, running_mariadb
 from tests.kubernetes import fates
 from tests.kubernetes.bed import Bed

@@ -50,7 +50,7 @@ def main() -> int:
 def serve(control: Control) -> None:
     settings = control.installation.settings
     logs.configure(settings.log.format, settings.log.level)
-    control.records.installation()  # refuses a database with an unknown schema
+    control.context.store.records.installation()  # refuses a database with an unknown schema
     with listen(settings.api.url, "CRAWLER_API__URL") as listening:
         app = make_app(control, settings)
         config = server_config(app, server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS)

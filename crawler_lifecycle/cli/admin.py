@@ -28,10 +28,10 @@ def upgrade(state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.adapters.sql import migrate
     from crawler_lifecycle.adapters.sql.schema import REVISION
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.installation import locate
 
-    control = Control.open(state)
-    settings = control.installation.settings
+    located = locate(state)
+    settings = located.settings
     if settings.database.url is None:
         try:
             settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -41,9 +41,9 @@ def upgrade(state: Path | None, as_json: bool) -> None:
             ) from error
     installation = migrate.upgrade(settings.database_url)
     if as_json:
-        print_json({"database": control.database_name, "revision": REVISION, "installation": installation})
+        print_json({"database": located.database_name, "revision": REVISION, "installation": installation})
     else:
-        click.echo(f"{control.database_name} is at revision {REVISION}, installation {installation}")
+        click.echo(f"{located.database_name} is at revision {REVISION}, installation {installation}")
 
 
 @click.command()
@@ -77,11 +77,11 @@ def accept_namespace(state: Path | None, as_json: bool) -> None:
     Example:
       crawlctl accept-namespace
     """
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.errors import BadInput
     from crawler_lifecycle.ports import KnowsItsPlace
 
-    cluster = Control.open(state).cluster
+    cluster = Context.open(state).parts.cluster
     if not isinstance(cluster, KnowsItsPlace):
         raise BadInput("CRAWLER_CLUSTER__KIND", "jobs do not run on Kubernetes: there is no namespace to accept")
     before, now = cluster.accept_place()

@@ -92,8 +92,8 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
         tell(f"  Web UI  {stack.plan.web_ui}")
         tell("Crawling the bookshop that comes along ...\n")
         request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL)
-        started = await control.start(request)
-        changes = control.watch(started.run_id)
+        started = await control.runs.start(request)
+        changes = control.runs.watch(started.run_id)
         details = await (_last(changes) if as_json else follow(changes))
         kept = results.absolute() / details.run.run_uid
         details = _moved(details, control, kept)

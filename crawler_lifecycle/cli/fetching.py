@@ -36,9 +36,10 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
       crawlctl fetch 7
       crawlctl fetch 7 --end 1 --output before.zip
     """
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.reading import RunReader
 
-    archive = Control.open(state).archive(run, end)
+    archive = RunReader(Context.open(state)).archive(run, end)
     target = output / archive.stored.name if output.is_dir() else output
     sha256 = _fetched(archive.stored, target, archive.sha256)
     if as_json:

@@ -35,12 +35,13 @@ def list_runs(
     """
     from crawler_lifecycle.cli.render import list_lines
     from crawler_lifecycle.contract.states import RunStatus
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.reading import RunReader
 
     if status is not None and status.upper() not in list(RunStatus):
         raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
     wanted = RunStatus(status.upper()) if status else None
-    runs = Control.open(state).list(limit=limit, before=before, status=wanted, crawler=crawler)
+    runs = RunReader(Context.open(state)).list(limit=limit, before=before, status=wanted, crawler=crawler)
     if as_json:
         return print_json(runs)
     for line in list_lines(plain(runs), datetime.now(UTC)):
@@ -68,14 +69,14 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.cli.render import crawler_lines
     from crawler_lifecycle.contract.records import without_values
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
 
     if file is not None:
         return _check(file, as_json=as_json)
-    control = Control.open(state)
-    found = control.crawlers()
+    scheduler = Context.open(state).parts.deployer
+    found = scheduler.crawlers()
     try:
-        control.deployer.check()
+        scheduler.check()
     except LifecycleError as error:
         tell_stderr(f"Warning: {error.message}")
     if as_json:
@@ -113,9 +114,10 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
       crawlctl show 7 --json | jq '.tasks[] | select(.status=="FAILED")'
     """
     from crawler_lifecycle.cli.render import details_lines
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.reading import RunReader
 
-    details = Control.open(state).show(run)
+    details = RunReader(Context.open(state)).show(run)
     if as_json:
         return print_json(details)
     for line in details_lines(plain(details), datetime.now(UTC)):
@@ -137,18 +139,19 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
       crawlctl logs 7
       crawlctl logs 7 --task 2 -f
     """
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.reading import RunReader
     from crawler_lifecycle.domain.pacing import log_pause
 
-    control = Control.open(state)
-    details = control.show(run)
+    runs = RunReader(Context.open(state))
+    details = runs.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
     offsets = dict.fromkeys(tasks, 0)
     is_silent = True
     while offsets:
         fetched = 0
         for number, offset in list(offsets.items()):
-            chunk = control.log(details, number, offset)
+            chunk = runs.log(details, number, offset)
             _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
             offsets[number] = chunk.offset
             fetched += chunk.read
@@ -158,7 +161,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
                 del offsets[number]
         if offsets and follow:
             time.sleep(log_pause(fetched, FOLLOW_PAUSE))
-            details = control.show(run)
+            details = runs.show(run)
     if is_silent:
         click.echo(f"Nothing was printed, or it is not to be had: crawlctl show {details.run.run_id}", err=True)
 

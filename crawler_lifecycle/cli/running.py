@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import RunRequest
     from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.reading import RunReader
 
 
 @click.command()
@@ -65,7 +66,7 @@ def make_request(crawler: str, arguments: tuple[tuple[str, str], ...], options: 
 
 
 async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
-    started = await control.start(request)
+    started = await control.runs.start(request)
     if detach:
         if as_json:
             print_json(started)
@@ -74,7 +75,7 @@ async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_js
         return OK
     if not as_json:
         click.echo(f"run {started.run_id} started: workflow {started.workflow_id}")
-    return await _watch(control, started.run_id, as_json=as_json)
+    return await _watch(control.runs, started.run_id, as_json=as_json)
 
 
 @click.command()
@@ -89,17 +90,18 @@ def watch(run: str, state: Path | None, as_json: bool) -> None:
       crawlctl watch 7
       crawlctl watch 7 && echo completed
     """
-    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.reading import RunReader
 
-    raise click.exceptions.Exit(asyncio.run(_watch(Control.open(state), run, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_watch(RunReader(Context.open(state)), run, as_json=as_json)))
 
 
-async def _watch(control: "Control", run: int | str, *, as_json: bool) -> int:
+async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
     from crawler_lifecycle.cli.screen import follow
     from crawler_lifecycle.contract.states import RunStatus
 
     try:
-        changes = control.watch(run)
+        changes = runs.watch(run)
         details = await (_print_changes(changes) if as_json else follow(changes))
     except asyncio.CancelledError:
         click.echo(f"\nrun {run} goes on: crawlctl watch {run}", err=True)
@@ -141,7 +143,7 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.control.control import Control
 
-    details = asyncio.run(Control.open(state).export(run))
+    details = asyncio.run(Control.open(state).runs.export(run))
     if as_json:
         print_json(details.exports)
     else:

@@ -12,7 +12,8 @@ from crawler_lifecycle.cli.failures import INTERRUPTED, OK
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import StopRequest
-    from crawler_lifecycle.control.control import Control, Stopping
+    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.runs import Stopping
 
 
 @click.command()
@@ -54,7 +55,7 @@ def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopReq
 
 
 async def _stop(control: "Control", run: str, asked: "StopRequest", *, wait: bool, as_json: bool) -> int:
-    stopping = await control.stop(run, asked)
+    stopping = await control.runs.stop(run, asked)
     if as_json:
         print_json(stopping)
     else:
@@ -79,7 +80,7 @@ def _told(stopping: "Stopping") -> str:
 async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "RunDetails":
     from crawler_lifecycle.cli.screen import follow
 
-    changes = control.watch(run_id)
+    changes = control.runs.watch(run_id)
     try:
         return [each async for each in changes][-1] if as_json else await follow(changes)
     except asyncio.CancelledError:
@@ -107,7 +108,7 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
     """
     from crawler_lifecycle.control.control import Control
 
-    resumed = asyncio.run(Control.open(state).resume(run, reopen=reopen))
+    resumed = asyncio.run(Control.open(state).runs.resume(run, reopen=reopen))
     if as_json:
         print_json(resumed)
     else:

@@ -1,5 +1,5 @@
-"""What can one do with runs from outside? One class, `Control`, with the verbs of every door.
+"""Verbs for runs, schedules and audits, with which every door is made. `control.Control` joins them.
 
-Nothing is imported, opened or connected before the verb that needs it: reading the list of runs costs a
-database connection and no more.
+Nothing is opened or connected before the first verb that needs it. A command that only reads takes a `RunReader`,
+which loads no client of Temporal.
 """

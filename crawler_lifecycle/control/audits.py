@@ -2,17 +2,15 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.control.control import Control
 
 PATIENCE = 120.0
 PERIODS_TO_BE_LATE = 3
@@ -25,24 +23,23 @@ class AuditStarted(Message):
 
 
 class Audits:
-    def __init__(self, control: "Control") -> None:
-        self._control = control
-        self._engine = control.engine
+    def __init__(self, context: Context, engine: Engine) -> None:
+        self._context = context
+        self._engine = engine
 
     def overview(self, *, audits: int = 10, findings: int = 100) -> AuditOverview:
         """What the audits that repair have found, as far as the database tells."""
-        self._control.records.installation()
-        return self._control.parts.store.findings.overview(audits=audits, findings=findings)
+        return self._context.store.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
-        installation = await self._control.asked(lambda parts: parts.store.records.installation())
+        installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
         await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit, asked for")
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:
         """None while it is under way; NotFound if it is not one of this installation's."""
-        installation = await self._control.asked(lambda parts: parts.store.records.installation())
+        installation = await self._context.database(lambda store: store.records.installation())
         missing = NotFound(f"there is no audit {audit[:100]!r}")
         if not audit.startswith(schedule_id(installation)):
             raise missing
@@ -69,11 +66,11 @@ class Audits:
 
     async def check(self) -> str:
         """One line about the audit that comes by itself, or an error that says what to mend."""
-        every = self._control.installation.settings.audit.every_seconds
+        every = self._context.installation.settings.audit.every_seconds
         if not every:
             return "switched off (CRAWLER_AUDIT__EVERY_SECONDS=0): nobody resumes what was terminated"
         schedule = await self._schedule(every)
-        overview = await asyncio.to_thread(self.overview, audits=1, findings=0)
+        overview = await self._context.calls.run(self.overview, audits=1, findings=0)
         late = timedelta(seconds=PERIODS_TO_BE_LATE * every)
         last = overview.last_complete_at
         if datetime.now(UTC) - (last or schedule) > late:
@@ -84,7 +81,7 @@ class Audits:
 
     async def _schedule(self, every: int) -> datetime:
         """When it was made."""
-        installation = await self._control.asked(lambda parts: parts.store.records.installation())
+        installation = await self._context.database(lambda store: store.records.installation())
         try:
             seen = await AuditSchedule(self._engine, installation, every).describe()
         except NotFound as error:

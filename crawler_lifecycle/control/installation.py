@@ -11,6 +11,7 @@ from typing import Any
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
+from crawler_lifecycle.logs import without_credentials
 from crawler_lifecycle.settings import PREFIX, Settings, default_state
 
 TEMPORAL = "TEMPORAL_"
@@ -25,6 +26,11 @@ class Installation:
     def of(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
         """The one that these variables describe; they go before the environment."""
         return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal(variables))
+
+    @property
+    def database_name(self) -> str:
+        """The address of the database, without user, password and options."""
+        return without_credentials(self.settings.database_url).partition("?")[0]
 
 
 def locate(state: Path | None = None) -> Installation:

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.ports import NewRun
 from tests.browser.chromium import Page, chromium, program
 from tests.databases import missing, ref_to
@@ -112,7 +112,7 @@ async def until_started(page: Page) -> int:
 
 
 async def finish(stack: Site, run_id: int, tasks: int) -> None:
-    run = stack.control.show(run_id).run
+    run = stack.control.runs.show(run_id).run
     started = Started(run_id=run_id, run_uid=run.run_uid, workflow_id="", first_execution_run_id="")
     stack.release(started, *range(tasks))
     await stack.until_over(started)

@@ -64,14 +64,14 @@ async def test_a_run_is_started_with_the_keyboard_and_watched_to_its_end(page: P
     await page.until_text("Completed: all succeeded. 2 succeeded.")
     await page.click("button.open", "0 (main)")
     await page.until_text("nothing was printed")
-    request = stack.control.show(run_id).run.request
+    request = stack.control.runs.show(run_id).run.request
     assert (request.trigger, request.tasks, request.max_duration_seconds) == ("manual", 2, 600)
 
 
 async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage(page: Page, stack: Site) -> None:
     before = await stack.start(tasks=2)
     await stack.until_running(before, 2)
-    known = {run.run_id for run in stack.control.list(limit=100)}
+    known = {run.run_id for run in stack.control.runs.list(limit=100)}
     await page.click("#start")
     await page.until(DIALOG)
     await fill(page, crawler="gated")
@@ -91,7 +91,9 @@ async def test_the_dialog_tells_what_it_waits_for_through_a_reload_and_an_outage
 
     stack.release(before, 0, 1)
     run_id = await until_started(page)
-    assert {run.run_id for run in stack.control.list(limit=100)} - known == {run_id}, "one run, however often asked"
+    assert {run.run_id for run in stack.control.runs.list(limit=100)} - known == {run_id}, (
+        "one run, however often asked"
+    )
     await finish(stack, run_id, 1)
     await page.until_text("Completed: all succeeded")
 
@@ -218,7 +220,7 @@ async def test_the_filter_that_was_chosen_is_the_one_that_is_marked(page: Page, 
 
 async def test_nothing_is_cut_off_on_a_phone(page: Page, stack: Site) -> None:
     await page.look_like(360, 740, mobile=True)
-    run_id = stack.control.list(limit=1, crawler="gated")[0].run_id
+    run_id = stack.control.runs.list(limit=1, crawler="gated")[0].run_id
     for place in ("#/", f"#/runs/{run_id}"):
         await page.evaluate(f"location.hash = {json.dumps(place)}")
         await page.until("document.querySelector('table.list tbody tr')")

@@ -18,7 +18,7 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk, NewRun
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, served
@@ -159,11 +159,11 @@ async def test_a_log_is_shown_without_the_codes_of_a_terminal(
     parts = ["\x1b[31mred\x1b[0m one\r\ntwo \x1b[1", f";32mgreen\x1b[0m\x00 {TURN}turned\n"]
     printed = iter(parts)
 
-    def log(_: Control, run_uid: str, task: object, offset: int = 0) -> LogChunk:
+    def log(_: RunReader, run_uid: str, task: object, offset: int = 0) -> LogChunk:
         text = next(printed, "")
         return LogChunk(text=text, offset=max(offset, 0) + len(text.encode()), ended=not text)
 
-    monkeypatch.setattr(Control, "task_log", log)
+    monkeypatch.setattr(RunReader, "task_log", log)
     run = desk.run()
     await go(page, f"#/runs/{run.run_id}")
     await page.click("button.open", "0 (main)")
@@ -176,10 +176,10 @@ async def test_a_log_is_shown_without_the_codes_of_a_terminal(
 async def test_a_long_log_begins_at_a_line(page: Page, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "he middle of a line\nwhole line\n"
 
-    def log(_: Control, run_uid: str, task: object, offset: int = 0) -> LogChunk:
+    def log(_: RunReader, run_uid: str, task: object, offset: int = 0) -> LogChunk:
         return LogChunk(text=text if offset < 0 else "", offset=900_000, ended=offset >= 0)
 
-    monkeypatch.setattr(Control, "task_log", log)
+    monkeypatch.setattr(RunReader, "task_log", log)
     run = desk.run()
     await go(page, f"#/runs/{run.run_id}")
     await page.click("button.open", "0 (main)")

@@ -16,7 +16,7 @@ from temporalio.client import Client
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, TaskRecord
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, event_id
 from tests.chaos.ground import Ground
 from tests.embedded import processes_of
@@ -190,7 +190,7 @@ async def left_over(ground: Ground, runs: list[int]) -> list[str]:
 
 def _all_runs(ground: Ground) -> list[int]:
     found: list[int] = []
-    while page := ground.site.control.list(limit=500, before=min(found) if found else None):
+    while page := ground.site.control.runs.list(limit=500, before=min(found) if found else None):
         found += [run.run_id for run in page]
     return found
 

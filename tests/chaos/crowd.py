@@ -10,8 +10,8 @@ from random import Random
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
 from crawler_lifecycle.control.reading import is_handed_over
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from tests.chaos.comparison import divergences
 from tests.chaos.faults import Fault, faults
@@ -50,7 +50,7 @@ class Crowd:
         await self._until_all(found, TaskStatus.RUNNING)
         self.waiting = await asyncio.gather(*(self._ask() for _ in range(WAITING)))
         for run in self.stopping:
-            await self.ground.site.control.stop(run.run_id, StopRequest(actor="chaos"))
+            await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos"))
         await self._until_all(self.stopping, TaskStatus.STOPPING)
         await self._until_all(self.waiting, TaskStatus.PENDING)
 
@@ -101,7 +101,7 @@ class Crowd:
         for run in [*self.running, *self.waiting]:
             self._release(run, 0)
         for run in self.stopping:
-            await self.ground.site.control.stop(run.run_id, StopRequest(actor="chaos", force=True))
+            await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos", force=True))
         for run in [*self.running, *self.waiting, *self.stopping]:
             await self._until_right(run)
         return self.people.refused
@@ -120,7 +120,7 @@ class Crowd:
     async def _stop(self, run: Started) -> None:
         async def accepted() -> bool:
             try:
-                await self.ground.site.control.stop(run.run_id, StopRequest(actor="chaos"))
+                await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor="chaos"))
             except TemporaryError:
                 return False
             return True
@@ -174,7 +174,7 @@ class Crowd:
 
     def _assert_the_others_wait(self) -> None:
         """None of them was ended, lost or forgotten by what happened."""
-        listed = {run.run_id: run for run in self.ground.site.control.list(limit=1000)}
+        listed = {run.run_id: run for run in self.ground.site.control.runs.list(limit=1000)}
         alive = {run.run_id for run in [*self.running, *self.stopping, *self.waiting]}
         assert listed.keys() == alive | {run.run_id for run in self.over}
         assert {run_id for run_id, run in listed.items() if not run.status.is_over} == alive

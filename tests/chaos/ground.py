@@ -181,8 +181,8 @@ class Ground:
         async def whole() -> bool:
             try:
                 await self.site.control.engine.ping()
-                await asyncio.to_thread(self.site.control.deployer.check)
-                await asyncio.to_thread(self.site.control.records.installation)
+                await asyncio.to_thread(self.site.control.parts.deployer.check)
+                await asyncio.to_thread(self.site.control.context.store.records.installation)
             except LifecycleError:
                 return False
             return all(self.process_of(part) for part in PARTS)

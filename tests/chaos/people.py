@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from temporalio.service import RPCError
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError, PermanentError, TemporaryError
 from tests.chaos.ground import Ground
 from tests.chaos.lives import Deed, Life
@@ -34,7 +34,7 @@ class People:
         """Again and again, until it is a run: the same key is the same request."""
         while True:
             try:
-                started = await self.ground.site.control.start(request, key)
+                started = await self.ground.site.control.runs.start(request, key)
             except TemporaryError:
                 await asyncio.sleep(PAUSE)
             except PermanentError as error:
@@ -76,13 +76,13 @@ class People:
         if deed in (Deed.STOP, Deed.FORCE):
             await self._stop(run, force=deed is Deed.FORCE)
         elif deed is Deed.RESUME:
-            await control.resume(run.run_id)
+            await control.runs.resume(run.run_id)
         elif deed is Deed.REOPEN:
             self.reopened_at[run.run_id] = time.time()
             self.release(run, [0] * len(self.ground.site.statuses(run)))  # what failed succeeds this time
-            await control.resume(run.run_id, reopen=True)
+            await control.runs.resume(run.run_id, reopen=True)
         elif deed is Deed.EXPORT:
-            await control.export(run.run_id)
+            await control.runs.export(run.run_id)
         else:
             handle = (await control.engine.client()).get_workflow_handle(run.workflow_id)
             await (handle.cancel() if deed is Deed.CANCEL else handle.terminate("chaos"))
@@ -90,10 +90,10 @@ class People:
     async def _stop(self, run: Started, *, force: bool) -> None:
         for _ in range(STOP_TRIES - 1):
             with suppress(TemporaryError):
-                await self.ground.site.control.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
+                await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
                 return
             await asyncio.sleep(PAUSE)
-        await self.ground.site.control.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
+        await self.ground.site.control.runs.stop(run.run_id, StopRequest(actor=STOPPER, force=force))
 
     def broken_promises(self, run: Started, events: Mapping[str, int]) -> list[str]:
         """`events`: the lines of its log. What was answered to be done has to be there."""

@@ -20,7 +20,7 @@ from random import Random, SystemRandom
 
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.embedded.interruption import Interrupted, until_interrupted
 from tests.chaos.comparison import divergences, left_over, open_workflows, timeline, told
@@ -91,7 +91,7 @@ class Soak:
 
     async def _under_way(self) -> list[str]:
         control = self.ground.site.control
-        runs = [f"run {run.run_id}" for status in OPEN for run in control.list(limit=1000, status=status)]
+        runs = [f"run {run.run_id}" for status in OPEN for run in control.runs.list(limit=1000, status=status)]
         return runs + await open_workflows(await control.engine.client())
 
     async def _compare(self) -> dict[str, list[str]]:
@@ -115,7 +115,7 @@ class Soak:
 
     def _counted(self) -> str:
         try:
-            still = [run.run_id for each in OPEN for run in self.ground.site.control.list(limit=1000, status=each)]
+            still = [run.run_id for each in OPEN for run in self.ground.site.control.runs.list(limit=1000, status=each)]
         except LifecycleError:
             return f"{len(self.people.runs)} runs (the database does not answer)"
         few = f" ({', '.join(map(str, still))})" if 0 < len(still) <= FEW else ""

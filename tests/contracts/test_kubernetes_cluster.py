@@ -16,7 +16,7 @@ from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.jobs import THREADS
 from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
-from crawler_lifecycle.control.checks import Check, check_all
+from crawler_lifecycle.control.checks import Check
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.domain.looks import JobPhase
@@ -171,7 +171,7 @@ def test_doctor_tells_which_right_is_missing_and_for_what(chosen: settings.Setti
     control.parts.__dict__["cluster"] = cluster_of(chosen, INSTALLATION)
 
     def rights() -> Check:
-        return next(check for check in asyncio.run(check_all(control)) if check.part == "cluster rights")
+        return next(check for check in asyncio.run(control.doctor()) if check.part == "cluster rights")
 
     assert rights().ok
     server.denied = {("delete", "pods"), ("get", "pods/log")}

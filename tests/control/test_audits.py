@@ -91,7 +91,7 @@ async def delete(control: Control, workflow_id: str) -> None:
 
 async def until_deployed(control: Control, run_id: int) -> None:
     async def deployed() -> bool:
-        return control.show(run_id).tasks[0].job_name is not None
+        return control.runs.show(run_id).tasks[0].job_name is not None
 
     await eventually_async(deployed, f"run {run_id} to have a job")
 
@@ -112,7 +112,9 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     search = FailingWorkflows(parts.store.records, parts.store.findings, engine, gauge)
     async with Worker(client, task_queue=queue, workflows=[Broken], workflow_runner=UnsandboxedWorkflowRunner()):
         handle = await client.start_workflow("CrawlerLifecycleWorkflow", id=execution, task_queue=queue)
-        new = NewRun(RunRequest(crawler="sleeper"), control.deployer.crawler("sleeper"), 1, execution, str(uuid4()))
+        new = NewRun(
+            RunRequest(crawler="sleeper"), control.parts.deployer.crawler("sleeper"), 1, execution, str(uuid4())
+        )
         run = parts.store.runs.create(new)
 
         async def found() -> list[Finding]:
@@ -123,7 +125,7 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     assert "TypeError: a bug of ours" in finding.message
     assert f"crawlctl resume {run.run_id}" in finding.message
     assert gauge.get_sample_value("crawler_workflows_failing") == 1
-    (shown,) = control.show(run.run_id).findings
+    (shown,) = control.runs.show(run.run_id).findings
     assert (shown.kind, shown.closed_at) == (FindingKind.WORKFLOW_FAILING, None)
     doctor = {check.part: check for check in await control.doctor()}["runs"]
     assert not doctor.ok
@@ -132,25 +134,25 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     assert [each.run_id for each in report.findings if each.kind is FindingKind.WORKFLOW_FAILING] == [run.run_id]
     await handle.terminate("as the message says")
     await search.look()
-    (closed,) = control.show(run.run_id).findings
+    (closed,) = control.runs.show(run.run_id).findings
     assert closed.closed_at is not None
     assert gauge.get_sample_value("crawler_workflows_failing") == 0
     assert {check.part: check for check in await control.doctor()}["runs"].ok
-    await control.resume(run.run_id)
+    await control.runs.resume(run.run_id)
     await until_deployed(control, run.run_id)
-    await control.stop(run.run_id, StopRequest(force=True))
+    await control.runs.stop(run.run_id, StopRequest(force=True))
 
 
 async def test_runs_without_a_workflow_go_on(control: Control) -> None:
     """Terminated, its history deleted, its start lost; one that is watched is left alone."""
-    started = [await control.start(RunRequest(crawler="sleeper")) for _ in range(3)]
+    started = [await control.runs.start(RunRequest(crawler="sleeper")) for _ in range(3)]
     terminated, deleted, watched = (each.run_id for each in started)
     for each in started:
         await until_deployed(control, each.run_id)
     client = await control.engine.client()
     await client.get_workflow_handle(started[0].workflow_id).terminate("somebody did")
     await delete(control, started[1].workflow_id)
-    entry = control.deployer.crawler("sleeper")
+    entry = control.parts.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
     lost = SqlStore(control.parts.database).runs.create(new).run_id
     expected = {terminated, deleted, lost}
@@ -160,8 +162,8 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
         return {each.run_id for each in dry.findings if each.kind is FindingKind.UNSUPERVISED} == expected
 
     await eventually_async(seen, "Temporal's list to show what is open")
-    assert [control.show(run_id).findings for run_id in expected] == [[], [], []]
-    assert {control.show(run_id).run.epoch for run_id in expected} == {1}
+    assert [control.runs.show(run_id).findings for run_id in expected] == [[], [], []]
+    assert {control.runs.show(run_id).run.epoch for run_id in expected} == {1}
 
     report = await control.audits.run(AuditRequest(repair=True))
     assert report.is_complete
@@ -169,13 +171,13 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
     for run_id in expected:
 
         async def taken_over(run_id: int = run_id) -> bool:
-            return control.show(run_id).run.epoch == 2
+            return control.runs.show(run_id).run.epoch == 2
 
         await eventually_async(taken_over, f"run {run_id} to be supervised again")
         await until_deployed(control, run_id)
-        (found,) = control.show(run_id).findings
+        (found,) = control.runs.show(run_id).findings
         assert (found.kind, found.acts) == (FindingKind.UNSUPERVISED, 1)
-    assert control.show(watched).run.epoch == 1
+    assert control.runs.show(watched).run.epoch == 1
     asked = [await control.engine.asked_for(each.workflow_id) for each in started]
     assert asked == [terminated, deleted, 0]
     assert await control.engine.asked_for("of-nobody") is None
@@ -187,15 +189,15 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
     await eventually_async(agrees, "nothing to disagree any more")
     assert control.audits.overview().open == {}
     for run_id in (*expected, watched):
-        assert len(control.show(run_id).tasks) == 1
-        assert control.show(run_id).tasks[0].attempt == 1, "the job was attached to"
-        await control.stop(run_id, StopRequest(force=True))
+        assert len(control.runs.show(run_id).tasks) == 1
+        assert control.runs.show(run_id).tasks[0].attempt == 1, "the job was attached to"
+        await control.runs.stop(run_id, StopRequest(force=True))
         await until_handed_over(control, run_id)
 
 
 async def until_handed_over(control: Control, run_id: int) -> None:
     async def over() -> bool:
-        details = control.show(run_id)
+        details = control.runs.show(run_id)
         return details.run.status is RunStatus.FAILED and is_handed_over(details)
 
     await eventually_async(over, f"run {run_id} to be over and handed over")
@@ -203,7 +205,7 @@ async def until_handed_over(control: Control, run_id: int) -> None:
 
 async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     """The run is over, and its workflow was terminated before the export."""
-    entry = control.deployer.crawler("sleeper")
+    entry = control.parts.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
     histories = SqlStore(control.parts.database).runs
     run = histories.create(new)
@@ -211,7 +213,7 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
     report = await control.audits.run(AuditRequest(repair=True))
     assert report.parts[AuditPart.HANDOVERS].found == {FindingKind.EXPORT_PENDING: 1}
     await until_handed_over(control, ref)
-    details = control.show(ref)
+    details = control.runs.show(ref)
     assert {export.kind: export.state for export in details.exports} == {"run_ended": "done", "files_ready": "done"}
     notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
     assert run.run_uid in notices
@@ -219,43 +221,43 @@ async def test_an_end_that_nobody_was_told_is_told(control: Control) -> None:
 
 async def test_a_closing_notice_that_nobody_took_is_sent_by_whoever_resumes_its_run(control: Control) -> None:
     """However often, and however long ago, an audit has had it sent in vain."""
-    entry = control.deployer.crawler("sleeper")
+    entry = control.parts.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, f"crawl-{uuid4()}", str(uuid4()))
     histories = SqlStore(control.parts.database).runs
     run = histories.create(new)
     await _closed(control, run.run_id)
-    await control.export(run.run_id)
+    await control.runs.export(run.run_id)
     with pytest.raises(Over, match="nothing to resume"):
-        await control.resume(run.run_id)
+        await control.runs.resume(run.run_id)
     histories.note(ref_to(run), "undelivered:stopped:1", "undelivered", "nobody there")
-    resumed = await control.resume(run.run_id)
+    resumed = await control.runs.resume(run.run_id)
     assert (resumed.started, resumed.run.status, resumed.run.epoch) == (True, RunStatus.FAILED, 1)
 
     async def told() -> bool:
-        is_told = control.show(run.run_id).log[-1].event == "delivered"
+        is_told = control.runs.show(run.run_id).log[-1].event == "delivered"
         return is_told and not await control.engine.is_open(run.workflow_id)
 
     await eventually_async(told, "its end to be told")
     notices = (control.installation.settings.exports_folder / "notices.jsonl").read_text()
     assert notices.count(event_id(run.run_uid, "stopped", 1)) == 1
     with pytest.raises(Over, match="nothing to resume"):
-        await control.resume(run.run_id)
+        await control.runs.resume(run.run_id)
 
 
 async def test_an_open_workflow_of_another_type_is_not_taken_for_the_runs_own(control: Control) -> None:
-    entry = control.deployer.crawler("sleeper")
+    entry = control.parts.deployer.crawler("sleeper")
     new = NewRun(RunRequest(crawler="sleeper"), entry, 1, taken := f"crawl-{uuid4()}", str(uuid4()))
     run = SqlStore(control.parts.database).runs.create(new)
     await control.engine.start("AnotherWorkflow", RunRequest(crawler="sleeper"), taken, "not ours")
     with pytest.raises(Conflict, match=f"another type: end {taken} first"):
-        await control.resume(run.run_id)
+        await control.runs.resume(run.run_id)
     await _closed(control, run.run_id)
     report = await control.audits.run(AuditRequest(repair=True))
     (told,) = [each for each in report.findings if each.run_id == run.run_id]
     assert (told.kind, told.action) == (FindingKind.EXPORT_PENDING, None)
     assert f"end {taken} first" in (told.problem or "")
     await (await control.engine.client()).get_workflow_handle(taken).terminate("it was only there to be in the way")
-    assert (await control.resume(run.run_id)).started
+    assert (await control.runs.resume(run.run_id)).started
     await until_handed_over(control, run.run_id)
 
 
@@ -301,7 +303,7 @@ async def test_an_audit_that_is_asked_for_and_looked_up_later(control: Control) 
 
 
 async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control) -> None:
-    installation = control.records.installation()
+    installation = control.context.store.records.installation()
     with pytest.raises(NotReady, match="no schedule"):
         await control.audits.check()
     every_hour = AuditSchedule(control.engine, installation, 3600)
@@ -343,7 +345,7 @@ async def test_the_schedule_is_made_once_changed_and_taken_away(control: Control
 
 async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
     """Ids with quotes cannot be asked for by a list, and are left to be described."""
-    run = await control.start(RunRequest(crawler="sleeper"))
+    run = await control.runs.start(RunRequest(crawler="sleeper"))
     await control.engine.start(
         "AnotherWorkflow", RunRequest(crawler="sleeper"), taken := f"crawl-{uuid4()}", "not ours"
     )
@@ -367,5 +369,5 @@ async def test_what_is_open_is_asked_for_in_bunches(control: Control) -> None:
     other = await control.engine.describe(taken)
     assert (other.is_open, other.is_ours) == (True, False)
     await (await control.engine.client()).get_workflow_handle(taken).terminate("it was only there to be seen")
-    await control.stop(run.run_id, StopRequest(force=True))
+    await control.runs.stop(run.run_id, StopRequest(force=True))
     await until_handed_over(control, run.run_id)

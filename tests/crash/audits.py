@@ -12,7 +12,7 @@ from temporalio.service import RPCError
 from crawler_lifecycle.contract.audits import AuditReport, AuditRequest, FindingKind, FindingRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from tests.crash.stack import PATIENCE, PAUSE, Case, until
 from tests.process.stops import assert_stopped
@@ -79,7 +79,7 @@ def _is_mended(finding: FindingRecord) -> bool:
 
 
 async def _job_too_late(case: Case, run: Started) -> None:
-    await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+    await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann"))
     await _until_handed_over(case, run)
     details = await assert_stopped(case.site, run)
     assert details.tasks[1].job_name is None

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
 from crawler_lifecycle.contract.steps.exports import RunEnd
 from crawler_lifecycle.contract.steps.run import RunRef
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.workflows.visibility import CRAWLER_NAME
@@ -71,7 +71,7 @@ async def stopped(case: Case) -> Started:
     run = await case.begin("polite", tasks=2, max_parallel=1, grace_seconds=600)
     await _until_running(case, run, TaskStatus.QUEUED)
     case.deaths.arm()
-    await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+    await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann"))
     await case.until_handed_over(run)
     await assert_stopped(case.site, run)
     return run
@@ -107,7 +107,7 @@ async def stop_resumed(case: Case) -> Started:
     """Its workflow is terminated in the middle of a stop; whoever goes on with it ends what does not listen."""
     run = await case.begin("stubborn", grace_seconds=GRACE)
     await _until_running(case, run)
-    await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+    await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann"))
     await until(lambda: StopPhase.JOBS_ASKED in events(case.site.details(run)))
     client = await case.site.control.engine.client()
     await client.get_workflow_handle(run.workflow_id).terminate("a test")
@@ -126,7 +126,7 @@ async def cancelled(case: Case) -> Started:
     client = await case.site.control.engine.client()
     await client.get_workflow_handle(run.workflow_id).cancel()
     await case.until_it_goes_on(run)
-    await case.site.control.stop(run.run_id, StopRequest(actor="ann", force=True))
+    await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann", force=True))
     await case.until_handed_over(run)
     await assert_stopped(case.site, run, "stopped_forced")
     assert await workflow_status(case.site, run.workflow_id) is WorkflowExecutionStatus.CANCELED
@@ -232,7 +232,7 @@ async def overtaken(case: Case) -> Started:
         held = hold(dispatcher, run.run_uid)
         held.touch()
         await until(lambda run=run: case.site.jobs(run).keys() - {(0, 1)})  # type: ignore[misc]
-        await case.site.control.stop(run.run_id, StopRequest(actor="ann"))
+        await case.site.control.runs.stop(run.run_id, StopRequest(actor="ann"))
         await until(lambda run=run: StopPhase.QUEUED_CANCELLED in events(case.site.details(run)))  # type: ignore[misc]
         held.unlink()
         await case.until_handed_over(run)

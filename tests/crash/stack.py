@@ -22,8 +22,9 @@ from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import Ports

@@ -17,7 +17,7 @@ import pytest_asyncio
 from temporalio.api.enums.v1 import EventType
 
 from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.workflows.plugin import WORKFLOWS
 from tests.crash.calls import CALLS, HOLDERS, NAMES, of_activities

@@ -19,9 +19,10 @@ from crawler_lifecycle.adapters.sql.migrate import upgrade
 from crawler_lifecycle.contract.records import RunDetails, RunSummary
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.reading import is_handed_over
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.embedded import CRAWLCTL
@@ -117,22 +118,22 @@ class Service:
     # Runs
 
     async def run(self, crawler: str, **request: object) -> Started:
-        run = await self.control.start(RunRequest.model_validate({"crawler": crawler, **request}))
+        run = await self.control.runs.start(RunRequest.model_validate({"crawler": crawler, **request}))
         self.asked.append(run)
         return run
 
     async def stop_run(self, run: Started, **stop: object) -> None:
-        await self.control.stop(run.run_id, StopRequest.model_validate({"actor": "ann", "door": "test", **stop}))
+        await self.control.runs.stop(run.run_id, StopRequest.model_validate({"actor": "ann", "door": "test", **stop}))
 
     async def nudge(self, run: Started) -> None:
         """As its watcher would."""
         await self.control.engine.nudge(Nudge(run.run_id, run.run_uid, run.workflow_id, 0))
 
     def details(self, run: Started) -> RunDetails:
-        return self.control.show(run.run_id)
+        return self.control.runs.show(run.run_id)
 
     def summary(self, run: Started) -> RunSummary:
-        return self.control.list(limit=1, before=run.run_id + 1)[0]
+        return self.control.runs.list(limit=1, before=run.run_id + 1)[0]
 
     def counts(self, run: Started) -> dict[TaskStatus, int]:
         return self.summary(run).tasks

@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.databases import create_database
 from tests.kubernetes import fates, rights
 from tests.kubernetes.bed import Bed

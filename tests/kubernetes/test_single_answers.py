@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.kubernetes.faulty import Faulty
 from tests.kubernetes.harm import finish
 from tests.kubernetes.replies import LONG, SOON, Reply, no_namespace, nothing_of, page, refusal

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 from crawler_lifecycle.errors import Conflict
 from tests.kubernetes.bed import Bed, condition
@@ -183,7 +183,7 @@ async def reopen(service: Service, run: Started) -> None:
     async with asyncio.timeout(SETTLED):
         while True:
             with suppress(Conflict):
-                await service.control.resume(run.run_id, reopen=True)
+                await service.control.runs.resume(run.run_id, reopen=True)
                 return
             await asyncio.sleep(0.2)
 

@@ -6,7 +6,7 @@ import pytest
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.kubernetes.admission import denying
 from tests.kubernetes.bed import condition
 from tests.kubernetes.client import until as until_is_so

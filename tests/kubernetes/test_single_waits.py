@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.schema import histories
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain import saturation
 from crawler_lifecycle.domain.limits import HELD, RELEASED
 from tests.kubernetes.faulty import Faulty

@@ -25,8 +25,9 @@ from temporalio.api.failure.v1 import Failure
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.reading import is_handed_over
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
@@ -70,7 +71,7 @@ class Site:
     asked: list[int] = field(default_factory=list)
 
     async def start(self, crawler: str = "gated", **request: object) -> Started:
-        started = await self.control.start(RunRequest.model_validate({"crawler": crawler, **request}))
+        started = await self.control.runs.start(RunRequest.model_validate({"crawler": crawler, **request}))
         self.asked.append(started.run_id)
         return started
 
@@ -83,7 +84,7 @@ class Site:
     async def submitted(self, workflow_id: str, first_execution_run_id: str) -> Started:
         async def begun() -> Started | None:
             with suppress(TemporaryError):  # the worker that makes a run of it may have to be started first
-                return await self.control.wait_started(workflow_id, first_execution_run_id)
+                return await self.control.runs.wait_started(workflow_id, first_execution_run_id)
             return None
 
         started = await eventually_async(begun, patience=PATIENCE)
@@ -100,7 +101,7 @@ class Site:
             draft.rename(gate)
 
     def details(self, run: Started) -> RunDetails:
-        return self.control.show(run.run_id)
+        return self.control.runs.show(run.run_id)
 
     def statuses(self, run: Started) -> list[TaskStatus]:
         return [task.status for task in self.details(run).tasks]
@@ -120,13 +121,13 @@ class Site:
 
     async def end_all(self) -> None:
         """Runs that were left, by a test that failed or by whoever made requests at random."""
-        for run in self.control.list(limit=1000):
-            if not run.status.is_over and self.control.show(run.run_id).tasks[0].job_name:
-                await self.control.stop(run.run_id, StopRequest(force=True))
+        for run in self.control.runs.list(limit=1000):
+            if not run.status.is_over and self.control.runs.show(run.run_id).tasks[0].job_name:
+                await self.control.runs.stop(run.run_id, StopRequest(force=True))
                 await eventually(partial(self._is_over, run.run_id), patience=PATIENCE)
 
     def _is_over(self, run_id: int) -> bool:
-        return self.control.overview(run_id).run.status.is_over
+        return self.control.runs.overview(run_id).run.status.is_over
 
     def jobs(self, run: Started) -> dict[tuple[int, int], Job]:
         """By task and attempt, as the jobs themselves tell it."""
@@ -227,7 +228,7 @@ class Site:
         return details
 
     def assert_one_history_per_request(self) -> None:
-        listed = [run.run_id for run in self.control.list(limit=1000)]
+        listed = [run.run_id for run in self.control.runs.list(limit=1000)]
         assert sorted(listed) == sorted(self.asked)
 
     def processes(self, run: Started) -> list[psutil.Process]:

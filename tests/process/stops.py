@@ -17,7 +17,8 @@ from temporalio.client import WorkflowExecutionStatus
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.runs import Started
 from tests.embedded import crawlctl, environment
 from tests.process.crawls import PATIENCE, Site
 from tests.waiting import eventually, eventually_async
@@ -110,7 +111,7 @@ async def end_runs(site: Site, *runs: Started) -> None:
     """Those whose tests were not chosen, or failed."""
     for run in runs:
         if not site.details(run).run.status.is_over:
-            await site.control.stop(run.run_id, StopRequest(force=True))
+            await site.control.runs.stop(run.run_id, StopRequest(force=True))
             await site.until_over(run)
 
 

@@ -15,7 +15,7 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from tests.process.crawls import PATIENCE, Site, held
@@ -84,7 +84,7 @@ async def _started(stack: Site, **asked: Coroutine[Any, Any, Started]) -> Runs:
 
 async def test_jobs_that_do_not_listen_are_forced_or_given_their_grace(stack: Site, runs: Runs) -> None:
     forced, graceful = runs["forced"], runs["graceful"]
-    await stack.control.stop(graceful.run_id, BY_ANN)
+    await stack.control.runs.stop(graceful.run_id, BY_ANN)
     status, told = await command(stack, "stop", str(forced.run_id), "--force", "--wait")
     assert status == 0, told
     assert "jobs made to end" in told
@@ -102,7 +102,7 @@ async def test_what_a_job_left_behind_is_ended_with_it(stack: Site, runs: Runs) 
     run = runs["parent"]
     child = psutil.Process(int((stack.truth / f"{run.run_uid}.child").read_text()))
     assert os.getsid(child.pid) == child.pid, "it is in a session of its own"
-    await stack.control.stop(run.run_id, BY_ANN)
+    await stack.control.runs.stop(run.run_id, BY_ANN)
     await assert_stopped(stack, run)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
@@ -110,7 +110,7 @@ async def test_what_a_job_left_behind_is_ended_with_it(stack: Site, runs: Runs) 
 async def test_jobs_that_end_at_the_same_moment(stack: Site, runs: Runs, later: Runs) -> None:
     """One ends because it was asked to, and well; of four others each ends by itself or is stopped, as it comes."""
     obliging, racing = runs["obliging"], runs["racing"]
-    stopping = asyncio.gather(*(stack.control.stop(run.run_id, BY_ANN) for run in (obliging, racing)))
+    stopping = asyncio.gather(*(stack.control.runs.stop(run.run_id, BY_ANN) for run in (obliging, racing)))
     for task in range(3):
         stack.release(racing, task)
         await asyncio.sleep(0)
@@ -121,7 +121,7 @@ async def test_jobs_that_end_at_the_same_moment(stack: Site, runs: Runs, later: 
     details = await assert_stopped(stack, racing)
     assert details.tasks[3].status is TaskStatus.STOPPED
     with pytest.raises(Conflict, match="there is nothing to stop"):
-        await stack.control.stop(obliging.run_id, BY_ANN)
+        await stack.control.runs.stop(obliging.run_id, BY_ANN)
 
 
 async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
@@ -142,7 +142,7 @@ async def test_a_stop_while_deployments_are_under_way(stack: Site) -> None:
         with frozen(stack.pid("scheduler")):
             nothing_dispatched.close()
             await eventually(lambda: stack.statuses(of_children)[1:] == [TaskStatus.DEPLOYING] * 2, patience=PATIENCE)
-            await stack.control.stop(of_children.run_id, BY_ANN)
+            await stack.control.runs.stop(of_children.run_id, BY_ANN)
             await eventually(lambda: stack.statuses(of_children)[0] is TaskStatus.STOPPED, patience=PATIENCE)
             details = stack.details(of_children)
             assert details.run.status is RunStatus.STOPPING
@@ -221,7 +221,7 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
     """In the deployment call, in reconciliation while its jobs go on and end unwatched, and in a stop."""
     unwatched, stopping = runs["unwatched"], later["stopping"]
     await stack.until_running(stopping, 1)
-    await stack.control.stop(stopping.run_id, BY_ANN)
+    await stack.control.runs.stop(stopping.run_id, BY_ANN)
     await until_event(stack, stopping, StopPhase.JOBS_ASKED)
     with held(stack.placing_lock):
         deploying = await stack.start()
@@ -236,7 +236,7 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
     assert stack.details(unwatched).run.status is RunStatus.PROCESSING, "nobody has looked"
 
     first, second = (another_control(stack) for _ in range(2))
-    both = await asyncio.gather(first.resume(unwatched.run_id), second.resume(unwatched.run_id))
+    both = await asyncio.gather(first.runs.resume(unwatched.run_id), second.runs.resume(unwatched.run_id))
     assert any(resumed.started for resumed in both)
     assert {(resumed.run.run_id, resumed.run.workflow_id) for resumed in both} == {
         (unwatched.run_id, unwatched.workflow_id)
@@ -251,8 +251,8 @@ async def test_terminated_and_resumed_in_every_stage(stack: Site, runs: Runs, la
         (TaskStatus.FAILED, 3),
     ]
 
-    assert (await stack.control.resume(stopping.run_id)).run.status is RunStatus.STOPPING
-    await stack.control.stop(stopping.run_id, StopRequest(force=True, actor="bob"))
+    assert (await stack.control.runs.resume(stopping.run_id)).run.status is RunStatus.STOPPING
+    await stack.control.runs.stop(stopping.run_id, StopRequest(force=True, actor="bob"))
     details = await assert_stopped(stack, stopping, "stopped_forced")
     assert events(details).count("resumed") == 1
 
@@ -298,7 +298,7 @@ async def test_whose_run_it_is(stack: Site, later: Runs) -> None:
 
 async def test_a_stopped_run_is_reopened_to_its_completion(stack: Site, runs: Runs) -> None:
     run = runs["polite"]
-    await stack.control.stop(run.run_id, BY_ANN)
+    await stack.control.runs.stop(run.run_id, BY_ANN)
     before = await assert_stopped(stack, run)
     assert await until_closed(stack, run.workflow_id) is WorkflowExecutionStatus.COMPLETED
     status, told = await command(stack, "resume", str(run.run_id), "--reopen")
@@ -402,7 +402,7 @@ async def test_an_occurrence_of_a_schedule_is_a_run(stack: Site) -> None:
 
     await eventually_async(skipped, patience=PATIENCE)
     await schedules.pause("every-second", actor="ann", reason="enough")
-    record = stack.control.show(run_id).run
+    record = stack.control.runs.show(run_id).run
     run = Started(workflow_id=record.workflow_id, first_execution_run_id="", run_id=run_id, run_uid=record.run_uid)
     assert (record.trigger, record.workflow_id[:19]) == (Trigger.SCHEDULED, "crawl-every-second-")
     await stack.until_running(run, 2)

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.process.crawls import Site, held
 from tests.process.stops import assert_stopped, command
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
 from tests.process.crawls import PATIENCE, Site, clean_site, held
 from tests.process.stops import CRAWLERS, assert_stopped, command, end_runs, frozen
@@ -109,7 +109,7 @@ def away(server: MariaDB, how: str) -> Iterator[None]:
 @pytest.mark.parametrize("how", OUTAGES)
 async def test_every_run_waits_for_the_database_and_goes_on(stack: Site, runs: Runs, server: MariaDB, how: str) -> None:
     reconciling, stopping = runs.reconciling[how], runs.stubborn[how]
-    await stack.control.stop(stopping.run_id, StopRequest(actor="ann", reason="wrong site"))
+    await stack.control.runs.stop(stopping.run_id, StopRequest(actor="ann", reason="wrong site"))
     await eventually(lambda: stack.statuses(stopping) == [TaskStatus.STOPPING], patience=PATIENCE)
     waiting = (reconciling, stopping, runs.deploying)
     before = {run.run_id: stack.statuses(run) for run in waiting}
@@ -137,7 +137,7 @@ async def test_what_ends_while_the_database_is_away_ends_right(stack: Site, runs
         await eventually(lambda: _ends(stack, runs.deploying) == {0: (0,)}, patience=PATIENCE)
     cut_short = (*runs.reconciling.values(), *runs.stubborn.values())
     for run in cut_short:
-        await stack.control.stop(run.run_id, StopRequest(actor="bob", force=True))
+        await stack.control.runs.stop(run.run_id, StopRequest(actor="bob", force=True))
     for run in cut_short:
         await assert_stopped(stack, run, "stopped_forced")
     ended = await stack.assert_true(runs.ending, {0: 0, 1: 5})

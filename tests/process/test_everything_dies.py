@@ -44,7 +44,7 @@ async def test_everything_dies_and_the_next_stack_goes_on(folder: Path) -> None:
         first.release(lost, 1)
         await eventually(lambda: first.jobs(lost)[1, 1].ends == (0,), patience=20)
         await eventually(lambda: len(list(first.job_folder(unseen, 0).parent.glob("*/exit.json"))) == 3, patience=20)
-        assert {run.status for run in first.control.list()} <= {RunStatus.PROCESSING, RunStatus.INITIALIZING}
+        assert {run.status for run in first.control.runs.list()} <= {RunStatus.PROCESSING, RunStatus.INITIALIZING}
 
     async with site(folder) as second:
         second.asked += first.asked

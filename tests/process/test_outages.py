@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.process.crawls import PATIENCE, Site, held, moved
 from tests.process.stops import assert_stopped, command
 from tests.waiting import eventually, eventually_async
@@ -85,7 +85,7 @@ async def test_the_folder_of_the_cluster_is_away_for_a_while(stack: Site) -> Non
     )
     for run in (going_on, stopping, ending):
         await stack.until_running(run, 1)
-    await stack.control.stop(stopping.run_id, StopRequest(actor="ann"))
+    await stack.control.runs.stop(stopping.run_id, StopRequest(actor="ann"))
     cluster = stack.state / "cluster"
     with moved(cluster):
         stack.release(ending, 0, codes={0: 4})
@@ -101,7 +101,7 @@ async def test_the_folder_of_the_cluster_is_away_for_a_while(stack: Site) -> Non
         assert not cluster.exists()
     stack.release(going_on, 0)
     stack.release(deploying, 0)
-    await stack.control.stop(stopping.run_id, StopRequest(actor="ann", force=True))
+    await stack.control.runs.stop(stopping.run_id, StopRequest(actor="ann", force=True))
     await assert_stopped(stack, stopping, "stopped_forced")
     await stack.assert_true(ending, {0: 4})
     for run in (going_on, deploying):

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from crawler_lifecycle.contract.audits import AuditRequest, FindingKind
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from tests.process.crawls import PATIENCE, Site, end_all_of, site
 from tests.process.stops import terminate, until_closed, workflow_status
@@ -42,7 +42,7 @@ async def test_the_database_is_an_old_copy(folder: Path) -> None:
         _copy(first.state / "crawler.db", copy)
         for run in (told, gone, watched):
             await terminate(first, run)
-            assert (await first.control.resume(run.run_id)).run.epoch == 2
+            assert (await first.control.runs.resume(run.run_id)).run.epoch == 2
         first.release(told, 0)
         first.release(gone, 0)
         first.release(again, 0, codes={0: 3})
@@ -69,7 +69,7 @@ async def test_the_database_is_an_old_copy(folder: Path) -> None:
             assert (found.kind, found.acts, found.problem) == (FindingKind.UNSUPERVISED, 0, OLD_COPY)
             assert (details.run.status, details.run.epoch) == (RunStatus.PROCESSING, 1)
 
-        await second.control.resume(again.run_id)
+        await second.control.runs.resume(again.run_id)
         await second.until_over(again)
         await _reopened(second, again)
         assert _told_of(await _until_completed(second, again)) == _told_of(truth[again.run_id])
@@ -100,7 +100,7 @@ def _told_of(details: RunDetails) -> tuple[object, ...]:
 async def _reopened(site: Site, run: Started) -> None:
     """Not before the workflow of its last end has closed."""
     await until_closed(site, run.workflow_id)
-    assert (await site.control.resume(run.run_id, reopen=True)).started
+    assert (await site.control.runs.resume(run.run_id, reopen=True)).started
 
 
 async def _until_completed(site: Site, run: Started) -> RunDetails:

@@ -16,12 +16,12 @@ from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import NotReady
 
 VERBS: dict[str, Callable[[Control], Awaitable[Any]]] = {
-    "start": lambda control: control.start(RunRequest(crawler="books")),
-    "stop": lambda control: control.stop(7, StopRequest()),
-    "resume": lambda control: control.resume(7),
-    "export": lambda control: control.export(7),
+    "start": lambda control: control.runs.start(RunRequest(crawler="books")),
+    "stop": lambda control: control.runs.stop(7, StopRequest()),
+    "resume": lambda control: control.runs.resume(7),
+    "export": lambda control: control.runs.export(7),
     "audit": lambda control: control.audits.start(AuditRequest()),
-    "watch": lambda control: anext(control.watch(7)),
+    "watch": lambda control: anext(control.runs.watch(7)),
 }
 
 

@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import AcceptedRequest
-from crawler_lifecycle.control.control import _workflow_id
+from crawler_lifecycle.control.keys import workflow_id_of
 from crawler_lifecycle.domain.plan import RunLimits, planned
 from crawler_lifecycle.ports import NewRun
 from tests.apis import Api, problem
@@ -35,7 +35,7 @@ def start(api: Api, **said: Any) -> httpx.Response:
 def made(database: Database, **said: Any) -> None:
     histories = SqlStore(database).runs
     request = planned(AcceptedRequest(crawler="books", **said), ENTRY, RunLimits())
-    workflow_id = _workflow_id("books", SqlStore(database).records.installation(), KEY)
+    workflow_id = workflow_id_of("books", SqlStore(database).records.installation(), KEY)
     histories.create(NewRun(request, ENTRY, request.tasks or 1, workflow_id, str(uuid4())))
 
 

@@ -1,11 +1,10 @@
 """What Temporal has forgotten was shown as skipped, although it had run, if the counter of missed ones was high."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -15,6 +14,9 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import occurrences
 from crawler_lifecycle.control.schedules.forms import occurrence_id
 from crawler_lifecycle.control.schedules.occurrences import Occurrences
@@ -26,19 +28,12 @@ NIGHTS = [datetime(2026, 11, day, 3, tzinfo=UTC) for day in range(10, 16)]
 
 
 class Forgetful:
-    """A control whose Temporal knows the times that were due, and nothing of what it started."""
-
-    def __init__(self, database: Database) -> None:
-        self.parts = SimpleNamespace(store=SqlStore(database))
-        self.engine: Any = self
+    """A Temporal that knows the times that were due, but no workflow that it started."""
 
     async def client(self) -> None: ...
 
     def translated(self) -> Any:
         return nullcontext()
-
-    async def asked(self, ask: Callable[[Any], Any]) -> Any:
-        return ask(self.parts)
 
 
 def description(jitter: timedelta, missed: int) -> Any:
@@ -78,8 +73,9 @@ async def test_what_ran_is_told_from_what_was_missed(
 
     monkeypatch.setattr(occurrences, "starts_of", forgotten)
     monkeypatch.setattr(Occurrences, "_latest_due", known)
-    control: Any = Forgetful(database)
-    found = await Occurrences(control).latest(description(jitter, missed=9), 6, None)
+    context, engine = Context.of(Installation.of(tmp_path, {})), Forgetful()
+    context.parts.__dict__["database"] = database
+    found = await Occurrences(context, cast("Engine", engine)).latest(description(jitter, missed=9), 6, None)
     database.close()
     assert {each.at: each.run_id for each in found if each.outcome == "started"} == runs
     assert [(each.at, each.reason) for each in found[:2]] == [(at, "missed_window") for at in due[:3:-1]]

@@ -108,7 +108,7 @@ def test_an_error_is_one_object_on_stderr(
     assert as_text.stderr.startswith(f"Error: {failure['message']}")
 
 
-@pytest.mark.parametrize("module", ["click", "crawler_lifecycle.cli.reading", "crawler_lifecycle.control.control"])
+@pytest.mark.parametrize("module", ["click", "crawler_lifecycle.cli.reading", "crawler_lifecycle.control.reading"])
 def test_ctrl_c_among_the_imports_is_no_traceback(tmp_path: Path, module: str) -> None:
     """Ctrl-C was a traceback in the first moments, in which the modules of the command are imported."""
     program = (

@@ -11,7 +11,8 @@ from crawler_lifecycle.cli.common import plain
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
 
 STEERING = "a\x1b]0;title\x07b\x9b2J\x7f\x00\x08c\té"
@@ -38,7 +39,7 @@ def test_only_tabs_and_ends_of_lines_are_left() -> None:
 
 def test_logs(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = {0: LogChunk(f"{STEERING}\n", 30, ended=True)}
-    monkeypatch.setattr(Control, "log", lambda *asked: chunks.get(asked[3], LogChunk("", 30, ended=True)))
+    monkeypatch.setattr(RunReader, "log", lambda *asked: chunks.get(asked[3], LogChunk("", 30, ended=True)))
     assert output(state, "logs", str(run.run_id), "--task", "0") == f"{SHOWN}\n"
     assert json.loads(output(state, "logs", str(run.run_id), "--task", "0", "--json"))["line"] == STEERING
     assert f" | {SHOWN}\n" in output(state, "logs", str(run.run_id))
@@ -49,14 +50,14 @@ STEERS = ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08")
 
 def test_list(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = RunSummary.model_validate(run.model_dump()).model_copy(update={"crawler": STEERING, "reason": STEERING})
-    monkeypatch.setattr(Control, "list", lambda *_, **__: [listed])
+    monkeypatch.setattr(RunReader, "list", lambda *_, **__: [listed])
     told = output(state, "list")
     assert told.count(SHOWN) == 2
     assert not any(steering in told for steering in STEERS)
 
 
 def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    details = Control.open(state).show(run.run_id)
+    details = RunReader(Context.open(state)).show(run.run_id)
     waits = {"waiting_cause": "image_pull", "waiting_message": f"one\n{STEERING}", "look_problem": STEERING}
     over = {"status": RunStatus.COMPLETED, "reason": STEERING}
     seen = [details.model_copy(update={"run": details.run.model_copy(update=each)}) for each in (waits, waits | over)]
@@ -65,7 +66,7 @@ def test_progress(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) 
         for each in seen:
             yield each
 
-    monkeypatch.setattr(Control, "watch", watch)
+    monkeypatch.setattr(RunReader, "watch", watch)
     told = output(state, "watch", str(run.run_id))
     assert f"image_pull: one {SHOWN}" in told
     assert told.count(SHOWN) == 3
@@ -79,14 +80,14 @@ def test_errors(state: Path, run: RunRecord) -> None:
 
 
 def test_show(state: Path, run: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    show = Control.show
+    show = RunReader.show
 
-    def failed(control: Control, asked: int | str) -> RunDetails:
-        details = show(control, asked)
+    def failed(runs: RunReader, asked: int | str) -> RunDetails:
+        details = show(runs, asked)
         said = {"status": TaskStatus.FAILED, "log_tail": STEERING, "message": STEERING, "events": [STEERING]}
         return details.model_copy(update={"tasks": [details.tasks[0].model_copy(update=said)]})
 
-    monkeypatch.setattr(Control, "show", failed)
+    monkeypatch.setattr(RunReader, "show", failed)
     told = output(state, "show", str(run.run_id))
     assert told.count(SHOWN) == 3
     assert not any(steering in told for steering in ("\x1b]", "\x07", "\x9b", "\x7f", "\x00", "\x08"))

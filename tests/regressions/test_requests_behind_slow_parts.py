@@ -6,16 +6,17 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.control import rooms
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control import context
+from crawler_lifecycle.control.bulkhead import Bulkhead
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
+from crawler_lifecycle.services.api import desk
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
 
@@ -42,7 +43,8 @@ def silent_scheduler() -> Iterator[str]:
 
 @pytest.fixture
 def api(database_url: str, tmp_path: Path, silent_scheduler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
-    monkeypatch.setattr(rooms, "PATIENCE", 1.0)
+    monkeypatch.setattr(context, "SCHEDULER_PATIENCE", 1.0)
+    monkeypatch.setattr(desk, "PATIENCE", 1.0)
     variables = {"CRAWLER_SCHEDULER__URL": silent_scheduler, "CRAWLER_SCHEDULER__TOKEN": "a-token"}
     limits = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "50", "CRAWLER_API__REQUESTS_PER_SECOND": "1000"}
     with served(tmp_path, database_url, **variables, **limits) as api:
@@ -58,7 +60,7 @@ def slow_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         over.wait(100)
         return LogChunk(text="", offset=0, ended=False)
 
-    monkeypatch.setattr(Control, "task_log", slow)
+    monkeypatch.setattr(RunReader, "task_log", slow)
     yield
     over.set()
 
@@ -100,6 +102,6 @@ async def test_a_scheduler_service_that_hangs_holds_up_no_stop(
 
 
 async def test_a_crowd_that_is_answered_soon_is_answered_all() -> None:
-    room = rooms.Room("quick", 2)
-    answers = await asyncio.gather(*(room.ask(partial(int, number)) for number in range(1000)))
+    calls = Bulkhead("quick", 2, patience=1.0)
+    answers = await asyncio.gather(*(calls.run(int, number) for number in range(1000)))
     assert answers == list(range(1000))

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.desk import LOG_READERS, READERS, Desk
+from crawler_lifecycle.services.api.desk import CHANGE_READERS, LOG_READERS, Desk
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 
@@ -41,33 +43,33 @@ def streams(desk: Desk, kind: str) -> list[AsyncIterator[bytes]]:
 
 
 @pytest.mark.parametrize("kind", ["logs", "changes"])
-async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str) -> None:
-    control: Any = None  # nothing asks it
-    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
-    readers, most = (desk.log_readers, LOG_READERS) if kind == "logs" else (desk.readers, READERS)
+async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str, tmp_path: Path) -> None:
+    desk = Desk(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
+    readers, most = (desk.log_readers, LOG_READERS) if kind == "logs" else (desk.change_readers, CHANGE_READERS)
     followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, kind)]
     async with asyncio.timeout(60):
-        while readers._work_queue.qsize() < FOLLOWERS - most:
+        while readers._threads._work_queue.qsize() < FOLLOWERS - most:
             await asyncio.sleep(0.01)
-        assert await asyncio.to_thread(lambda: "stopped") == "stopped"
+        assert await desk.control.context.calls.run(lambda: "stopped") == "stopped"
     assert slow.acquire(timeout=60)
     assert not any(each.done() for each in followers)
     for each in followers:
         each.cancel()
     await asyncio.gather(*followers, return_exceptions=True)
-    readers.shutdown(wait=False, cancel_futures=True)
+    readers._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def test_slow_logs_hold_up_no_changes(slow: threading.Semaphore, monkeypatch: pytest.MonkeyPatch) -> None:
-    control: Any = None  # nothing asks it
-    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
+async def test_slow_logs_hold_up_no_changes(
+    slow: threading.Semaphore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    desk = Desk(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
     monkeypatch.setattr(changes.View, "news", lambda *_: [b"changed"])
     followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, "logs")]
     async with asyncio.timeout(60):
-        while not desk.log_readers._work_queue.qsize():
+        while not desk.log_readers._threads._work_queue.qsize():
             await asyncio.sleep(0.01)
         assert await anext(changes.follow(desk, None, None)) == b"changed"
     for each in followers:
         each.cancel()
     await asyncio.gather(*followers, return_exceptions=True)
-    desk.log_readers.shutdown(wait=False, cancel_futures=True)
+    desk.log_readers._threads.shutdown(wait=False, cancel_futures=True)

@@ -16,7 +16,6 @@ from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.bootstrap.parts import Parts
-from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.settings import Settings
@@ -59,7 +58,7 @@ def server() -> Iterator[Receiver]:
 )
 def test_the_database(url: str, tmp_path: Path) -> None:
     assert SECRET not in _told(lambda: Database(url).read().__enter__())
-    assert SECRET not in Control(Installation.of(tmp_path, {"CRAWLER_DATABASE__URL": url})).database_name
+    assert SECRET not in Installation.of(tmp_path, {"CRAWLER_DATABASE__URL": url}).database_name
 
 
 @pytest.mark.parametrize(

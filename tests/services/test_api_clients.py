@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served, stream
@@ -41,10 +41,10 @@ def impatient(database_url: str, tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def endless_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(_: Control, run_uid: str, task: object, offset: int = 0) -> LogChunk:
+    def endless(_: RunReader, run_uid: str, task: object, offset: int = 0) -> LogChunk:
         return LogChunk(text="x" * 500_000, offset=offset + 500_000, ended=False)
 
-    monkeypatch.setattr(Control, "task_log", endless)
+    monkeypatch.setattr(RunReader, "task_log", endless)
 
 
 def connect(api: Api, sent: str) -> socket.socket:

@@ -84,7 +84,7 @@ async def test_one_key_is_one_run(http: httpx.AsyncClient, stack: Site) -> None:
         await http.post(f"/v1/runs/{each}/stop", json={"force": True})
         await until(http, each, "FAILED")
     assert (await start(http, "one-key", tasks=2)).json()["run_id"] == run, "a run that is over keeps its key"
-    shown = await asyncio.to_thread(stack.control.show, run)
+    shown = await asyncio.to_thread(stack.control.runs.show, run)
     assert [line.actor for line in shown.log if line.event == "force stop"] == ["embedded"]
 
 
@@ -179,7 +179,7 @@ async def test_a_run_under_way_gets_more_tasks(http: httpx.AsyncClient, stack: S
 async def test_a_log_is_followed_to_its_end_and_gone_on_with(
     http: httpx.AsyncClient, stack: Site, address: tuple[str, str]
 ) -> None:
-    started = await stack.control.start(RunRequest(crawler="talker"))
+    started = await stack.control.runs.start(RunRequest(crawler="talker"))
     whole = "".join(f"line {number} é\n" for number in range(1, 6))
 
     def followed() -> tuple[str, str, list[str]]:

@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api.tokens import Scope
 from tests.apis import Api, problem, served
@@ -75,7 +75,7 @@ def test_metrics_count_what_went_wrong_unforeseen(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(api.app.state.desk.control, "overview", broken)
+    monkeypatch.setattr(api.app.state.desk.control.runs, "overview", broken)
     problem(http.get("/v1/runs/1"), 500)
     with api.client() as another:  # the connection of a request that ended so is closed
         text = another.get("/metrics").text
@@ -131,7 +131,7 @@ def test_a_log_that_is_gone_is_not_found_by_those_who_follow_it_either(
     def gone(*_: object) -> None:
         raise NotFound("its job is gone")
 
-    monkeypatch.setattr(Control, "task_log", gone)
+    monkeypatch.setattr(RunReader, "task_log", gone)
     run = make_run().run_id
     for path in ("logs", "logs/stream"):
         assert problem(http.get(f"/v1/runs/{run}/{path}"), 404).detail == "its job is gone"

@@ -11,7 +11,7 @@ import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.control.archives import RunArchive
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import StoredArchive
 from tests.commands import Crawlctl
 
@@ -40,7 +40,7 @@ def bucket() -> Iterator[str]:
 def lies(monkeypatch: pytest.MonkeyPatch) -> list[RunArchive]:
     """The list holds the archive that `fetch` gets; a test fills the list."""
     archives: list[RunArchive] = []
-    monkeypatch.setattr(Control, "archive", lambda _, run, end: archives[0])
+    monkeypatch.setattr(RunReader, "archive", lambda _, run, end: archives[0])
     return archives
 
 

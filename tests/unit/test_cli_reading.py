@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from crawler_lifecycle.cli.program import main
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.control.control import Control
+from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
 from tests.commands import SECRET, Crawlctl
 
@@ -64,7 +64,7 @@ def test_without_a_database_every_reader_says_what_to_do(crawlctl: Crawlctl, sta
 def test_that_there_is_no_log_is_said_beside_the_log(
     crawlctl: Crawlctl, run: RunRecord, monkeypatch: pytest.MonkeyPatch, which: list[str]
 ) -> None:
-    monkeypatch.setattr(Control, "log", lambda *_: LogChunk("", 0, ended=True))
+    monkeypatch.setattr(RunReader, "log", lambda *_: LogChunk("", 0, ended=True))
     result = crawlctl("logs", str(run.run_id), *which)
     assert (result.exit_code, result.stdout) == (0, "")
     assert f"crawlctl show {run.run_id}" in result.stderr

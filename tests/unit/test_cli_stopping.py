@@ -13,8 +13,9 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunDetails, RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
-from crawler_lifecycle.control.control import Control, Stopping
 from crawler_lifecycle.control.engine import Engine
+from crawler_lifecycle.control.reading import RunReader
+from crawler_lifecycle.control.runs import Stopping
 from tests.commands import Crawlctl
 from tests.databases import give_away, ref_to
 from tests.embedded import CRAWLCTL
@@ -78,11 +79,11 @@ def test_a_stop_that_is_waited_for_tells_programs_the_same_and_then_the_end(
         assert (workflow_id, stop.door) == (run.workflow_id, "crawlctl")
         return "signal"
 
-    async def proved(control: Control, run_id: int) -> AsyncIterator[RunDetails]:
-        yield control.show(run_id)
+    async def proved(runs: RunReader, run_id: int) -> AsyncIterator[RunDetails]:
+        yield runs.show(run_id)
 
     monkeypatch.setattr(Engine, "stop", told)
-    monkeypatch.setattr(Control, "watch", proved)
+    monkeypatch.setattr(RunReader, "watch", proved)
     words = ("stop", str(run.run_id), "--json")
     first = Stopping.model_validate_json(crawlctl(*words).stdout)
     assert (first.run_id, first.told) == (run.run_id, "signal")

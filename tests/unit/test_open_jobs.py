@@ -22,7 +22,7 @@ JOB = JobLook(name="job", uid="1", task=0, attempt=1, phase=JobPhase.RUNNING)
 class Installation:
     """Runs that are PROCESSING, each with one job, and a cluster that can be seen or not."""
 
-    runs: int = 0
+    count: int = 0
     problem: str | None = None
     ended: list[str] = field(default_factory=list)
 
@@ -30,8 +30,10 @@ class Installation:
     def cluster(self) -> Any:
         return self
 
+    parts = runs = cluster
+
     def list(self, *, limit: int, before: int | None, status: RunStatus) -> Sequence[Any]:
-        newest = min(self.runs, (before or self.runs + 1) - 1) if status is RunStatus.PROCESSING else 0
+        newest = min(self.count, (before or self.count + 1) - 1) if status is RunStatus.PROCESSING else 0
         numbers = range(newest, max(0, newest - limit), -1)
         return [SimpleNamespace(run_id=number, run_uid=str(number), crawler="books") for number in numbers]
 

@@ -22,8 +22,9 @@ from crawler_lifecycle.adapters.sql.migrate import revision
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Control, Started
+from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
+from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.services.embedded.addresses import Ports
 from crawler_lifecycle.services.embedded.plan import Plan, make_plan, temporal_part
@@ -63,7 +64,7 @@ class Sides:
         await asyncio.gather(*map(end, self.services.values()))
         self.services = {part: await self.start(part, old=old) for part in SERVICES}
         await eventually_async(
-            _answering(lambda: asyncio.to_thread(self.site.control.deployer.check)), patience=PATIENCE
+            _answering(lambda: asyncio.to_thread(self.site.control.parts.deployer.check)), patience=PATIENCE
         )
 
     async def start_worker(self, *, old: bool = False) -> Process:

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.sql.schema import REVISION, metadata
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.control.control import Started
+from crawler_lifecycle.control.runs import Started
 from tests.databases import BOTH, create_database
 from tests.process.crawls import PATIENCE
 from tests.process.stops import assert_stopped, terminate
@@ -97,8 +97,8 @@ async def _both_versions_work_on_one_run(upgrade: Upgrade) -> None:
     both = (upgrade.old, upgrade.new)
     passed = ("passed_on", "begun_by_either", "on_the_new_schema")
     await asyncio.gather(*(sides.until_both_worked(runs[name], *both) for name in passed))
-    assert (await site.control.resume(runs["terminated"].run_id)).run.epoch == 2
-    await site.control.stop(runs["stopped"].run_id, StopRequest(actor="ann"))
+    assert (await site.control.runs.resume(runs["terminated"].run_id)).run.epoch == 2
+    await site.control.runs.stop(runs["stopped"].run_id, StopRequest(actor="ann"))
     await assert_stopped(site, runs["stopped"])
     site.release(runs["begun_by_either"], 0)
     await site.assert_true(runs["begun_by_either"], {0: 0})

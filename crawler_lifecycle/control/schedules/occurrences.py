@@ -5,7 +5,6 @@ Temporal names times by the present rules only, so the list begins where these r
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
@@ -13,13 +12,11 @@ from temporalio.client import ScheduleDescription
 
 from crawler_lifecycle.contract.schedules import Occurrence, Overlap
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.control.engine import RPC_TIMEOUT
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
 from crawler_lifecycle.control.schedules import forms, pauses
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, judged, with_queue
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.control.control import Control
 
 PAGE = 1000  # Temporal names at most so many times in one answer
 FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence a second the window is still within a page
@@ -28,9 +25,9 @@ JUST_BEFORE = timedelta(microseconds=1)
 
 
 class Occurrences:
-    def __init__(self, control: "Control") -> None:
-        self._control = control
-        self._engine = control.engine
+    def __init__(self, context: Context, engine: Engine) -> None:
+        self._context = context
+        self._engine = engine
 
     async def latest(
         self, description: ScheduleDescription, most: int, before: datetime | None
@@ -55,20 +52,20 @@ class Occurrences:
         async with self._engine.translated():
             starts = await starts_of(await self._engine.client(), description, due[0], until)
         ids = (forms.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
-        runs = await self._control.asked(lambda parts: parts.store.records.scheduled_runs(*ids))
+        runs = await self._context.database(lambda store: store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)
 
     async def _with_run(self, occurrence: Occurrence, first_executions: dict[str, str]) -> Occurrence:
         workflow_id = occurrence.workflow_id
         if workflow_id is None:
             return occurrence
-        run = await self._control.asked(lambda parts: parts.store.runs.find(workflow_id, first_executions[workflow_id]))
+        run = await self._context.database(lambda store: store.runs.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence
         known: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
         if run.status is RunStatus.FAILED:
             run_id = run.run_id
-            overview = await self._control.asked(lambda parts: parts.store.records.overview(run_id))
+            overview = await self._context.database(lambda store: store.records.overview(run_id))
             why = overview.run.explanation.text if overview.run.explanation else run.reason
             known["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
         return occurrence.model_copy(update=known)

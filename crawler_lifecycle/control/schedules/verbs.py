@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from temporalio.client import (
     ScheduleAlreadyRunningError,
@@ -25,27 +24,25 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.control.engine import RPC_TIMEOUT
+from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
 from crawler_lifecycle.control.schedules import forms, pauses, replacement
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
-
-if TYPE_CHECKING:
-    from crawler_lifecycle.control.control import Control
 
 TRIGGER_PATIENCE = 20.0
 LOOK_PAUSE = 0.2
 
 
 class Schedules:
-    def __init__(self, control: "Control") -> None:
-        self._control = control
-        self._engine = control.engine
-        self._occurrences = Occurrences(control)
+    def __init__(self, context: Context, engine: Engine) -> None:
+        self._context = context
+        self._engine = engine
+        self._occurrences = Occurrences(context, engine)
 
     async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
         """A schedule that goes, or an error and nothing made."""
-        entry = await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
+        entry = await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         note = pauses.with_line("", pauses.PAUSED, _now(), actor, "made so") if request.paused else ""
         client = await self._engine.client()
         async with self._engine.translated():
@@ -65,7 +62,7 @@ class Schedules:
         """Give the schedule of this name other rules. Its crawler stays, and so does the state paused or not paused.
 
         The list of occurrences begins anew with the other rules. Equal rules change nothing."""
-        await self._control.asked_scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
+        await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
         handle, description = await self._ours(request.schedule_id)
         was = forms.run_of(forms.action_of(description.schedule))
         if was is not None and was.crawler != request.run.crawler:

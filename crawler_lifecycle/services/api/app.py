@@ -52,7 +52,7 @@ async def readyz(desk: Here) -> Health:
 async def _all_answer(desk: Desk) -> None:
     try:
         async with asyncio.timeout(READY_SECONDS):
-            await desk.control.asked(lambda parts: parts.store.records.installation())
+            await desk.control.context.database(lambda store: store.records.installation())
             await desk.control.engine.ping()
     except TimeoutError as error:
         raise TemporaryError(f"database and Temporal did not answer in {READY_SECONDS:.0f} s") from error

@@ -1,6 +1,5 @@
 """Endpoint that gives out the archive of a run."""
 
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
@@ -41,7 +40,7 @@ async def archive(
 ) -> Response:
     """The zip of a run's files. Ranges are served; an archive in a bucket is a redirect to an address that is signed
     for some minutes, to be followed without the token."""
-    found = await desk.archive_readers.ask(partial(desk.control.archive, run, end))
+    found = await desk.archive_readers.run(desk.control.runs.archive, run, end)
     return _redirect(found) if found.stored.url is not None else _file(found)
 
 

@@ -41,7 +41,7 @@ async def follow(desk: Desk, last: datetime | None, run: int | None) -> AsyncIte
     view, silent = View(desk, last, run), 0
     while True:
         try:
-            events = await desk.read(view.news)
+            events = await desk.change_readers.run(view.news)
         except LifecycleError as error:  # an outage is told, and the stream goes on after it
             told = Problem(title="Service Unavailable", status=503, detail=error.message)
             events = [event("problem", told)] if view.works else []

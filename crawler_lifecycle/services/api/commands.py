@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Response
 from pydantic import ValidationError
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_input
-from crawler_lifecycle.control.control import Resumed, Started, Stopping
+from crawler_lifecycle.control.runs import Resumed, Started, Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.desk import OPERATING, Caller, Here, Run
@@ -62,7 +62,7 @@ async def start(
     """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came.
     Asked twice without a key there are two: of a run that is accepted, but not made yet, the 503 names the workflow."""
     try:
-        started = await desk.control.start(_request(body, caller.name), key)
+        started = await desk.control.runs.start(_request(body, caller.name), key)
     except Conflict as error:
         return problem(409, error.message, "Idempotency-Key")
     except TemporaryError as error:
@@ -90,7 +90,7 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
 async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP) -> Stopping:
     """Stop a run, by force if asked. The wish is on record when this answers; the run's timeline tells the proof."""
     actor = body.actor or caller.name
-    return await desk.control.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
+    return await desk.control.runs.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
 
 
 @router.post(
@@ -114,8 +114,8 @@ def add_tasks(
     response: Response,
 ) -> messages.TasksAdded:
     """Give a run that is under way more tasks. The same key is the same tasks, however often they are asked for."""
-    added = desk.control.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
-    response.headers["Location"] = f"/v1/runs/{desk.control.run_id(run)}/tasks?first={added.start}"
+    added = desk.control.runs.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
+    response.headers["Location"] = f"/v1/runs/{desk.control.runs.run_id(run)}/tasks?first={added.start}"
     return messages.TasksAdded(first=added.start, count=len(added))
 
 
@@ -126,7 +126,7 @@ def add_tasks(
 )
 async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
     """Have the run's workflow go on with it, or reopen a run that FAILED."""
-    return await desk.control.resume(run, reopen=body.reopen)
+    return await desk.control.runs.resume(run, reopen=body.reopen)
 
 
 @router.post(
@@ -135,4 +135,4 @@ async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESU
 )
 async def export(desk: Here, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""
-    return messages.Exported(exports=(await desk.control.export(run)).exports)
+    return messages.Exported(exports=(await desk.control.runs.export(run)).exports)

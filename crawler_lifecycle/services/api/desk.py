@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
+from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.control.rooms import Room
 from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
@@ -20,25 +19,9 @@ from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.settings.processes import ApiSettings
 
-T = TypeVar("T")
 # together fewer than the connections to the database that a process may have
-READERS, LOG_READERS, TAIL_READERS, ARCHIVE_READERS = 6, 8, 4, 2
-
-
-def _readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(READERS, thread_name_prefix="changes")
-
-
-def _log_readers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(LOG_READERS, thread_name_prefix="logs")
-
-
-def _tail_readers() -> Room:
-    return Room("the reading of logs", TAIL_READERS)
-
-
-def _archive_readers() -> Room:
-    return Room("the store of archives", ARCHIVE_READERS)
+CHANGE_READERS, LOG_READERS, TAIL_READERS, ARCHIVE_READERS = 6, 8, 4, 2
+PATIENCE = 10.0  # seconds that a request waits for a thread
 
 
 @dataclass
@@ -49,10 +32,14 @@ class Desk:
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
     streams: Slots = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
-    readers: ThreadPoolExecutor = field(default_factory=_readers)
-    log_readers: ThreadPoolExecutor = field(default_factory=_log_readers)
-    tail_readers: Room = field(default_factory=_tail_readers)
-    archive_readers: Room = field(default_factory=_archive_readers)
+    change_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the reading of changes", CHANGE_READERS))
+    log_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the following of logs", LOG_READERS))
+    tail_readers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the reading of logs", TAIL_READERS, patience=PATIENCE)
+    )
+    archive_readers: Bulkhead = field(
+        default_factory=lambda: Bulkhead("the store of archives", ARCHIVE_READERS, patience=PATIENCE)
+    )
     readiness: Readiness = field(default_factory=Readiness)
     disks: DiskWatch = field(default_factory=lambda: DiskWatch(()))
 
@@ -61,15 +48,7 @@ class Desk:
 
     @property
     def records(self) -> Records:
-        return self.control.parts.store.records
-
-    async def read(self, reading: Callable[[], T]) -> T:
-        """For streams: however many of them read slowly, commands have threads of their own."""
-        return await asyncio.get_running_loop().run_in_executor(self.readers, reading)
-
-    async def read_log(self, reading: Callable[[], T]) -> T:
-        """A node that is slow with logs keeps nobody from learning of changes."""
-        return await asyncio.get_running_loop().run_in_executor(self.log_readers, reading)
+        return self.control.context.store.records
 
 
 def _desk(request: Request) -> Desk:

@@ -4,7 +4,6 @@ import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from http import HTTPStatus
 
 from crawler_lifecycle.contract.deployment import Problem
@@ -34,14 +33,14 @@ def part(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int
 def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
     """And how many bytes had to be fetched for it."""
     row = one_task(desk, run, task)
-    uid = desk.control.overview(run).run.run_uid
-    chunk = desk.control.task_log(uid, row, offset if attempt in (None, row.attempt) else 0)
+    uid = desk.control.runs.overview(run).run.run_uid
+    chunk = desk.control.runs.task_log(uid, row, offset if attempt in (None, row.attempt) else 0)
     return LogPart(attempt=row.attempt, text=chunk.text, offset=chunk.offset, ended=chunk.ended), chunk.read
 
 
 async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
     """Has read once: of a log that is not there is no stream. An outage is told, and the stream goes on after it."""
-    follower = await desk.read_log(partial(_follower, desk, run, task, place))
+    follower = await desk.log_readers.run(_follower, desk, run, task, place)
     try:
         follower.read = await _unless_it_moves(desk, follower)
     except TemporaryError as error:
@@ -52,14 +51,14 @@ async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
 async def _unless_it_moves(desk: Desk, follower: "Follower") -> Read:
     """Whoever is told that there is none does not ask again; one that leaves the cluster is nowhere for a moment."""
     try:
-        return await desk.read_log(follower.next)
+        return await desk.log_readers.run(follower.next)
     except NotFound:
         await closing(desk)
-        return await desk.read_log(follower.next)
+        return await desk.log_readers.run(follower.next)
 
 
 def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
-    run_uid = desk.control.overview(run).run.run_uid
+    run_uid = desk.control.runs.overview(run).run.run_uid
     attempt, offset = place
     return Follower(desk, run_uid, task, one_task(desk, run, task).attempt if attempt is None else attempt, offset)
 
@@ -96,7 +95,7 @@ class Follower:
     async def _news(self) -> tuple[list[bytes], float | None]:
         """And how long to wait until there may be more; None: never."""
         try:
-            part, fetched = await self.desk.read_log(self.next) if self.read is None else self.read
+            part, fetched = await self.desk.log_readers.run(self.next) if self.read is None else self.read
         except LifecycleError as error:
             return self._missed(error)
         was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None

@@ -27,7 +27,7 @@ def me(token: Caller) -> messages.Caller:
 @router.get("/crawlers", dependencies=READING, responses=CRAWLERS | problems())
 async def crawlers(desk: Here) -> messages.CrawlerList:
     """The names that a run can be started with."""
-    names = await desk.control.asked_scheduler(lambda scheduler: scheduler.crawler_names())
+    names = await desk.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
 
 
@@ -44,9 +44,9 @@ def runs(
     cursor: Annotated[str | None, Query(max_length=128, description="the `next` of the page before")] = None,
 ) -> messages.RunPage:
     """The runs, newest first."""
-    about = f"{desk.control.records.installation()}:{status}:{crawler}:{search}"
+    about = f"{desk.control.context.store.records.installation()}:{status}:{crawler}:{search}"
     before = place_in(cursor, about) if cursor is not None else None
-    found = desk.control.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
+    found = desk.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
     more = cursor_to(found[limit - 1].run_id, about) if len(found) > limit else None
     return messages.RunPage(runs=list(found[:limit]), next=more)
 
@@ -54,9 +54,9 @@ def runs(
 @router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422="Not a run."))
 def run(desk: Here, run: Run) -> messages.RunView:
     """A run: how it stands, what it waits for and since when, its timeline, its exports, its notices."""
-    overview = desk.control.overview(run)
+    overview = desk.control.runs.overview(run)
     number = overview.run.run_id
-    main = desk.control.tasks(number, limit=1)
+    main = desk.control.runs.tasks(number, limit=1)
     notices = desk.records.notices_of([number])
     return messages.RunView(**dict(overview), main_task=main[0].status if main else None, notices=notices)
 
@@ -74,8 +74,8 @@ def tasks(
     status: Annotated[TaskStatus | None, Query(description="only tasks that stand here")] = None,
 ) -> messages.TaskPage:
     """The tasks of a run by number, without their evidence."""
-    found = desk.control.tasks(run, first=first, limit=limit + 1, status=status)
-    counts = desk.control.overview(run).run.tasks
+    found = desk.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
+    counts = desk.control.runs.overview(run).run.tasks
     return messages.TaskPage(
         tasks=[messages.TaskLine.of(row) for row in found[:limit]],
         total=sum(counts.values()) if status is None else counts.get(status, 0),
@@ -94,7 +94,7 @@ def task(desk: Here, run: Run, task: int) -> TaskRecord:
 
 
 def one_task(desk: Desk, run: int | str, number: int) -> TaskRecord:
-    found = desk.control.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
+    found = desk.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
     if not found or found[0].task != number:
         raise NotFound(f"run {run} has no task {number}")
     return found[0]

@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
-from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -35,7 +34,7 @@ LastId = Annotated[
 @router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422="`field` says what."))
 async def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
     """What the last attempt of a task printed."""
-    return await desk.tail_readers.ask(partial(following.part, desk, run, task, None, offset))
+    return await desk.tail_readers.run(following.part, desk, run, task, None, offset)
 
 
 @router.get(

@@ -41,7 +41,7 @@ def open_jobs(control: Control) -> OpenJobs:
     """The jobs that have not ended, of all runs that are not over."""
     found = OpenJobs()
     for run in _open_runs(control):
-        look = control.cluster.look(run.run_uid)
+        look = control.parts.cluster.look(run.run_uid)
         alive = [job for job in look.jobs.values() if not (job.phase.has_ended or job.gone)]
         found.seen += [OpenJob(run.run_id, run.run_uid, run.crawler, job) for job in alive]
         if not look.complete:
@@ -52,14 +52,14 @@ def open_jobs(control: Control) -> OpenJobs:
 def _open_runs(control: Control) -> Iterator[RunSummary]:
     for status in (status for status in RunStatus if not status.is_over):
         before = None
-        while page := control.list(limit=RUNS_IN_A_PAGE, before=before, status=status):
+        while page := control.runs.list(limit=RUNS_IN_A_PAGE, before=before, status=status):
             yield from page
             before = page[-1].run_id
 
 
 def end_jobs(control: Control, grace: float = GRACE) -> OpenJobs:
     """Asked first, made to after the grace period; answers what is left."""
-    for act, patience in ((control.cluster.stop, grace), (control.cluster.kill, GRACE)):
+    for act, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE)):
         deadline = time.monotonic() + patience
         while left := open_jobs(control):
             for run_uid in {job.run_uid for job in left.seen}:

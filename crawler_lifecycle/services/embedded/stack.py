@@ -215,4 +215,4 @@ async def _polls(control: Control, since: float) -> None:
 
 
 def _check(control: Control) -> None:
-    control.deployer.check()
+    control.parts.deployer.check()

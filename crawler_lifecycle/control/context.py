@@ -1,0 +1,57 @@
+"""The context that all verbs share: an installation, its adapters, and threads for calls that block."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from crawler_lifecycle.bootstrap.parts import Parts
+from crawler_lifecycle.control.bulkhead import Bulkhead
+from crawler_lifecycle.control.installation import Installation, locate
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.adapters.sql.store import SqlStore
+    from crawler_lifecycle.ports import Deployer
+
+T = TypeVar("T")
+SCHEDULER_THREADS = 6
+SCHEDULER_PATIENCE = 10.0
+
+
+def _scheduler_calls() -> Bulkhead:
+    """A stop must not wait behind callers of a scheduler service that hangs."""
+    return Bulkhead("the scheduler service", SCHEDULER_THREADS, patience=SCHEDULER_PATIENCE)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Nothing is opened or connected before the first use, so a command loads only the adapters that it needs."""
+
+    installation: Installation
+    parts: Parts
+    calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))
+    scheduler_calls: Bulkhead = field(default_factory=_scheduler_calls)
+    _opening: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, installation: Installation) -> Self:
+        return cls(installation, Parts(installation.settings))
+
+    @classmethod
+    def open(cls, state: Path | None = None) -> Self:
+        """Return the context of the installation that the environment and this state folder name."""
+        return cls.of(locate(state))
+
+    @property
+    def store(self) -> "SqlStore":
+        """The database. The lock keeps first calls in several threads from opening several databases."""
+        with self._opening:
+            return self.parts.store
+
+    async def database(self, call: Callable[["SqlStore"], T]) -> T:
+        """Opening the database may block as well, so the store is opened in the thread of the call."""
+        return await self.calls.run(lambda: call(self.store))
+
+    async def scheduler(self, call: Callable[["Deployer"], T]) -> T:
+        return await self.scheduler_calls.run(lambda: call(self.parts.deployer))
