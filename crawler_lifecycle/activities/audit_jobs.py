@@ -21,7 +21,8 @@ from crawler_lifecycle.domain.audit.jobs import (
     unknown_job,
 )
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience
-from crawler_lifecycle.ports import Cluster, Findings, Records, Tasks
+from crawler_lifecycle.domain.looks import uids_of
+from crawler_lifecycle.ports import NO_UIDS, Cluster, Findings, Records, Tasks, Uids
 
 RUNS_IN_A_PAGE = 50  # every run costs a look, and its jobs may have to be ended
 ROWS_AT_ONCE = 1000
@@ -46,6 +47,7 @@ class PageOfLooks:
 
     findings: list[Finding] = field(default_factory=list)
     needed: dict[str, Needed] = field(default_factory=dict)  # by run_uid: the next step for the run's jobs
+    uids: dict[str, Uids] = field(default_factory=dict)  # by run_uid: the uids on record
     unknown: list[str] = field(default_factory=list)  # runs without a complete look
     looks: int = 0
 
@@ -75,7 +77,8 @@ class JobAudit:
         async def act(finding: Finding) -> Finding:
             if finding.subject not in page.needed:  # a job without a name for its run is reported only
                 return finding
-            return await asyncio.to_thread(leftovers.end, finding, page.needed[finding.subject])
+            run_uid = finding.subject
+            return await asyncio.to_thread(leftovers.end, finding, page.needed[run_uid], page.uids[run_uid])
 
         findings, examined = page.findings, 0
         if step.after is None:  # the first page counts for the whole cluster
@@ -129,7 +132,8 @@ class JobAudit:
                 break
             page.looks += 1
             keys = {job.key for job in jobs[run_uid] if job.key}
-            look = self.cluster.look(run_uid, sorted(keys))
+            uids = self._uids_on_record(run_uid, sorted(task for task, _ in keys))
+            look = self.cluster.look(run_uid, sorted(keys), uids=uids)
             if not look.complete:
                 page.unknown.append(run_uid)
                 continue
@@ -138,8 +142,13 @@ class JobAudit:
             row = self.records.audited_by_uid([run_uid]).get(run_uid)  # read after the look: the run may be open again
             if needed and (row is None or row.status.is_over):
                 page.findings.append(self._finding(row, run_uid, jobs[run_uid], needed))
-                page.needed[run_uid] = needed
+                page.needed[run_uid], page.uids[run_uid] = needed, uids
         return page
+
+    def _uids_on_record(self, run_uid: str, tasks: Sequence[int]) -> Uids:
+        """Return the uids of these tasks' jobs: a job with a uid on record is ours, even if its labels were edited."""
+        row = self.records.audited_by_uid([run_uid]).get(run_uid)
+        return uids_of(self.tasks.rows(row.run_id, tasks)) if row else NO_UIDS
 
     def _earlier_steps(self, run_uids: Sequence[str]) -> dict[str, str]:
         """Return the actions of earlier audits, by run, that the jobs have had time to follow."""

@@ -11,7 +11,7 @@ from crawler_lifecycle.domain.audit.jobs import Step
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
-from crawler_lifecycle.ports import Cluster, Records, Tasks
+from crawler_lifecycle.ports import Cluster, Records, Tasks, Uids
 
 LONGEST_COLLECTING = 200.0  # seconds of a page for evidence before removals; the next audit collects the rest
 JOBS_WITH_EVIDENCE = 20
@@ -30,10 +30,10 @@ class Leftovers:
     remove_unknown: bool
     _collects_until: float = field(default_factory=lambda: monotonic() + LONGEST_COLLECTING, init=False)
 
-    def end(self, finding: Finding, needed: Needed) -> Finding:
+    def end(self, finding: Finding, needed: Needed, uids: Uids) -> Finding:
         if finding.kind is FindingKind.UNKNOWN_JOB and not self.remove_unknown:
             return finding.model_copy(update={"problem": NOT_ALLOWED})
-        return self._act(finding.model_copy(update={"evidence": self._evidence(finding, needed)}), needed)
+        return self._act(finding.model_copy(update={"evidence": self._evidence(finding, needed)}), needed, uids)
 
     def _evidence(self, finding: Finding, needed: Needed) -> str | None:
         """Return the last log lines of jobs that this audit ends: no later step collects them."""
@@ -45,7 +45,7 @@ class Leftovers:
         lines = [f"task {item.task}: {item.message or ''}\n{item.log_tail}".strip() for item in evidence]
         return "\n".join(lines) or None
 
-    def _act(self, finding: Finding, needed: Needed) -> Finding:
+    def _act(self, finding: Finding, needed: Needed, uids: Uids) -> Finding:
         """Take the next step with every job. A step that fails does not prevent the next step."""
         run_uid, done, problems = finding.run_uid or "", list[str](), list[str]()
         for step, action in ((Step.STOP, self._stop), (Step.KILL, self._kill), (Step.REMOVE, self._remove)):
@@ -53,25 +53,25 @@ class Leftovers:
             if not keys:
                 continue
             try:
-                done.append(action(run_uid, keys))
+                done.append(action(run_uid, keys, uids))
             except LifecycleError as error:
                 problems.append(error.message)
         return finding.model_copy(update={"action": "; ".join(done) or None, "problem": "; ".join(problems) or None})
 
-    def _stop(self, run_uid: str, keys: Sequence[JobKey]) -> str:
-        self.cluster.stop(run_uid, keys)
+    def _stop(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
+        self.cluster.stop(run_uid, keys, uids=uids)
         return f"{counted(len(keys), 'job')} {ASKED}"
 
-    def _kill(self, run_uid: str, keys: Sequence[JobKey]) -> str:
-        self.cluster.kill(run_uid, keys)
+    def _kill(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
+        self.cluster.kill(run_uid, keys, uids=uids)
         return f"{counted(len(keys), 'job')} made to end"
 
-    def _remove(self, run_uid: str, keys: Sequence[JobKey]) -> str:
+    def _remove(self, run_uid: str, keys: Sequence[JobKey], uids: Uids) -> str:
         unexplained, problem = self._collect_missing_evidence(run_uid, keys)
         explained = sorted(set(keys).difference(unexplained))
         if not explained:
             raise TemporaryError(problem)
-        kept = self.cluster.remove(run_uid, explained)
+        kept = self.cluster.remove(run_uid, explained, uids=uids)
         action = f"{counted(len(explained) - kept, 'job')} removed, with logs kept"
         if kept:
             action += f", {kept} have to stay for now"

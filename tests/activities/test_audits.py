@@ -1,7 +1,7 @@
 """An audit over a real database and real jobs: what disagrees is found and mended, and nothing else is touched."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -352,6 +352,31 @@ def test_one_that_does_not_end_is_made_to(house: House) -> None:
     assert "up" in (found.evidence or "")
 
 
+def test_jobs_are_named_by_their_uid_on_record(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job whose labels were edited is known only by its uid: the audit neither saw nor ended such a job."""
+    plan = ended(house, deaf(house))
+    (row,) = house.tasks.rows(plan.run.run_id, [0])
+    cluster, received = house.bench.cluster, list[tuple[str, object]]()
+
+    def recording(name: str) -> Callable[..., Any]:
+        method = getattr(cluster, name)
+
+        def call(*args: Any, uids: object = None, **options: Any) -> Any:
+            received.append((name, uids))
+            return method(*args, uids=uids, **options)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("look", "stop", "kill"):
+            patched.setattr(cluster, name, recording(name))
+        for _ in range(2):
+            audit(house, AuditPart.JOBS)
+    on_record = {(0, 1): row.job_uid}
+    assert received == [(name, on_record) for name in ("look", "stop", "look", "kill")]
+    until(lambda: all(job.gone for job in cluster.look(plan.run.run_uid).jobs.values()), "it to end")
+
+
 def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ended(house, deaf(house))
     cluster, full = house.bench.cluster, TemporaryError("no space for its log")
@@ -362,11 +387,11 @@ def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypat
         yield from inventory()
         yield [ListedJob("job-1", plan.run.run_uid, (1, 1))]
 
-    def looking(run_uid: str, *more: Any) -> Look:
-        seen = look(run_uid, *more)
+    def looking(run_uid: str, *more: Any, **options: Any) -> Look:
+        seen = look(run_uid, *more, **options)
         return replace(seen, jobs={**seen.jobs, (1, 1): over})
 
-    def refusing(*_: object) -> int:
+    def refusing(*_: object, **__: object) -> int:
         raise full
 
     with monkeypatch.context() as patched:
@@ -473,7 +498,7 @@ class Blind:
         if self._breaks_off:
             raise TemporaryError("the list broke off")
 
-    def look(self, *_: object) -> Look:
+    def look(self, *_: object, **__: object) -> Look:
         return Look(complete=False, problem="no answer")
 
 
