@@ -125,7 +125,7 @@ class StoppingActivities:
         if unreached:
             tasks = to_ranges({task for task, _ in unreached})
             nodes = ", ".join(sorted(set(unreached.values()))[:NODES_NAMED])
-            message = f"tasks {tasks} are ended without asking on nodes that do not answer ({nodes}): they may run on"
+            message = f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
             self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
 
     def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[JobKey], Uids, str]:

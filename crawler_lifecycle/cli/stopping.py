@@ -10,15 +10,20 @@ from crawler_lifecycle.cli.common import json_option, print_json, state_option, 
 from crawler_lifecycle.cli.failures import INTERRUPTED, OK
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from crawler_lifecycle.contract.records import RunDetails
     from crawler_lifecycle.contract.requests import StopRequest
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.control.runs import Stopping
 
 
+SILENT_SECONDS = 1.5
+
+
 @click.command()
 @click.argument("run")
-@click.option("--force", is_flag=True, help="End its jobs without asking them first.")
+@click.option("--force", is_flag=True, help="Make its jobs end at once, without the grace period.")
 @click.option("--reason", help="Why, for the record.")
 @click.option("--actor", help="Who asks, for the record; default: you.")
 @click.option("--wait", is_flag=True, help="Show each phase until it is proved that nothing of RUN runs any more.")
@@ -55,7 +60,7 @@ def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopReq
 
 
 async def _stop(control: "Control", run: str, asked: "StopRequest", *, wait: bool, as_json: bool) -> int:
-    stopping = await control.runs.stop(run, asked)
+    stopping = await _telling_a_delay(control.runs.stop(run, asked), run)
     if as_json:
         print_json(stopping)
     else:
@@ -74,7 +79,21 @@ def _told(stopping: "Stopping") -> str:
         "cancel": "its workflow took no signal and is cancelled, which means the same",
         "resume": "its workflow was not open and is resumed to stop it",
     }.get(stopping.told, f"its workflow will read that at its next look ({stopping.told})")
-    return f"run {stopping.run_id}: {stopping.intent} is on record, {how}"
+    if stopping.not_on_record is None:
+        return f"run {stopping.run_id}: {stopping.intent} is on record, {how}"
+    return (
+        f"run {stopping.run_id}: {stopping.intent} is not on record yet ({stopping.not_on_record}); "
+        f"{how}, and will put it on record when the database takes it"
+    )
+
+
+async def _telling_a_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
+    """Say on stderr that a stop takes long: a locked database or a slow Temporal made the command look dead."""
+    task = asyncio.ensure_future(stopping)
+    done, _ = await asyncio.wait([task], timeout=SILENT_SECONDS)
+    if not done:
+        click.echo(f"stop of run {run}: the database or Temporal answers slowly, waiting for it ...", err=True)
+    return await task
 
 
 async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "RunDetails":

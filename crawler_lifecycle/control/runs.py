@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import Field
 from temporalio.client import WorkflowHandle
 
 from crawler_lifecycle.contract.audits import FindingKind
@@ -22,7 +23,7 @@ from crawler_lifecycle.domain.audit.handovers import owed
 from crawler_lifecycle.domain.audit.runs import taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
-from crawler_lifecycle.errors import Conflict, NotFound, Over, TemporaryError
+from crawler_lifecycle.errors import Conflict, LifecycleError, NotFound, Over, TemporaryError
 from crawler_lifecycle.ports import Addition
 
 WORKER_PATIENCE = 20.0
@@ -39,12 +40,15 @@ class Started(Message):
 
 
 class Stopping(Message):
-    """A stop that is on record; `told` says how the run's workflow learned of the stop."""
+    """A stop that was accepted; `told` says how the run's workflow learned of the stop."""
 
     run_id: int
     run_uid: str
     intent: Intent
     told: str
+    not_on_record: str | None = Field(
+        default=None, description="the problem of the database, for which the workflow puts the stop on record later"
+    )
 
 
 class Resumed(Message):
@@ -120,12 +124,25 @@ class Runs(RunReader):
         run_id = await self._context.calls.run(self.run_id, run)
         now = datetime.now(UTC)
         stop = stop.model_copy(update={"asked_at": now})
-        record = await self._context.database(lambda store: store.runs.request_stop(run_id, stop, now))
+        try:
+            record = await self._context.database(lambda store: store.runs.request_stop(run_id, stop, now))
+        except TemporaryError as error:
+            return await self._stop_without_record(run_id, stop, error)
         try:
             way = await self._signal(record, stop)
         except TemporaryError as error:
             way = f"later: {error.message}"  # the next look reads the stop from the database
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=way)
+
+    async def _stop_without_record(self, run_id: int, stop: StopRequest, problem: TemporaryError) -> Stopping:
+        """Signal the run's workflow although the database takes no writes. Raise the problem if that fails, too."""
+        try:
+            record = await self._context.database(lambda store: store.runs.get(run_id))
+            way = await self._engine.stop(record.workflow_id, stop)
+        except LifecycleError:
+            raise problem from None
+        intent = Intent.FORCE if stop.force or record.intent is Intent.FORCE else Intent.STOP
+        return Stopping(run_id=run_id, run_uid=record.run_uid, intent=intent, told=way, not_on_record=problem.message)
 
     async def _signal(self, record: RunRecord, stop: StopRequest) -> str:
         try:

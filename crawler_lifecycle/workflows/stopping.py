@@ -124,7 +124,7 @@ class Rounds:
         await record_stops(self._watch.stop, self._plan)
         forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
         if forced:
-            await _note(self._plan.run, StopPhase.FORCED, f"{counted(forced, 'job')} ended without asking")
+            await _note(self._plan.run, StopPhase.FORCED, f"{counted(forced, 'job')} made to end at once")
 
     def _is_newly_forced(self) -> bool:
         return self._watch.stop.is_forced and not self._is_forced

@@ -21,7 +21,7 @@ EXPECTED = [  # in this order
     r"run 1  proved after \d+\.\d s: nothing of the run runs in the cluster any more",
     r"run 2: STOP is on record",
     r"run 2: FORCE is on record",
-    r"run 2  jobs made to end after \d+\.\d s: 1 job ended without asking",
+    r"run 2  jobs made to end after \d+\.\d s: 1 job made to end at once",
     r"run 2  proved after",
     r"run 3 goes on under workflow crawl-brief-\w+, epoch 2: PROCESSING",
     r"run 3 ended COMPLETED \(all_succeeded\): 1 SUCCEEDED",

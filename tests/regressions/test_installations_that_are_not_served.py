@@ -40,13 +40,3 @@ async def doctor(state: Path, url: str) -> dict[str, Check]:
         "CRAWLER_WORKER__TASK_QUEUE": f"queue-{uuid4()}",
     }
     return {check.part: check for check in await Control(Installation.of(state, variables)).doctor()}
-
-
-async def test_doctor_marks_a_broken_edit_of_the_catalogue(tmp_path: Path) -> None:
-    """It was said in a line that was marked ok. (D5)"""
-    migrate.upgrade(f"sqlite:///{tmp_path / 'crawler.db'}")
-    with served(SmallCluster(), a_catalogue(tmp_path)) as url:
-        (tmp_path / "catalogue.toml").write_text("broken")
-        checks = await doctor(tmp_path, url)
-    assert not checks["scheduler service"].ok
-    assert "catalogue.toml: not a TOML file" in checks["scheduler service"].line

@@ -88,7 +88,10 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
     responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413="The body is too large.", _422="`field`."),
 )
 async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP) -> Stopping:
-    """Stop a run, by force if asked. The wish is on record when this answers; the run's timeline tells the proof."""
+    """Stop a run, by force if asked. The run's timeline tells when the stop is proved.
+
+    The stop is on record when this answers. If `not_on_record` is set, the database took no writes: the run's workflow
+    was told, and puts the stop on record."""
     actor = body.actor or caller.name
     return await desk.control.runs.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
 

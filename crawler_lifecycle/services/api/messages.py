@@ -48,7 +48,11 @@ class StartRequest(Asked, RunParameters):
 
 
 class StopBody(Asked):
-    force: bool = Field(default=False, description="end the jobs without asking them first")
+    force: bool = Field(
+        default=False,
+        description="make the jobs end at once: SIGTERM, and without the grace period SIGKILL; on Kubernetes the Jobs are "
+        "deleted, and their pods with a grace period of 0 seconds",
+    )
     reason: Annotated[str, Field(max_length=1024)] | None = Field(default=None, description="why, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, description="who asks, for the record; default: the token's name"
