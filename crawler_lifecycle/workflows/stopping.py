@@ -118,7 +118,7 @@ class Rounds:
         await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
 
     async def _force(self) -> None:
-        """End the jobs without asking, once the stop is on record. That takes moments, so the pauses begin anew."""
+        """Make the jobs end at once when the stop is on record. That takes moments, so the pauses begin anew."""
         if self._is_newly_forced():
             self._is_forced, self._quiet = True, 0
         await record_stops(self._watch.stop, self._plan)

@@ -50,8 +50,8 @@ class StartRequest(Asked, RunParameters):
 class StopBody(Asked):
     force: bool = Field(
         default=False,
-        description="make the jobs end at once: SIGTERM, and without the grace period SIGKILL; on Kubernetes the Jobs are "
-        "deleted, and their pods with a grace period of 0 seconds",
+        description="make the jobs end at once: SIGTERM, and without the grace period SIGKILL; on Kubernetes "
+        "the Jobs are deleted, and their pods with a grace period of 0 seconds",
     )
     reason: Annotated[str, Field(max_length=1024)] | None = Field(default=None, description="why, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
