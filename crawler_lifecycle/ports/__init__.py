@@ -1,8 +1,7 @@
-"""Protocols of what the inside needs of the outside. `adapters/` fulfils them, `tests/contracts/` tests every adapter.
+"""Protocols between the inside and the outside. `adapters/` implements them, `tests/contracts/` tests every adapter.
 
-A failure raises TemporaryError (try again; nothing is known to have changed) or PermanentError. Every method may be
-called twice. Every write to a run compares the epoch in its RunRef and raises Fenced when another supervisor has taken
-over.
+A failure raises TemporaryError (try again; no change is known) or PermanentError. Every method may be called twice. A
+write to a run compares the epoch in its RunRef and raises Fenced when another supervisor has taken over.
 """
 
 from crawler_lifecycle.ports.claims import Backlog, Claim, Claims, Nudge

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right of the holder of a token to deploy a task, until the claim expires."""
+    """Right to deploy a task, for the token's holder, until the claim expires."""
 
     run_id: int
     task: int
@@ -22,9 +22,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A run with tasks to deploy: QUEUED, or DEPLOYING by a claim that ran out or is the caller's own.
+    """A run with tasks to deploy: QUEUED, or DEPLOYING by an expired claim or by the caller's own claim.
 
-    `in_cluster` counts the other tasks that have, or may have, a job."""
+    `in_cluster` counts the remaining tasks that have, or may have, a job.
+    """
 
     run_id: int
     waiting: int
@@ -34,7 +35,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """A signal for a run's supervisor: its jobs have changed. Nudges of a run are numbered."""
+    """A signal for a run's supervisor: its jobs have changed. A run's nudges are numbered."""
 
     run_id: int
     run_uid: str
@@ -43,46 +44,53 @@ class Nudge:
 
 
 class Claims(Protocol):
-    """Claims of tasks and of nudges. A claim is a conditional UPDATE of a row."""
+    """Claims to tasks and nudges. A claim is a conditional UPDATE."""
 
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
-        """Claim task 0 if it is QUEUED, claimed by this token, or its claim ran out.
+        """Claim task 0 if the task is QUEUED, claimed by the same token, or claimed by an expired claim.
 
-        Return None if the task has its job or is over, or the run is to stop."""
+        Return None if the task has its job or is over, or if the run has to stop.
+        """
 
     def backlogs(self, token: str) -> list[Backlog]:
         """Return the runs that are PROCESSING with intent RUN and have child tasks to deploy, oldest first."""
 
     def in_cluster(self, token: str) -> int:
-        """Count the tasks of the whole installation that have, or may have, a job, but for the caller's own claims."""
+        """Count the installation's tasks that have, or may have, a job; the caller's own claims do not count."""
 
     def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
         """Turn up to `most` child tasks to DEPLOYING, only while the run is PROCESSING and its intent RUN.
 
-        Takes QUEUED tasks, and tasks whose claim ran out or is this token's: the caller has no request under way."""
+        Take QUEUED tasks, and DEPLOYING tasks whose claim expired or belongs to the token: the caller has no request
+        under way.
+        """
 
     def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
-        """Turn DEPLOYING to PENDING with the job. Return the run's intent as it is then.
+        """Turn DEPLOYING to PENDING with the job. Return the run's present intent.
 
-        A claim that was lost changes nothing. None says that no look will ever see this job, since its task is over
-        without the job or at another attempt; the caller has to end the job. Else the task's next owner finds the job
-        by its key."""
+        A lost claim changes no row. None: no look will ever see the job, since its task is over without the job or at
+        another attempt; the caller has to end the job. In all further cases the task's next owner finds the job by its
+        key.
+        """
 
     def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
-        """Write that the deployment failed. Only if it was `refused`, no job was made for certain, and the task is
-        FAILED with reason `cause`; else the claim runs out."""
+        """Write a failed deployment. If the service `refused` the deployment, no job exists for certain, and the task
+        is FAILED with reason `cause`; in all further cases the claim expires.
+        """
 
     def explain(self, run_id: int, cause: str) -> None:
-        """Write why the run's QUEUED tasks are still queued; the time stays while the cause does."""
+        """Write why the run's QUEUED tasks are still queued. The time stays as long as the cause."""
 
     def claim_nudges(self, run_uids: Iterable[str]) -> list[Nudge]:
-        """Return the next nudge of each of these runs that is not over and has acknowledged its last nudge.
+        """Return the next nudge for every given run that is not over and has acknowledged its last nudge.
 
-        Only some of them are returned if an error came on the way: the others can be claimed as before."""
+        After an error on the way the result has only the nudges claimed so far; the rest can be claimed as before.
+        """
 
     def unanswered_nudges(self) -> list[Nudge]:
-        """Return the last nudge of each run of ours that is not over and has not acknowledged it: a watcher that
-        died may not have sent it."""
+        """Return the last nudge of our runs that are not over and have not acknowledged the nudge: a watcher may have
+        died before sending.
+        """
 
     def open_among(self, run_uids: Iterable[str]) -> set[str]:
-        """Return which of these runs are not over."""
+        """Return the given runs that are not over."""

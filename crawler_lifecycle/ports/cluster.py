@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 
-Uids = Mapping[JobKey, str]  # the uid on record of the job of (task, attempt)
+Uids = Mapping[JobKey, str]  # the uids on record by job
 NO_UIDS: Uids = {}
 KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # by task and attempt
 
@@ -24,16 +24,17 @@ class LogChunk:
     text: str
     offset: int
     ended: bool
-    read: int = 0  # bytes that had to be fetched for it, where that is more than the text
+    read: int = 0  # fetched bytes, if more than the text
 
 
 class Cluster(Protocol):
     """Jobs. A cluster reads, adopts and ends only jobs with our installation's label, or with a uid on record.
 
-    `uids` are the uids on record: a job is found by its uid even if its labels were edited."""
+    `uids` are the uids on record, which find a job even if its labels were edited.
+    """
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
-        """Make one job per key, for ever. Conflict if the key was used for another request."""
+        """Make at most one job per key, for ever. Conflict if the key was used for another request."""
 
     def look(
         self,
@@ -43,18 +44,19 @@ class Cluster(Protocol):
         *,
         uids: Uids = NO_UIDS,
     ) -> Look:
-        """Look at all jobs of the run. Jobs that cannot be seen make the look incomplete and raise no error.
+        """Look at all jobs of the run. Invisible jobs make the look incomplete and raise no error.
 
-        `watched`: (task, attempt) of jobs that are believed alive, where details and absence matter.
-        `tasks`: look at their jobs only, in every attempt."""
+        `watched`: jobs believed alive, whose details and absence matter. `tasks`: look at the jobs of these tasks only,
+        in every attempt.
+        """
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
-        """List all jobs of the installation that live or take room, in pages. A job may be listed twice. TemporaryError
-        if a page cannot be read: the pages before are no full list."""
+        """List all jobs of the installation, in pages. A job may be listed twice. TemporaryError if a page cannot be
+        read, since the earlier pages are no full list.
+        """
 
     def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
-        """Return the evidence about these jobs; a job without evidence is left out. `hurried`: read only for
-        seconds."""
+        """Return the evidence about the jobs; a job without evidence is left out. `hurried`: read only for seconds."""
 
     def stop(
         self,
@@ -65,10 +67,11 @@ class Cluster(Protocol):
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """Ask these jobs to end. An absent job is success. `hurried`: the jobs are killed next.
+        """Ask the jobs to end. An absent job is success. `hurried`: the jobs are killed next.
 
-        `keep` is called before the first request to end, with the outcome facts that the cluster would forget with the
-        jobs. Only jobs with a uid on record have such facts; facts that cannot be read delay no request."""
+        `keep` gets the outcome facts, which the cluster would forget with the jobs, before the first request to end.
+        Only jobs with a uid on record have such facts; unreadable facts delay no request.
+        """
 
     def kill(
         self,
@@ -78,19 +81,20 @@ class Cluster(Protocol):
         uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """End these jobs without asking. An absent job is success. `keep`: as in a stop."""
+        """End the jobs without asking. An absent job is success. `keep`: as in a stop."""
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> Mapping[JobKey, str]:
         """Return the living jobs on unreachable nodes, with their nodes: ended by force, the jobs may run on."""
 
     def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
-        """Remove these jobs and earlier attempts of their tasks; their logs go to the run's files first.
+        """Remove the jobs and earlier attempts of their tasks; their logs go to the run's files first.
 
-        Return how many jobs have to stay for now, since a late copy of their request could make them anew. A job that
-        has not ended stays, too, and does not count."""
+        Return how many jobs have to stay for now, since a late copy of their request could make them anew. Jobs that
+        run on stay, too, and do not count.
+        """
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
-        """Return the task's log from this byte on (negative: from that many bytes before the end)."""
+        """Return the task's log from the byte `offset` on; a negative offset counts from the end."""
 
     def changes(self) -> Iterator[set[str]]:
         """Yield the run_uids whose jobs changed, for ever, and an empty set now and then. Changes may be missed.
@@ -98,20 +102,20 @@ class Cluster(Protocol):
         TemporaryError, again and again, while changes cannot be followed; afterwards the iterator goes on."""
 
     def check(self) -> str:
-        """Return one line about the cluster, or raise an error with the remedy."""
+        """Return a line about the cluster, or raise an error with the remedy."""
 
 
 class Deployer(Protocol):
     """The scheduler service, ours or the company's."""
 
     def crawler(self, name: str) -> Crawler:
-        """Return the catalogue's entry; BadInput for `crawler` if the catalogue has none."""
+        """Return the catalogue's entry; BadInput for `crawler` if there is no entry."""
 
     def crawler_names(self) -> list[str]:
         """Return the crawlers' names in the catalogue."""
 
     def only_installation(self) -> str | None:
-        """Return the UUID of the one installation that the service serves. None: any, or not known."""
+        """Return the UUID of the installation that the service serves. None: any installation, or not known."""
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         """Deploy. Refused if the request can never succeed, TemporaryError if its outcome is unknown."""

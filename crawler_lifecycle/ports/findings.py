@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditRepo
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """How often, and when last, an audit acted on a finding that is still open."""
+    """Number and last time of an audit's acts on an open finding."""
 
     acts: int
     at: datetime | None
@@ -18,27 +18,27 @@ class Acted:
 
 
 class Findings(Protocol):
-    """Audits and their findings. A subject has one open finding of a kind at most."""
+    """Audits and their findings. A subject has at most one open finding of a kind."""
 
     def begin(self, audit: AuditRef) -> None: ...
 
     def acted(self, findings: Collection[tuple[FindingKind, str]]) -> Mapping[tuple[FindingKind, str], Acted]:
-        """Return the acts on those of these findings, given by kind and subject, that are open."""
+        """Return the acts on the given findings (kind and subject) that are open."""
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
-        """Open each finding, or write that it was seen again; with the act, if there was one."""
+        """Open every finding, or write that the finding was seen again; with the act, if there was an act."""
 
     def keep(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
-        """Leave these findings open as they are: this audit could not judge them."""
+        """Leave these findings open as they are, since the audit could not judge them."""
 
     def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
-        """Close the findings of these kinds that this audit has not seen. Return how many were closed."""
+        """Close the findings of these kinds that the audit has not seen. Return how many were closed."""
 
     def finish(self, report: AuditReport, keep: timedelta) -> None:
-        """Write the audit's end. Delete audits, and findings that are closed, when they are older than `keep`."""
+        """Write the audit's end. Delete audits and closed findings older than `keep`."""
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
-        """Return up to so many audits and findings."""
+        """Return at most so many audits and findings."""
 
     def of_run(self, run_uid: str) -> list[FindingRecord]:
-        """Return the findings about this run, oldest first."""
+        """Return the findings about the run, oldest first."""

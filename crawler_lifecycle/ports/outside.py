@@ -14,10 +14,10 @@ class Supervisors(Protocol):
     """Workflows of runs, as the engine lists them."""
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
-        """Start the workflow with this request, unless the workflow is open already."""
+        """Start the workflow with the request, unless the workflow is open already."""
 
     async def cancel(self, workflow_id: str, temporal_run_id: str) -> None:
-        """Ask the execution to close as cancelled. NotFound if it is not open."""
+        """Ask the execution to close as cancelled. NotFound if the execution is not open."""
 
     async def open_among(self, workflow_ids: Sequence[str]) -> set[str]:
         """Return the ids that are listed as open. Lists lag behind, in both directions."""
@@ -26,11 +26,12 @@ class Supervisors(Protocol):
         """Return the workflow's present state."""
 
     async def asked_for(self, workflow_id: str) -> int | None:
-        """Return the RunID with which the last execution was started; 0 if it made its own run, None if unknown.
-        PermanentError if the input cannot be read."""
+        """Return the RunID with which the last execution was started; 0 if the execution made its own run, None if
+        unknown. PermanentError if the input cannot be read.
+        """
 
     async def task_failure(self, workflow_id: str) -> str | None:
-        """Return in one line why its last workflow task failed; None if its latest events hold no failure."""
+        """Return a line about the failure of the last workflow task; None if the latest events hold no failure."""
 
 
 class Pusher(Protocol):
@@ -38,25 +39,25 @@ class Pusher(Protocol):
         """Send. TemporaryError: send again under the same id. PermanentError: the notice can never be delivered."""
 
     def check(self) -> str:
-        """Return one line about the receivers, or raise an error with the remedy."""
+        """Return a line about the receivers, or raise an error with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """An archive that was written. `bytes` counts the files, `size` and `sha256` are the zip's."""
+    """A written archive. `bytes` counts the files; `size` and `sha256` describe the zip."""
 
     location: str | None
     files: int
     bytes: int
     size: int = 0
     sha256: str | None = None
-    left_out: int = 0  # entries of the folder that are not in it
-    first_left_out: tuple[str, ...] = ()  # the first of them, each with the reason
+    left_out: int = 0  # entries of the folder without a place in the archive
+    first_left_out: tuple[str, ...] = ()  # the first such entries, with their reasons
 
 
 @dataclass(frozen=True, slots=True)
 class StoredArchive:
-    """An archive in its place: a file here (`path`), or an address (`url`) that is good for some minutes."""
+    """An archive in its place: a local file (`path`), or an address (`url`) valid for some minutes."""
 
     name: str
     size: int
@@ -72,24 +73,24 @@ class Announcer(Protocol):
     def announce(self, event: ExportEvent) -> None: ...
 
     def check_events(self) -> str:
-        """Return one line about the receiver of events, or raise an error with the remedy."""
+        """Return a line about the receiver of events, or raise an error with the remedy."""
 
 
 class Archives(Protocol):
     def stored(self, run_uid: str, end: int) -> StoredArchive:
-        """Return where the archive of the run's end of this number (from 1) lies. NotFound if it is not there."""
+        """Return the place of the archive for the run's end with this number (from 1). NotFound without an archive."""
 
 
 class Archiver(Archives, Protocol):
     def destination(self, run_uid: str, end: int) -> str:
-        """Return the place where the archive of the run's end with this number (from 1) will be."""
+        """Return the future place of the archive for the run's end with this number (from 1)."""
 
     def archive(self, run_uid: str, end: int, progress: "Progress") -> Archive | None:
         """Stream the run's files to the destination; None if the run has no files."""
 
     def check_archives(self) -> str:
-        """Return one line about the archives' place, or raise an error with the remedy."""
+        """Return a line about the archives' place, or raise an error with the remedy."""
 
 
 class Exporter(Announcer, Archiver, Protocol):
-    """Announcer and archiver in one."""
+    """Announcer and archiver together."""

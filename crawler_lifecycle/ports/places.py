@@ -1,4 +1,4 @@
-"""Where the jobs of an installation are, as the database remembers it."""
+"""Port to the place of an installation's jobs, as the database remembers the place."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -6,23 +6,23 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A namespace of a cluster, and the uids that tell it from another of the same name."""
+    """A cluster's namespace, and the uids that distinguish the namespace from a namesake."""
 
     namespace: str
     namespace_uid: str
-    cluster_uid: str | None = None  # of the namespace kube-system; None: it may not be read
+    cluster_uid: str | None = None  # the uid of the namespace kube-system; None: reading is not permitted
 
 
 class Places(Protocol):
     def known(self) -> Place | None:
-        """Return the place on record; None: no job has ever been looked for."""
+        """Return the place on record; None: there was no look at a job yet."""
 
     def keep(self, place: Place, instead_of: Place | None) -> None:
-        """Record this place if the other one is on record still; else change nothing."""
+        """Record the new place if the old place is still on record; otherwise change no row."""
 
 
 class PlacesInMemory:
-    """Places of a process that has no database, as long as the process lives."""
+    """Places in a process without a database, as long as the process lives."""
 
     def __init__(self) -> None:
         self._place: Place | None = None
@@ -37,10 +37,10 @@ class PlacesInMemory:
 
 @runtime_checkable
 class KnowsItsPlace(Protocol):
-    """A cluster that another one may be taken for."""
+    """A cluster that may be confused with another cluster."""
 
     def confirm(self) -> None:
-        """TemporaryError if this is not the place that the installation knows."""
+        """TemporaryError if the place is not the place on record."""
 
     def accept_place(self) -> tuple[Place | None, Place]:
-        """Record the present place. Return the one on record before, and the present one."""
+        """Record the present place. Return the earlier and the present place."""

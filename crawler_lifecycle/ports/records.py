@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A run, with the workflow that made it."""
+    """A run, with the workflow that made the run."""
 
     workflow_id: str
     first_execution: str
@@ -30,7 +30,7 @@ class ScheduledRun:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredClaims:
-    """Tasks of a run whose claims ran out, and when the first of them did."""
+    """Tasks of a run with expired claims, and when the first claim expired."""
 
     tasks: Sequence[int]
     since: datetime
@@ -43,16 +43,16 @@ class Handover:
     run: AuditedRun
     failed_at: datetime | None = None
     logged: frozenset[str] = frozenset()
-    silent: bool = False  # its closing notice was never tried
+    silent: bool = False  # the closing notice was never tried
 
 
 class Records(Protocol):
-    """Runs as they are read."""
+    """Read access to runs."""
 
     # for people and doors
 
     def installation(self) -> str:
-        """Return the installation's UUID. NotReady if the schema is missing or of another version."""
+        """Return the installation's UUID. NotReady if the schema is missing or has another version."""
 
     def page(
         self,
@@ -65,7 +65,8 @@ class Records(Protocol):
     ) -> list[RunSummary]:
         """Return runs, newest first; `before` is the RunID with which the last page ended.
 
-        `search` is a part of the crawler's name, in any case."""
+        `search` is a part of the crawler's name, in upper or lower case.
+        """
 
     def details(self, run_id: int) -> RunDetails: ...
 
@@ -75,7 +76,7 @@ class Records(Protocol):
         """Return tasks by number, from `first` on."""
 
     def latest_of(self, workflow_id: str) -> RunRecord | None:
-        """Return the last run that was made under this workflow id."""
+        """Return the last run made under the workflow id."""
 
     def run_id(self, run_uid: str) -> int:
         """Return the RunID. NotFound if there is no such run."""
@@ -88,31 +89,32 @@ class Records(Protocol):
     def latest_change(self) -> datetime | None: ...
 
     def changed_since(self, moment: datetime | None, limit: int, only: int | None = None) -> list[Changed]:
-        """Return the runs that were written to then or later, the last ones first. `only`: this run alone."""
+        """Return the runs changed since the given time, the latest change first. `only`: return only the given run."""
 
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...
 
     def notices_of(self, run_ids: Sequence[int]) -> list[Notice]:
-        """Return all notices that are kept of these runs, in the order of their times."""
+        """Return all kept notices of these runs, in the order of their times."""
 
-    # for audits: runs of this installation, in pages by RunID
+    # for audits: the installation's runs, in pages by RunID
 
     def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
-        """Return runs that are not over, or were not a moment ago, and where the next page begins."""
+        """Return runs that are not over, or were not over a moment ago, and the start of the next page."""
 
     def audited_by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]: ...
 
     def audited_by_uid(self, run_uids: Collection[str]) -> dict[str, AuditedRun]: ...
 
     def attempts(self, run_id: int, tasks: Collection[int]) -> dict[int, int]:
-        """Return the last attempt of each of these tasks; an unknown task is left out."""
+        """Return the last attempt of every given task; an unknown task is left out."""
 
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
-        """Return the tasks, by run, that are DEPLOYING by a claim that ran out before that moment."""
+        """Return the tasks, by run, that are DEPLOYING by a claim that expired before the moment."""
 
     def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
-        """Return runs that are over and have an export that is not done, or since then a notice that was not delivered
-        or an end without a notice; and where the next page begins."""
+        """Return runs that are over and have an unfinished export, or, since the given time, an undelivered notice or
+        an end without a notice; and the start of the next page.
+        """
 
     def handover(self, run_id: int) -> Handover | None:
-        """Return the handover of this run, however long it is over; None if the run is not over."""
+        """Return the handover of the run, however old its end is; None if the run is not over."""

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A request with the crawler's defaults filled in, and the workflow execution that makes the run."""
+    """A request with the crawler's defaults filled in, and the workflow execution for the run."""
 
     request: AcceptedRequest
     entry: Crawler
@@ -27,7 +27,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a workflow; the executions of one workflow id follow each other."""
+    """A workflow execution. Executions with the same workflow id follow one another."""
 
     workflow_id: str
     run_id: str
@@ -35,23 +35,24 @@ class Execution:
 
 
 class Runs(Protocol):
-    """Runs as they are written: their states, stops, supervisors, exports and notices.
+    """Write access to runs: their states, stops, supervisors, exports and notices.
 
-    A method that takes a `RunRef` raises Fenced if the run has another supervisor by now.
+    A method with a `RunRef` raises Fenced if the run has another supervisor by now.
     """
 
     # the run's own states
 
     def create(self, new: NewRun) -> RunRecord:
-        """Return the run of this workflow execution; make it (epoch 1, tasks QUEUED) unless it is there already.
+        """Return the workflow execution's run; make the run (epoch 1, tasks QUEUED) unless the run exists.
 
-        BadInput if another run of this workflow id is not over: a workflow id stands for one run at a time."""
+        BadInput if another run of the workflow id is not over: a workflow id stands for one run at a time.
+        """
 
     def find(self, workflow_id: str, first_execution_run_id: str) -> RunRecord | None:
-        """Return the run that this workflow execution has made, if there is one."""
+        """Return the run that the workflow execution has made; None without such a run."""
 
     def get(self, run_id: int) -> RunRecord:
-        """Return the run. NotFound if there is none, Conflict if it is another installation's."""
+        """Return the run. NotFound without such a run, Conflict if the run belongs to another installation."""
 
     def current(self, run: RunRef) -> RunRecord:
         """Return the run to its supervisor. NotFound if there is no such run."""
@@ -59,23 +60,25 @@ class Runs(Protocol):
     def set_property(self, run: RunRef, name: str, value: str) -> None: ...
 
     def note(self, run: RunRef, key: str, event: str, message: str) -> None:
-        """Add a line to the run's timeline, unless a line with this key is there."""
+        """Add a line to the run's timeline, unless a line with the key is there."""
 
     def has_note(self, run: RunRef, key: str) -> bool:
-        """Return whether the run's timeline has a line with this key."""
+        """Return whether the run's timeline has a line with the key."""
 
     def mark_started(self, run: RunRef, started_at: datetime | None = None) -> RunRecord:
         """Turn INITIALIZING to PROCESSING; any other status stays.
 
-        `started_at`: when the main job started. Without it, or where it is before the run or after now, that is now."""
+        `started_at`: when the main job started. The present time replaces a missing or impossible value (before the
+        run, or in the future).
+        """
 
     def mark_waiting(self, run: RunRef, cause: str | None, message: str | None) -> datetime | None:
-        """Write why the run waits (None: it does not wait). Return since when; the time stays while the cause does."""
+        """Write why the run waits (None: no wait). Return the wait's start, which stays as long as the cause."""
 
     def mark_look(
         self, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
     ) -> None:
-        """Write that a look is over: acknowledge its nudge and, if the cluster was known, note the time."""
+        """Write the end of a look: acknowledge its nudge and, if the cluster was observed, note the time."""
 
     def close(self, run: RunRef, status: RunStatus, reason: str) -> RunRecord:
         """Write the run's end. A run that is over keeps its first end. Conflict while a task is alive."""
@@ -84,47 +87,50 @@ class Runs(Protocol):
 
     def request_stop(self, run_id: int, stop: StopRequest, asked_at: datetime) -> RunRecord:
         """Write a door's stop in one transaction: intent STOP or FORCE (never back), status STOPPING, and a line with
-        the actor, time, reason and door. The same stop (the same in all of these) is logged once. Over if the run is
-        over, Conflict if it is another installation's."""
+        the actor, time, reason and door. Stops with the same line are logged once. Over if the run is over, Conflict if
+        the run belongs to another installation.
+        """
 
     def log_stop(self, run: RunRef, stop: StopRequest, asked_at: datetime, ends_as: str | None = None) -> Intent:
         """Write a stop that the supervisor received, as `request_stop` does. `ends_as` is kept as the run's reason. A
         run that is over stays as it is."""
 
     def note_stop_phase(self, run: RunRef, phase: StopPhase, message: str) -> None:
-        """Write that the stop has reached this phase; it is noted once."""
+        """Write that the stop has reached the phase. A phase is noted once."""
 
     def stop_asked_at(self, run_id: int) -> datetime | None:
-        """Return when the run's present end was first asked for; None if nobody has asked."""
+        """Return when the first stop of the run's present end was requested; None without a stop."""
 
     def jobs_asked_at(self, run_id: int) -> datetime | None:
-        """Return when, for the run's present end, its jobs were first asked to end; None if they were not."""
+        """Return when the first job was asked to end for the run's present end; None without such a request."""
 
-    # supervision: Conflict if the run belongs to another workflow id or installation; Fenced if a later execution of
-    # the workflow has taken over, since an execution that was terminated must not replace its successor
+    # supervision: Conflict if the run belongs to another workflow id or installation; Fenced if a later execution has
+    # taken over, since a terminated execution must not replace its successor
 
     def limit_clock(self, run_id: int) -> Clock:
-        """Return for how long the run's limits of time have stood still since its present end was open."""
+        """Return for how long the run's limit clock has stood still since the run was opened or reopened."""
 
     def hold_limits(self, run: RunRef, number: int, *, held: bool) -> Clock:
-        """Let the run's limits of time stand still, or go on. The change with this number is noted once."""
+        """Stop the run's limit clock, or let the clock go on. A change with the same number is noted once."""
 
     def take_over(self, run_id: int, execution: Execution) -> RunRecord:
-        """Make this execution the supervisor. The epoch goes up by one, so writes of an earlier supervisor are
-        refused. A run that is over stays as it is."""
+        """Make the execution the supervisor. The epoch goes up by 1, so writes by an earlier supervisor are refused. A
+        run that is over stays as it is.
+        """
 
     def reopen(self, run_id: int, execution: Execution) -> RunRecord:
         """Let a FAILED run go on: intent RUN, PROCESSING if its main job succeeded and else INITIALIZING, and every
-        task that did not succeed is QUEUED with its next attempt. Twice by one execution is once. Conflict if the run
-        is not FAILED."""
+        task that did not succeed is QUEUED with its next attempt. A second call by the same execution changes no row.
+        Conflict if the run is not FAILED.
+        """
 
     # exports and notices; pipelines read the table of exports, too
 
     def open_export(self, run: RunRef, event: ExportEvent) -> ExportRecord:
-        """Return the row of this event id; make it (pending) unless it is there already."""
+        """Return the event's row; make the row (pending) unless the row exists."""
 
     def export_event(self, event_id: str) -> ExportEvent | None:
-        """Return the event as it was kept last."""
+        """Return the event as last kept."""
 
     def settle_export(
         self,
@@ -135,14 +141,15 @@ class Runs(Protocol):
         problem: str | None,
         event: ExportEvent | None = None,
     ) -> None:
-        """Write the export's state. `event` is kept as announced, or to be announced; None keeps the earlier one."""
+        """Write the export's state. `event` is kept as announced, or to be announced; None keeps the earlier event."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
-        """Return which exports of all the run's ends are not done."""
+        """Return the unfinished exports of all ends of the run."""
 
     def explanation(self, run: RunRecord) -> Explanation | None:
-        """Return why this run ended as it did; None while it is under way, and if there is nothing to explain."""
+        """Return why the run ended; None for an open run, and for a run whose tasks all succeeded."""
 
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
-        """Keep the notice with its run and return the one to send: every try under one id sends the notice that was
-        kept first. Of notices of progress only the last is kept."""
+        """Keep the notice with its run and return the notice to send: every try under an id sends the notice kept
+        first. Only the last notice of progress is kept.
+        """

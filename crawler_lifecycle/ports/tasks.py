@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.looks import JobKey, TaskRow
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Tasks to add to a run that is under way; `key` tells one request from another."""
+    """Tasks to add to an open run. `key` identifies the request."""
 
     run_id: int
     count: int
@@ -24,7 +24,7 @@ class Addition:
 
 
 class Tasks(Protocol):
-    """Tasks of a run. A statement reads or writes up to 1,000 of them."""
+    """Tasks of a run. A statement reads or writes up to 1,000 tasks."""
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
         """Return the task numbers by status, for all statuses that occur."""
@@ -33,20 +33,22 @@ class Tasks(Protocol):
         """Return the rows that a verdict needs, in the order of the task numbers."""
 
     def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
-        """Write each change whose row has still the attempt and version that were read. Return how many were written.
+        """Write every change whose row still has the attempt and version from its reading. Return the number of writes.
 
-        The time of an end is the cluster's if the change has one, else now."""
+        An end without a time in its change gets the present time.
+        """
 
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
-        """Keep the evidence with each task that is still at that attempt. Return how many rows were written."""
+        """Keep evidence with every task that is still at the same attempt. Return how many rows were written."""
 
     def unexplained(self, run_id: int) -> list[JobKey]:
-        """Return (task, attempt) of tasks whose job ended by itself and of which no evidence was kept."""
+        """Return the jobs that ended by themselves and have no evidence on record."""
 
     def cancel_queued(self, run: RunRef, reason: str) -> int:
         """Turn QUEUED to STOPPED. Return how many tasks were turned."""
 
     def add(self, addition: Addition) -> range:
-        """Return the numbers of the new tasks, QUEUED; those of an earlier addition with this key, if there is one.
+        """Return the numbers of the new tasks, QUEUED; after an earlier addition with the same key, its tasks.
 
-        The run cannot end meanwhile. Conflict if none of its tasks is alive any more, or it is to stop, or over."""
+        The run cannot end meanwhile. Conflict if no task is alive any more, or if the run has to stop or is over.
+        """
