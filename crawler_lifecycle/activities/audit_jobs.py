@@ -138,7 +138,7 @@ class JobAudit:
                 page.unknown.append(run_uid)
                 continue
             action = earlier.get(run_uid)
-            needed = steps(look, keys, acted=action is not None, asked=ASKED in (action or ""))
+            needed = steps(look, keys, acted=action is not None, requested=ASKED in (action or ""))
             row = self.records.audited_by_uid([run_uid]).get(run_uid)  # read after the look: the run may be open again
             if needed and (row is None or row.status.is_over):
                 page.findings.append(self._finding(row, run_uid, jobs[run_uid], needed))

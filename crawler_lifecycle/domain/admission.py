@@ -1,4 +1,4 @@
-"""Admission of child tasks: how many more tasks of which runs may be deployed."""
+"""Admission of child tasks: how many more tasks may be deployed, for every run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ class Demand:
 
 
 def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
-    """Return the number of tasks to deploy for every run. Runs share the room in turns, so a big run starves no
-    small one."""
+    """Return the number of tasks to deploy for every run. Runs share the room in turns, so a big run starves no small
+    run.
+    """
     granted = dict.fromkeys((demand.run_id for demand in demands), 0)
     wanting = {demand.run_id: demand.room for demand in demands if demand.room}
     while room > 0 and wanting:

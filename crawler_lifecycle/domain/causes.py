@@ -1,4 +1,4 @@
-"""Causes: why a task that is alive waits, or what ails it, given its row and its job. Pure."""
+"""Causes: why a living task waits, or its present trouble, from its row and its job."""
 
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
@@ -24,18 +24,20 @@ TOLD_BY_EVENTS = {POD_NOT_CREATED: (QUOTA, POD_CREATE_REJECTED), CONTAINER_CREAT
 
 def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
     if row.cause == POD_OVERDUE and intent is Intent.RUN:
-        return POD_OVERDUE  # it was we who then deleted it
+        return POD_OVERDUE  # we deleted the overdue job ourselves
     if row.cause in TOLD_BY_EVENTS.get(job.cause or "", ()):
-        return row.cause  # the event that said more has expired
+        return row.cause  # the event with the better cause has expired
     if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
         return job.cause if job.cause in (ORPHAN_PODS, POD_OVERDUE) else DELETED_EXTERNALLY
-    if was_seen_told(row) and (job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)):
-        return POD_TERMINATING  # what it was told, it does not forget
+    if is_told_to_end_on_record(row) and (job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)):
+        return POD_TERMINATING  # a request to end stays true until the end
     return job.cause
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return who told the job's pods to end, which stays the task's reason: at its end the pod may be gone."""
+    """Return the author of the request to end, as the task's reason. At the end the pod may be gone, and its word with
+    it.
+    """
     if cause == POD_TERMINATING:
         return job.reason or row.reason
     if cause == DELETED_EXTERNALLY:
@@ -43,14 +45,15 @@ def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | N
     return None
 
 
-def was_seen_told(row: TaskRow) -> bool:
-    """Whether a look saw that the job was told to end while it ran. Of a job that somebody deleted only its pods tell
-    that."""
+def is_told_to_end_on_record(row: TaskRow) -> bool:
+    """Return whether a look saw a request to end while the job ran. For a Job deleted from outside, only its pods
+    count.
+    """
     by_its_cause = row.cause in (POD_TERMINATING, POD_OVERDUE)
     return by_its_cause or (row.cause == DELETED_EXTERNALLY and row.reason is not None)
 
 
-def seen_told_by(row: TaskRow) -> str | None:
+def told_to_end_by(row: TaskRow) -> str | None:
     if row.cause == POD_OVERDUE:
         return POD_OVERDUE
-    return row.reason if was_seen_told(row) else None
+    return row.reason if is_told_to_end_on_record(row) else None

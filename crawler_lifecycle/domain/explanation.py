@@ -1,6 +1,6 @@
-"""Say in one sentence why a run ended as it did. Pure.
+"""Explains a run's end in one sentence.
 
-Command line, page, API and closing notice all show this sentence, so that they cannot differ.
+Command line, page, API and closing notice all show the same sentence.
 """
 
 import re
@@ -21,23 +21,24 @@ from crawler_lifecycle.domain.reasons import (
 from crawler_lifecycle.domain.words import counted
 
 FORCE_STOP = "force stop"
-STOPS = ("stop", FORCE_STOP)  # events of a run's timeline
+STOPS = ("stop", FORCE_STOP)  # events in a run's timeline
 REOPENED = "reopened"
 FAILURES = (TaskStatus.FAILED, TaskStatus.LOST)
 MAIN_JOB_ENDED = ("main_job_failed", "main_job_lost")
 LONGEST_LINE = 200
-LONGEST_TEXT = 600  # a notice with it is kept in one column
+LONGEST_TEXT = 600  # a notice with the text has to fit a column
 TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def explanation(run: RunRecord, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]) -> Explanation | None:
-    """Return why the run ended, or None while it is under way and when all of its tasks succeeded.
+    """Return why the run ended; None for an open run, and for a run whose tasks all succeeded.
 
-    `tasks` may be all tasks, or only task 0 and the first by (status, task) of those that ended FAILED or LOST."""
+    `tasks` may be all tasks, or only task 0 and the first FAILED or LOST task in the order (status, task).
+    """
     if not run.status.is_over or run.reason is None:
         return None
-    found = _explained(run, run.reason, tasks, log)
-    return found and found.model_copy(update={"text": found.text[:LONGEST_TEXT]})
+    explained = _explained(run, run.reason, tasks, log)
+    return explained and explained.model_copy(update={"text": explained.text[:LONGEST_TEXT]})
 
 
 def _explained(
@@ -58,13 +59,13 @@ def _explained(
 
 
 def last_line(text: str | None) -> str | None:
-    """Return the last line of a log that is not blank, without a terminal's colour codes."""
+    """Return a log's last line with text, without a terminal's colour codes."""
     lines = [line.strip() for line in TERMINAL_CODES.sub("", text or "").splitlines()]
     return next((_printable(line)[:LONGEST_LINE] for line in reversed(lines) if line), None)
 
 
 def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
-    """The first request names the person; a later force may be the grace period's."""
+    """Explain a stop. The first request names the person; a later force may come from the grace period."""
     forced = reason == STOPPED_FORCED
     if not stops:
         return Explanation(text="stopped by force" if forced else "stopped", forced=forced)
@@ -107,12 +108,12 @@ def _how(row: TaskRecord) -> str:
 
 
 def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:
-    """A task that FAILED tells more than one that is LOST."""
+    """Return the first failure. A FAILED task says more than a LOST task."""
     return min((row for row in tasks if row.status in FAILURES), key=lambda row: (row.status, row.task), default=None)
 
 
 def _stops_of_the_last_end(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
-    """A run that was reopened may have been stopped before."""
+    """Return the stops since the last reopening, since an earlier end may have had its own stops."""
     reopened = max((number for number, line in enumerate(log) if line.event == REOPENED), default=-1)
     return [line for line in log[reopened + 1 :] if line.event in STOPS]
 
@@ -126,5 +127,5 @@ def _in_one_line(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Control and direction characters could hide or turn around the words beside them."""
+    """Replace control and direction characters, which could hide or reverse the words beside them."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)

@@ -1,6 +1,6 @@
-"""Merging of outcome facts: the facts on record of a task with the facts that a look shows. Pure.
+"""Merges the outcome facts on record of a task with the facts in a look.
 
-The first look that saw an event decides about its order: times of two machines do not tell it.
+The first look that saw an event decides about its order, since the clocks of two machines cannot.
 """
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
@@ -18,12 +18,12 @@ OF_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING,
 
 
 def facts_on_record(row: TaskRow) -> OutcomeFacts | None:
-    """Return the facts that are kept with the task, unless they are of another job."""
+    """Return the task's facts on record, unless they belong to another job."""
     return row.facts if row.facts and row.facts.job_uid == row.job_uid else None
 
 
 def facts_after(row: TaskRow, job: JobLook) -> OutcomeFacts | None:
-    """Return what is known of the job's program after this look."""
+    """Return the facts about the job's program after the look."""
     known = facts_on_record(row)
     if known and known.job_uid != job.uid:
         known = None
@@ -33,7 +33,7 @@ def facts_after(row: TaskRow, job: JobLook) -> OutcomeFacts | None:
 
 
 def facts_before_a_stop(row: TaskRow, facts: OutcomeFacts) -> OutcomeFacts | None:
-    """Return the facts that a stop has to put on record before it ends the task's job. None: no new facts."""
+    """Return the facts that a stop has to record before the end of the task's job. None: no new facts."""
     if row.status.is_over or row.job_uid != facts.job_uid:
         return None
     known = facts_on_record(row)
@@ -42,13 +42,13 @@ def facts_before_a_stop(row: TaskRow, facts: OutcomeFacts) -> OutcomeFacts | Non
 
 
 def _shows_the_same_program(job: JobLook) -> bool:
-    """Whether facts on record still hold: a job that runs or waits again does so with another pod."""
+    """Return whether facts on record still hold: a job that runs or waits again has another pod."""
     return job.phase.has_ended or job.phase is JobPhase.ENDING or job.cause in OF_THE_SAME_PROGRAM
 
 
 def _merged(known: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
     if known.has_ended and not new.has_ended:
-        return known  # an older observation, or of another pod that was told to end
+        return known  # an older observation, or another pod that was told to end
     by_the_job_alone = known.pod_uid is None and new.told_to_end is not False
     if known.pod_uid != new.pod_uid and not by_the_job_alone:
         return new

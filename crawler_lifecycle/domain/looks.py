@@ -1,4 +1,4 @@
-"""Looks at a cluster, and rows of the database beside them, in words that are the same for every cluster."""
+"""Looks and the rows beside them, in the same words for every cluster."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ JobKey = tuple[int, int]  # task and attempt of a job
 
 
 class JobPhase(StrEnum):
-    """Where a job stands. A job that is not listed in a complete look is absent, which is not a phase."""
+    """Phase of a job. A job outside a complete look is absent; absence is not a phase."""
 
     WAITING = "waiting"
     RUNNING = "running"
     ENDING = "ending"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    VANISHED = "vanished"  # the job's record is there; what it ran is gone and left no result
-    UNCLEAR = "unclear"  # this job could not be observed
+    VANISHED = "vanished"  # the job's record is there; its program is gone without a result
+    UNCLEAR = "unclear"  # the job could not be observed
 
     @property
     def has_ended(self) -> bool:
@@ -29,44 +29,44 @@ class JobPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobLook:
-    """One job as the cluster shows it now."""
+    """A job as the cluster shows the job now."""
 
     task: int
     attempt: int
     uid: str
     name: str
     phase: JobPhase
-    cause: str | None = None  # why it waits or what ails it
-    reason: str | None = None  # why it failed, or was told to end
+    cause: str | None = None  # why the job waits, or its present trouble
+    reason: str | None = None  # why the job failed, or was told to end
     exit_code: int | None = None
     message: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    due_at: datetime | None = None  # when it should have ended, as it or what it ran was told to
-    overdue: bool = False  # that is long ago: nothing but force ends it
-    stop_asked: bool | None = False  # it was told to end before it did; None: nothing of it is left that could tell
-    pods_deleted: bool = False  # it was not told, but somebody ended what it ran
-    gone: bool = False  # nothing of it runs any more
-    leaving: bool = False  # it has ended and was deleted, and its object is still there
-    left_behind: bool = False  # its object is provably gone; this is told by what it left in the cluster
-    removable: bool = False  # it has ended, and takes room in the cluster until it is removed
-    facts: OutcomeFacts | None = None  # of its program, where its objects tell any
+    due_at: datetime | None = None  # when the job should have ended, after a request to end
+    overdue: bool = False  # due long ago: only force ends the job
+    stop_asked: bool | None = False  # told to end before its end; None: no trace is left to decide
+    pods_deleted: bool = False  # its pods were ended from outside, without a request to the job
+    gone: bool = False  # no part of the job runs any more
+    leaving: bool = False  # ended and deleted, and its object is still there
+    left_behind: bool = False  # its object is provably gone; the look describes its remains in the cluster
+    removable: bool = False  # ended, and takes room in the cluster until its removal
+    facts: OutcomeFacts | None = None  # about its program, as far as its objects show facts
     give_up_after: timedelta | None = None  # how long its cause may be on record until the task is over
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All jobs of a run. Incomplete (an error, a partial list): what is missing is unknown, not absent."""
+    """All jobs of a run. In an incomplete look (an error, a partial list) a missing job is unknown, not absent."""
 
     complete: bool
     jobs: Mapping[JobKey, JobLook] = field(default_factory=dict)
     problem: str | None = None
-    clock_ahead: timedelta | None = None  # our clock, of the cluster's; None where both are the same clock
+    clock_ahead: timedelta | None = None  # lead of our clock; None if cluster and service share a clock
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """What the database believes of a task, as far as a verdict needs it."""
+    """Row of a task, with the columns for verdicts."""
 
     task: int
     status: TaskStatus
@@ -84,5 +84,5 @@ class TaskRow:
 
 
 def uids_of(rows: Iterable[TaskRow]) -> dict[JobKey, str]:
-    """Return the uids on record of these tasks' jobs, by task and attempt."""
+    """Return the uids on record of the tasks' jobs."""
     return {(row.task, row.attempt): row.job_uid for row in rows if row.job_uid is not None}

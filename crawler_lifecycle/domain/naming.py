@@ -12,8 +12,9 @@ AUDIT_WORKFLOW = "AuditWorkflow"
 
 
 def checked_uid(run_uid: str) -> str:
-    """Return the run_uid if it is a UUID in its usual form, which is safe in paths, labels and names; else raise
-    BadInput."""
+    """Return the run_uid if its form is the usual form of a UUID, which is safe in paths, labels and names; else raise
+    BadInput.
+    """
     try:
         if str(UUID(run_uid)) == run_uid:
             return run_uid
@@ -28,10 +29,10 @@ def job_name(run_uid: str, task: int, attempt: int) -> str:
 
 
 def task_and_attempt(name: str, run_uid: str) -> JobKey | None:
-    """Return what the name of a job of this run says; None for a name of another form, or of another run."""
+    """Return the key in a job's name; None for a name with another form or another run."""
     prefix, _, rest = name.partition(f"crawl-{UUID(run_uid).hex}-")
     numbers = [] if prefix else rest.split("-")
-    if len(numbers) != 2 or not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in numbers):
+    if len(numbers) != 2 or not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in numbers):
         return None
     return int(numbers[0]), int(numbers[1])
 

@@ -1,7 +1,7 @@
-"""Outcomes of a schedule's occurrences, as far as they are knowable.
+"""Outcomes of a schedule's occurrences, as far as they can be known.
 
-Temporal keeps due times, started workflows and the number of skips, but not which occurrences it skipped. So skips are
-concluded from recorded pauses, from runs open at the time, and from Temporal's count of missed occurrences.
+Temporal keeps due times, started workflows and the number of skips, but no list of skipped occurrences. So skips are
+conclusions from recorded pauses, from runs open at the time, and from Temporal's count of missed occurrences.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
 
-SETTLING = timedelta(seconds=10)  # after a due time, until Temporal has surely handled it
+SETTLING = timedelta(seconds=10)  # after a due time, until Temporal has surely handled the occurrence
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A workflow started by a schedule for the time `nominal` (without jitter). `closed_at` is None while it is
-    open."""
+    """A workflow started by a schedule for the time `nominal` (without jitter). `closed_at` is None while the workflow
+    is open.
+    """
 
     workflow_id: str
     first_execution: str
@@ -27,7 +28,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Everything known about a schedule beside the due times."""
+    """Known facts about a schedule beside the due times."""
 
     starts: Sequence[Start]
     pauses: Sequence[Pause]
@@ -40,22 +41,22 @@ class Circumstances:
     now: datetime
 
 
-def judged(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
+def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
     """Return the outcome for every due time, oldest first."""
     started = _by_time(due, known)
-    found = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
-    return _with_missed(found, known)
+    occurrences = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
+    return _with_missed(occurrences, known)
 
 
 def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
     """Return starts by due time. A manual trigger has no due time: its start is earlier than the next due time by
     more than the jitter."""
-    found: dict[datetime, Start] = {}
-    for start in sorted(known.starts, key=lambda each: each.started_at):
-        at = next((each for each in due if each >= start.nominal), None)
+    starts: dict[datetime, Start] = {}
+    for start in sorted(known.starts, key=lambda start: start.started_at):
+        at = next((time for time in due if time >= start.nominal), None)
         if at is not None and at - start.nominal <= known.jitter and start.started_at >= at:
-            found[at] = start
-    return found
+            starts[at] = start
+    return starts
 
 
 def _started(at: datetime, start: Start) -> Occurrence:
@@ -82,12 +83,13 @@ def _skipped(at: datetime, reason: SkipReason, detail: str) -> Occurrence:
 
 
 def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
-    return next((each for each in pauses if each.since <= at and (each.until is None or at < each.until)), None)
+    return next((pause for pause in pauses if pause.since <= at and (pause.until is None or at < pause.until)), None)
 
 
 def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
-    """Return the run that was open at the time. A start made up after an outage was in the way from its own due time
-    on."""
+    """Return the run that was open at the time. A start that Temporal made up after an outage counts from its own due
+    time.
+    """
     if known.overlap is Overlap.ALLOW:
         return None
     for start in known.starts:
@@ -98,36 +100,39 @@ def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
     return None
 
 
-def with_queue(found: list[Occurrence], known: Circumstances) -> list[Occurrence]:
+def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occurrence]:
     """Mark the waiting occurrence, which looks like a skip: `queue` keeps the first behind an open run, `replace`
     the last."""
     if not known.queued or known.overlap is None or not known.overlap.waits:
-        return found
-    since = max((each.started_at for each in known.starts if each.closed_at is None), default=known.now)
+        return occurrences
+    since = max((start.started_at for start in known.starts if start.closed_at is None), default=known.now)
     behind = [
         number
-        for number, each in enumerate(found)
-        if each.at >= since and (each.reason is SkipReason.OVERLAP or each.outcome is Outcome.DUE)
+        for number, occurrence in enumerate(occurrences)
+        if occurrence.at >= since and (occurrence.reason is SkipReason.OVERLAP or occurrence.outcome is Outcome.DUE)
     ]
     if not behind:
-        return found
+        return occurrences
     number = behind[0] if known.overlap is Overlap.QUEUE else behind[-1]
-    waiting = found[number].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
-    return [*found[:number], waiting, *found[number + 1 :]]
+    waiting = occurrences[number].model_copy(update={"outcome": Outcome.QUEUED, "reason": None})
+    return [*occurrences[:number], waiting, *occurrences[number + 1 :]]
 
 
-def _with_missed(found: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
+def _with_missed(occurrences: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
     """Call unexplained occurrences missed, if Temporal counts at least as many."""
-    left = sum(each.outcome is Outcome.UNKNOWN for each in found)
-    return [_left(each, left, known) if each.outcome is Outcome.UNKNOWN else each for each in found]
+    unknown = sum(occurrence.outcome is Outcome.UNKNOWN for occurrence in occurrences)
+    return [
+        _explained(occurrence, unknown, known) if occurrence.outcome is Outcome.UNKNOWN else occurrence
+        for occurrence in occurrences
+    ]
 
 
-def _left(occurrence: Occurrence, left: int, known: Circumstances) -> Occurrence:
+def _explained(occurrence: Occurrence, unknown: int, known: Circumstances) -> Occurrence:
     last = max((start.nominal for start in known.starts), default=occurrence.at)
     if known.paused and occurrence.at >= last and not any(pause.until is None for pause in known.pauses):
         return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; since when is not on record")
     counted = f"Temporal counts {known.missed} that came too late"
-    if left <= known.missed:
+    if unknown <= known.missed:
         return _skipped(occurrence.at, SkipReason.MISSED_WINDOW, counted)
-    why = f"{counted}, and {left} have no other reason" if known.missed else "no reason is on record"
+    why = f"{counted}, and {unknown} have no other reason" if known.missed else "no reason is on record"
     return occurrence.model_copy(update={"detail": f"{why} (a pause by other means, or past Temporal's retention)"})

@@ -1,7 +1,7 @@
-"""When is the next look due?
+"""Times of looks, and pauses between tries.
 
-Look times are absolute: counted from the start of reconciliation, never from the end of the last look,
-so that neither slow looks nor nudges move them.
+Look times are absolute: counted from the start of reconciliation, never from the end of the last look. So neither slow
+looks nor nudges move them.
 """
 
 from dataclasses import dataclass
@@ -13,32 +13,37 @@ SHORTEST_NUDGE_GAP = timedelta(seconds=1)
 NUDGE_GAP_IN_LOOKS = 10
 LOG_BYTES_PER_SECOND = 4 << 20
 LONGEST_LOG_PAUSE = 15.0
-LONGEST_SILENCE = timedelta(minutes=20)  # since a look was due, until nobody seems to look any more
-LONGEST_NUDGE_GAP = timedelta(
-    minutes=2
-)  # no look is that slow: it waited out an outage, which says nothing of the next
+LONGEST_SILENCE = timedelta(minutes=20)  # since a look was due, until looks count as ended
+# a longer gap would follow from a look that waited out an outage, while the next look may be quick
+LONGEST_NUDGE_GAP = timedelta(minutes=2)
 
 
 def look_time(anchor: datetime, number: int) -> datetime:
-    """The time of the number-th look (from 1): 1, 3, 6, 11, 19 minutes after the anchor, then every 15."""
+    """Return the time of a look by its number: 1, 3, 6, 11, 19 minutes after the anchor, then every 15 minutes."""
     steady = max(0, number - len(FIBONACCI_MINUTES))
     return anchor + timedelta(minutes=sum(FIBONACCI_MINUTES[:number]) + STEADY_MINUTES * steady)
 
 
 def next_look(anchor: datetime, number: int, now: datetime) -> int:
-    """The first look from `number` on that is still ahead: an outage skips looks, it does not pile them up."""
+    """Return the number of the first look still ahead, from `number` on. Looks missed in an outage are skipped, not
+    made up.
+    """
     while look_time(anchor, number) <= now:
         number += 1
     return number
 
 
 def earliest_nudged_look(last_look_ended: datetime, last_look_took: timedelta) -> datetime:
-    """A big run must not look all the time because its tasks keep ending."""
+    """Return when a nudge may cause the next look. Without a gap a big run whose tasks keep ending would look all the
+    time.
+    """
     return last_look_ended + min(max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took), LONGEST_NUDGE_GAP)
 
 
 def log_pause(fetched: int, shortest: float) -> float:
-    """Seconds until a log is asked for again: where it is fetched from its beginning each time, that has its price."""
+    """Return the seconds until the next request for a log. A log that has to be fetched from its beginning is requested
+    rarely.
+    """
     return min(max(shortest, fetched / LOG_BYTES_PER_SECOND), LONGEST_LOG_PAUSE)
 
 

@@ -1,4 +1,4 @@
-"""Saturation: tasks of a run wait for room, and for a while none of the run has started."""
+"""Saturation: tasks of a run wait for room, and for a while no task of the run has started."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.reasons import CAPACITY, NOT_CONSIDERED, QUOTA, UN
 
 PATIENCE = timedelta(minutes=5)
 FULL = frozenset({CAPACITY, QUOTA, UNSCHEDULABLE, NOT_CONSIDERED})
-# a task that runs waits for room if it was preempted and waits for another pod
+# a RUNNING task may wait for room: preempted, and waiting for another pod
 WAITING = (TaskStatus.QUEUED, TaskStatus.DEPLOYING, TaskStatus.PENDING, TaskStatus.RUNNING)
 
 
@@ -18,7 +18,7 @@ def is_saturated(cause: str | None, since: datetime | None, now: datetime) -> bo
 
 
 def saturation(rows: Iterable[TaskRow], look: Look, now: datetime) -> str | None:
-    """The cause that a task of this run waits for, if that is room, and none of the others has started lately."""
+    """Return why a task waits for room, if no task of the run has started lately; None otherwise."""
     rows = list(rows)
     starts = [row.started_at for row in rows] + [job.started_at for job in look.jobs.values()]
     if any(start is not None and now - start < PATIENCE for start in starts):

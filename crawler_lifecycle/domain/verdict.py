@@ -1,6 +1,6 @@
-"""Verdicts: the status that a task's row gets, given what the cluster shows. Pure, and the same for every cluster.
+"""Verdicts: the new status of a task's row, from a look. The rules are the same for every cluster.
 
-A verdict of `None` means that the row tells the truth already, or that nothing certain is known.
+The verdict `None` means: the row is right already, or the look proves no change.
 """
 
 from collections.abc import Iterable
@@ -30,17 +30,17 @@ ONGOING = {
 def verdict(
     row: TaskRow, look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
 ) -> TaskChange | None:
-    """Return how the row has to change. `stopped_at`: since when the run is being stopped, where that is known."""
+    """Return how the row has to change. `stopped_at`: when the run's stop began, if known."""
     if row.status.is_over and row.status is not TaskStatus.LOST:
         return None
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        # a stop only has to know that nothing of it runs. Else it may be read yet, unless the job itself is gone
-        nobody_can_tell = job.gone and (job.left_behind or intent is not Intent.RUN)
-        return _absent(row, intent, now, RESULT_UNKNOWN) if nobody_can_tell else _not_absent(row)
+        # a stop only needs proof that the job is gone; without a stop a later look may still read the result
+        is_lost = job.gone and (job.left_behind or intent is not Intent.RUN)
+        return _absent(row, intent, now, RESULT_UNKNOWN) if is_lost else _not_absent(row)
     if job is not None and intent is Intent.RUN and _holds_the_name(row, job):
         return None
-    if job is not None and _is_its_own(row, job):
+    if job is not None and _belongs_to(row, job):
         return _present(row, job, intent, now, stopped_at)
     if job is None and not look.complete:
         return None
@@ -50,7 +50,7 @@ def verdict(
 def verdicts(
     rows: Iterable[TaskRow], look: Look, intent: Intent, now: datetime, stopped_at: datetime | None = None
 ) -> tuple[list[TaskChange], str | None]:
-    """Return the changes of a whole look, and a problem if the look is too strange to be believed."""
+    """Return the changes after a look, and a problem if the look is too strange to be believed."""
     rows = list(rows)
     changes = [change for row in rows if (change := verdict(row, look, intent, now, stopped_at))]
     in_cluster = sum(row.status.is_in_cluster for row in rows)
@@ -62,18 +62,20 @@ def verdicts(
 
 
 def with_facts(row: TaskRow, facts: OutcomeFacts) -> TaskChange | None:
-    """Return the change that puts outcome facts on record, without a verdict. None: no fact of this job is new."""
+    """Return the change that records outcome facts, without a verdict. None: no new facts."""
     after = facts_before_a_stop(row, facts)
     return _alive_as_before(row, row.absent_count, after) if after else None
 
 
 def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
-    """A job is being deleted, and no job of the task is on record: the deployment waits for its name."""
+    """Return whether a job in deletion still holds the task's name, and no job is on record: the deployment waits."""
     return row.job_uid is None and job.phase is JobPhase.ENDING and not job.left_behind
 
 
-def _is_its_own(row: TaskRow, job: JobLook) -> bool:
-    """A job that was made before its row was written is adopted; what one left behind is not enough for that."""
+def _belongs_to(row: TaskRow, job: JobLook) -> bool:
+    """Return whether the job belongs to the row. A job made before the write of its row is adopted; mere remains are
+    not.
+    """
     return row.job_uid == job.uid or (row.job_uid is None and not job.left_behind)
 
 
@@ -84,12 +86,12 @@ def _present(
     if job.phase.has_ended:
         if row.status is TaskStatus.LOST and job.phase is JobPhase.VANISHED:
             return None
-        return _ends(row, job, facts, ending(row, job, facts, intent, stopped_at))
+        return _over(row, job, facts, ending(row, job, facts, intent, stopped_at))
     if row.status is TaskStatus.LOST:
-        return None  # a job that ran on after it was given up ends as evidence, not as life
+        return None  # a LOST task stays over although its job ran on
     cause = cause_of(row, job, intent)
     if _is_given_up(row, job, cause, now):
-        return _ends(row, job, facts, ending_of_given_up(cause, job, facts))
+        return _over(row, job, facts, ending_of_given_up(cause, job, facts))
     status = _status(row, job, intent, cause)
     reason = reason_while_alive(row, job, cause)
     known = (row.status, row.cause, row.reason, row.job_uid, row.absent_count, facts_on_record(row))
@@ -112,7 +114,7 @@ def _present(
 
 
 def _status(row: TaskRow, job: JobLook, intent: Intent, cause: str | None) -> TaskStatus:
-    """STOPPING stays, and so does RUNNING: a task that was preempted waits again as one that runs, with the cause."""
+    """Return a living task's status. STOPPING and RUNNING stay: a preempted task waits as RUNNING, with the cause."""
     ends_by_a_stop = cause == POD_TERMINATING and intent is not Intent.RUN
     if row.status is TaskStatus.STOPPING or ends_by_a_stop or job.overdue:
         return TaskStatus.STOPPING
@@ -121,14 +123,14 @@ def _status(row: TaskRow, job: JobLook, intent: Intent, cause: str | None) -> Ta
 
 
 def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -> bool:
-    """Whether the cause has been on record for long enough: no first look ends a task for what takes too long."""
+    """Return whether the cause has been on record for too long. So no first look ends a task."""
     if job.give_up_after is None or row.cause is None or row.cause != cause:
         return False
     return max(timedelta(), now - (row.cause_since or now)) >= job.give_up_after
 
 
 def _not_absent(row: TaskRow) -> TaskChange | None:
-    """Something of the job is there: an absence that was counted before begins anew."""
+    """Reset the count of absences, since a trace of the job is there."""
     return _alive_as_before(row, 0, facts_on_record(row)) if row.absent_count else None
 
 
@@ -138,13 +140,13 @@ def _absent(row: TaskRow, intent: Intent, now: datetime, lost_by: str | None = N
     if row.job_uid is None:
         claimed = row.claim_expires_at is not None and row.claim_expires_at > now
         if intent is Intent.RUN or claimed:
-            return None  # not deployed yet, or perhaps just now
-        return _ends(row, None, None, ending_of_absent(row, None, intent))
+            return None  # not deployed yet, or perhaps at this moment
+        return _over(row, None, None, ending_of_absent(row, None, intent))
     count = row.absent_count + 1
     if count < (LOOKS_TO_CONFIRM_ABSENCE if intent is Intent.RUN else LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP):
         return _alive_as_before(row, count, facts_on_record(row))
     facts = facts_on_record(row)
-    return _ends(row, None, facts, ending_of_absent(row, facts, intent, lost_by))
+    return _over(row, None, facts, ending_of_absent(row, facts, intent, lost_by))
 
 
 def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None) -> TaskChange:
@@ -163,7 +165,7 @@ def _alive_as_before(row: TaskRow, absent_count: int, facts: OutcomeFacts | None
     )
 
 
-def _ends(row: TaskRow, job: JobLook | None, facts: OutcomeFacts | None, end: Ending) -> TaskChange:
+def _over(row: TaskRow, job: JobLook | None, facts: OutcomeFacts | None, end: Ending) -> TaskChange:
     started_at = (job.started_at if job else None) or (facts.started_at if facts else None)
     return TaskChange(
         task=row.task,

@@ -237,7 +237,7 @@ def test_what_a_job_needs(job: dict[str, object], asked: Step | None, insisted: 
     seen = JobLook(0, 1, "uid", "job", **job)  # type: ignore[arg-type]
     look = Look(complete=True, jobs={(0, 1): seen, (1, 1): replace(seen, task=1)})
     assert steps(look, [(0, 1), (5, 1)]) == ({(0, 1): asked} if asked else {})
-    assert steps(look, [(0, 1)], acted=True, asked=True) == ({(0, 1): insisted} if insisted else {})
+    assert steps(look, [(0, 1)], acted=True, requested=True) == ({(0, 1): insisted} if insisted else {})
 
 
 def test_only_those_that_were_asked_to_end_are_made_to() -> None:
@@ -247,7 +247,7 @@ def test_only_those_that_were_asked_to_end_are_made_to() -> None:
     first = {(0, 1): Step.STOP, (1, 1): Step.STOP, (2, 1): Step.KILL}
     assert steps(look, look.jobs) == first
     assert steps(look, look.jobs, acted=True) == first | {(1, 1): Step.KILL}
-    assert set(steps(look, look.jobs, acted=True, asked=True).values()) == {Step.KILL}
+    assert set(steps(look, look.jobs, acted=True, requested=True).values()) == {Step.KILL}
 
 
 def test_every_kind_belongs_to_one_part() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, Pause, SkipReason
-from crawler_lifecycle.domain.occurrences import Circumstances, Start, judged, with_queue
+from crawler_lifecycle.domain.occurrences import Circumstances, Start, outcomes, with_queue
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 KNOWN = Circumstances(
@@ -31,7 +31,7 @@ def start(nominal: float, began: float | None = None, closed: float | None = Non
 
 
 def told(due: list[float], known: Circumstances) -> list[str]:
-    return [_word(each) for each in with_queue(judged([at(minute) for minute in due], known), known)]
+    return [_word(each) for each in with_queue(outcomes([at(minute) for minute in due], known), known)]
 
 
 def _word(each: Occurrence) -> str:
@@ -41,7 +41,7 @@ def _word(each: Occurrence) -> str:
 def test_started_and_skipped_because_an_earlier_run_was_open() -> None:
     known = replace(KNOWN, starts=[start(0, closed=25), start(30, closed=31)])
     assert told([0, 10, 20, 30], known) == ["started", "overlap", "overlap", "started"]
-    first, second, *_ = judged([at(0), at(10)], known)
+    first, second, *_ = outcomes([at(0), at(10)], known)
     assert (first.workflow_id, second.detail) == ("crawl-0", "crawl-0 was still open")
 
 
@@ -53,7 +53,7 @@ def test_with_allow_nothing_is_in_the_way() -> None:
 def test_paused_with_who_and_why() -> None:
     known = replace(KNOWN, pauses=[Pause(since=at(5), until=at(15), actor="ann", reason="rebuilt")], starts=[start(20)])
     assert told([10, 20], known) == ["paused", "started"]
-    assert judged([at(10)], known)[0].detail == "paused by ann: rebuilt"
+    assert outcomes([at(10)], known)[0].detail == "paused by ann: rebuilt"
 
 
 def test_a_pause_by_another_tool_explains_only_what_came_after_the_last_start() -> None:
@@ -72,7 +72,7 @@ def test_what_was_caught_up_with_was_in_the_way_of_the_next_from_when_it_was_due
     """Both were started late, at once; the second one found the first one open."""
     known = replace(KNOWN, starts=[start(0, began=6.5, closed=7)], missed=1)
     assert told([-5, 0, 5], known) == ["missed_window", "started", "overlap"]
-    assert "s after it was due" in judged([at(0)], known)[0].detail
+    assert "s after it was due" in outcomes([at(0)], known)[0].detail
 
 
 def test_a_backfill_was_in_nobodys_way_before_it_began() -> None:
@@ -102,7 +102,7 @@ def test_queue_keeps_the_first_that_waits_and_replace_the_last() -> None:
 
 
 def test_every_time_has_an_answer() -> None:
-    found = judged([at(minute) for minute in range(60)], replace(KNOWN, starts=[start(3, closed=9)], missed=100))
+    found = outcomes([at(minute) for minute in range(60)], replace(KNOWN, starts=[start(3, closed=9)], missed=100))
     assert [each.at for each in found] == [at(minute) for minute in range(60)]
     assert {each.outcome for each in found} == {Outcome.STARTED, Outcome.SKIPPED}
     assert all((each.reason in list(SkipReason)) == (each.outcome is Outcome.SKIPPED) for each in found)

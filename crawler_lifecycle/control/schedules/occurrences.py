@@ -16,7 +16,7 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
 from crawler_lifecycle.control.schedules import forms, pauses
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
-from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, judged, with_queue
+from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
 PAGE = 1000  # Temporal names at most so many times in one answer
 FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence a second the window is still within a page
@@ -41,7 +41,7 @@ class Occurrences:
         starts = await self._starts(description, due, to_the_last=before is not None)
         known = _circumstances(description, starts, now, is_first_page=before is None)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
-        occurrences = with_queue(judged(due, known), known)
+        occurrences = with_queue(outcomes(due, known), known)
         return [await self._with_run(each, first_executions) for each in reversed(occurrences)]
 
     async def _starts(

@@ -4,7 +4,7 @@ from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 
-ATTEMPTS = 3  # the second may follow the death of a worker
+ATTEMPTS = 3  # the second attempt may follow a worker's death
 WHAT_TO_DO = (
     "start a worker of the version that began the run, or one without the bug, and it goes on by itself; "
     "if that cannot be: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"

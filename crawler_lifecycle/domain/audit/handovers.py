@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP
 
-MOST_NOTICES = 3  # how often an audit repeats a closing notice: some receivers never accept it
+MOST_NOTICES = 3  # no more repetitions: some receivers never accept a closing notice
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
@@ -31,7 +31,7 @@ def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patienc
 
 
 def next_replay(acts: int, last: datetime, patience: Patience) -> datetime:
-    """Return when a failed export is due again, ever more rarely, since an archive may be large."""
+    """Return when a failed export is due again, with growing pauses, since an archive may be large."""
     return last + Backoff(patience.failed_export, patience.replay).pause(acts)
 
 
@@ -46,7 +46,11 @@ def undelivered(
     """Return whether the closing notice is undelivered. `logged` are the keys of the run's lines about notices.
 
     `silent`: the closing notice was never tried."""
-    if run.finished_at is None or now - run.finished_at < patience.handover or not (silent or _is_untold(run, logged)):
+    if (
+        run.finished_at is None
+        or now - run.finished_at < patience.handover
+        or not (silent or _is_undelivered(run, logged))
+    ):
         return None
     return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
 
@@ -54,10 +58,10 @@ def undelivered(
 def owed(run: AuditedRun, logged: Collection[str], *, silent: bool = False) -> set[FindingKind]:
     """Return all deliveries that are not done, even while a workflow works on them: their findings stay open."""
     exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
-    return {*exports, FindingKind.UNDELIVERED} if silent or _is_untold(run, logged) else {*exports}
+    return {*exports, FindingKind.UNDELIVERED} if silent or _is_undelivered(run, logged) else {*exports}
 
 
-def _is_untold(run: AuditedRun, logged: Collection[str]) -> bool:
+def _is_undelivered(run: AuditedRun, logged: Collection[str]) -> bool:
     failed, mended = (
         event_id(run.run_uid, f"log:{event}:{_closing(run)}:{run.end_number}") for event in ("undelivered", "delivered")
     )

@@ -1,4 +1,4 @@
-"""Rules for jobs without a supervisor: which jobs are disputed, and the next step for each."""
+"""Rules for jobs without a supervisor: disputed jobs, and the next step for every job."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -31,12 +31,13 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
     return run.finished_at is not None and run.status.is_over and now - run.finished_at >= patience.job
 
 
-def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, asked: bool = False) -> dict[JobKey, Step]:
+def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested: bool = False) -> dict[JobKey, Step]:
     """Return the next step for every job of a run without a supervisor.
 
-    `acted`: an earlier step was long enough ago; `asked`: that step asked the jobs to end."""
+    `acted`: an earlier step was long enough ago; `requested`: the earlier step asked the jobs to end.
+    """
     needed = {
-        key: _step(job, insist=job.overdue or (acted and (asked or bool(job.stop_asked))))
+        key: _step(job, insist=job.overdue or (acted and (requested or bool(job.stop_asked))))
         for key in keys
         if (job := look.jobs.get(key))
     }
@@ -53,12 +54,12 @@ def _step(job: JobLook, *, insist: bool) -> Step | None:
 
 def leftover(run: AuditedRun, needed: Mapping[JobKey, Step]) -> Finding:
     finished = timestamp(run.finished_at) if run.finished_at else "some time ago"
-    message = f"it was over at {finished} ({run.status}, {run.reason}), and {_told(needed)}"
+    message = f"it was over at {finished} ({run.status}, {run.reason}), and {_summary(needed)}"
     return run_finding(run, FindingKind.LEFTOVER_JOB, message)
 
 
 def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
-    message = f"of run {run_uid}, which this database does not know: {_told(needed)}"
+    message = f"of run {run_uid}, which this database does not know: {_summary(needed)}"
     return Finding(
         kind=FindingKind.UNKNOWN_JOB, subject=run_uid, run_uid=run_uid, message=f"{message} ({_names(jobs)})"
     )
@@ -79,7 +80,7 @@ def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, 
 def later_job(run: AuditedRun, jobs: Sequence[ListedJob], needed: Mapping[JobKey, Step]) -> Finding:
     """Return the finding for a run whose database row is older than its jobs."""
     finished = timestamp(run.finished_at) if run.finished_at else "some time ago"
-    message = f"it was over at {finished}, but these are later: is the database an old copy? {_told(needed)}"
+    message = f"it was over at {finished}, but these are later: is the database an old copy? {_summary(needed)}"
     return run_finding(run, FindingKind.UNKNOWN_JOB, f"{message} ({_names(jobs)})")
 
 
@@ -92,7 +93,7 @@ def _names(jobs: Iterable[ListedJob]) -> str:
     return ", ".join(sorted(job.name for job in jobs)[:3])
 
 
-def _told(needed: Mapping[JobKey, Step]) -> str:
+def _summary(needed: Mapping[JobKey, Step]) -> str:
     tasks = ", ".join(str(task) for task, _ in sorted(needed)[:5]) + (", ..." if len(needed) > 5 else "")
     living = sum(step is not Step.REMOVE for step in needed.values())
     return f"{len(needed)} jobs are still there, {living} of them alive (tasks {tasks})"

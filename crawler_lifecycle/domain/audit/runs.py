@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 
-ENDED_WELL = ("completed", "canceled")  # a supervisor ends in this way only when the end of its run is on record
+ENDED_WELL = ("completed", "canceled")  # a supervisor ends so only when the end of its run is on record
 OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `crawlctl resume` goes on all the same"
 
 
@@ -24,13 +24,13 @@ def unsupervised(
     since = max(again.begun_at, workflow.ended_at or again.begun_at)
     if now - since < patience.workflow:
         return None
-    message = f"it is {again.status}, and its workflow {_seen(workflow)}"
+    message = f"it is {again.status}, and its workflow {_state(workflow)}"
     return run_finding(again, FindingKind.UNSUPERVISED, message).model_copy(
         update={"problem": _in_the_way(again, workflow)}
     )
 
 
-def _seen(workflow: WorkflowInfo) -> str:
+def _state(workflow: WorkflowInfo) -> str:
     if workflow.problem:
         return "cannot be described"
     if workflow.is_open:
@@ -39,7 +39,7 @@ def _seen(workflow: WorkflowInfo) -> str:
 
 
 def taken(workflow_id: str, workflow: WorkflowInfo) -> str | None:
-    """Return the problem if a foreign workflow holds the run's id, which Temporal would join as if it were ours."""
+    """Return the problem if a foreign workflow holds the run's id; Temporal would join such a workflow like ours."""
     if not workflow.is_open or workflow.is_ours:
         return None
     return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
@@ -53,7 +53,8 @@ def _in_the_way(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
 
 def _has_ended(run: AuditedRun, workflow: WorkflowInfo) -> bool:
     """Return whether the run is over, as a finished workflow shows: the run's supervisor, a later supervisor, or a
-    workflow with a run of its own, since no run gets the id before the earlier run is over."""
+    workflow with its own run, since no run gets the id before the earlier run is over.
+    """
     if workflow.end not in ENDED_WELL:
         return False
     is_later = workflow.ended_at is not None and workflow.ended_at > run.begun_at
@@ -61,10 +62,10 @@ def _has_ended(run: AuditedRun, workflow: WorkflowInfo) -> bool:
 
 
 def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
-    """Return whether the cluster still has all jobs of a run that ended with lost tasks, so that a resume finds their
-    end.
+    """Return whether the cluster still has all jobs of a run that ended with lost tasks: then a resume finds their end.
 
-    A task without a final status and without a job would be crawled again. Only the last attempt of a task counts."""
+    A task without a final status and without a job would be crawled again. Only the last attempt of a task counts.
+    """
     attempts = {row.task: row.attempt for row in rows}
     if not look.complete or any(attempt > attempts.get(task, 0) for task, attempt in look.jobs):
         return False

@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.looks import JobKey
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Durations after which a state counts as a disagreement."""
+    """Durations until a state counts as a disagreement."""
 
     workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
     job: timedelta = timedelta(minutes=5)  # since the job's run was over, or the job was made
@@ -17,14 +17,14 @@ class Patience:
     failed_export: timedelta = timedelta(hours=1)  # since the export failed; doubled by every repetition
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
     stuck: timedelta = timedelta(minutes=20)  # since a claim expired, a look was due, or the row was written
-    replay: timedelta = timedelta(days=7)  # greatest age of an end that is still delivered
+    replay: timedelta = timedelta(days=7)  # greatest age of a deliverable end
     empty: timedelta = timedelta(hours=1)  # since jobs were seen, before an empty cluster is believed
     late: timedelta = timedelta(minutes=15)  # since the run's end, while an earlier request may still create a job
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedRun:
-    """The part of a run's row that an audit needs."""
+    """Part of a run's row, for audits."""
 
     run_id: int
     run_uid: str
@@ -32,7 +32,7 @@ class AuditedRun:
     status: RunStatus
     reason: str | None
     workflow_id: str
-    supervisor_run_id: str  # first execution in the chain of the supervisor
+    supervisor_run_id: str  # first execution in the supervisor's chain
     epoch: int
     begun_at: datetime  # or taken over, if later
     finished_at: datetime | None
@@ -49,12 +49,12 @@ class WorkflowInfo:
     is_open: bool
     end: str = ""
     ended_at: datetime | None = None
-    is_ours: bool = True  # of the type that supervises runs
+    is_ours: bool = True  # has the type of workflows that supervise runs
     first_execution: str = ""  # first execution in its chain
-    of_run: int | None = None  # RunID in its request; 0 for a run of its own; None if unknown
-    task_attempt: int = 0  # attempt of the pending workflow task; 0 where none is pending
-    task_since: datetime | None = None  # first moment of this task
-    problem: str | None = None  # problem of the description; the other fields are unknown then
+    of_run: int | None = None  # RunID in its request; 0 for its own run; None if unknown
+    task_attempt: int = 0  # attempt of the pending workflow task; 0 without a pending task
+    task_since: datetime | None = None  # when the pending workflow task began
+    problem: str | None = None  # why the description failed; all further fields are unknown then
 
 
 @dataclass(frozen=True, slots=True)
