@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from crawler_lifecycle.contract.deployment import Deployment
+from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome
 from crawler_lifecycle.domain.reasons import CLAIM_LOST, DEPLOYMENT_REFUSED, LABELS_REMOVED, SCHEDULER_UNAVAILABLE
@@ -18,9 +18,7 @@ class ClaimDeployer:
 
     def deploy(self, claim: Claim) -> DeploymentOutcome:
         try:
-            if isinstance(self.cluster, KnowsItsPlace):
-                self.cluster.confirm()
-            deployment = self.deployer.deploy(claim.request)
+            deployment = self.deployer.deploy(self._in_the_known_place(claim.request))
         except TemporaryError as error:
             return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
         except Conflict as error:  # the key belongs to another request, whose job must not be taken
@@ -28,6 +26,14 @@ class ClaimDeployer:
         except (Refused, BadInput) as error:
             return self._refused(claim, error)
         return self._deployed(claim, deployment)
+
+    def _in_the_known_place(self, request: DeploymentRequest) -> DeploymentRequest:
+        """Return the request with the installation's namespace: a scheduler service has no database to know it from."""
+        place = self.cluster.confirm() if isinstance(self.cluster, KnowsItsPlace) else None
+        if place is None:
+            return request
+        known = JobNamespace(name=place.namespace, uid=place.namespace_uid, cluster_uid=place.cluster_uid)
+        return request.model_copy(update={"namespace": known})
 
     def _refused(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
         """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal.

@@ -15,8 +15,8 @@ GRACE_SECONDS = 30
 
 
 def request_hash(request: DeploymentRequest) -> str:
-    """Return a hash that is equal on every try, also after new fields with defaults or further tasks."""
-    values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after", "tasks"})
+    """Return a hash that is equal on every try, also after new fields with defaults and further tasks."""
+    values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after", "tasks", "namespace"})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -44,6 +44,16 @@ class Crawler(Message):
     grace_seconds: Seconds | None = None
 
 
+class JobNamespace(Message):
+    """Namespace of the installation's jobs, and the uids that tell it from another namespace of that name."""
+
+    name: str
+    uid: str
+    cluster_uid: str | None = Field(
+        default=None, description="uid of the namespace kube-system, which tells the cluster; none: it may not be read"
+    )
+
+
 class DeploymentRequest(Message):
     """Request for a job. Its key is `{run_uid}:{task}:{attempt}`; the same key means the same job, for ever."""
 
@@ -60,6 +70,10 @@ class DeploymentRequest(Message):
     grace_seconds: Seconds | None = Field(default=None, description="from asking the job to end until it is made to")
     not_after: datetime | None = Field(
         default=None, description="when the asker's claim runs out: from then on the job must not be made any more"
+    )
+
+    namespace: JobNamespace | None = Field(
+        default=None, description="where the installation has its jobs: in another cluster the job must not be made"
     )
 
     @property

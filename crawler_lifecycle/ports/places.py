@@ -39,8 +39,8 @@ class PlacesInMemory:
 class KnowsItsPlace(Protocol):
     """A cluster that may be confused with another cluster."""
 
-    def confirm(self) -> None:
-        """TemporaryError if the place is not the place on record."""
+    def confirm(self) -> Place | None:
+        """Return the place on record. TemporaryError if the present place is another one."""
 
     def accept_place(self) -> tuple[Place | None, Place]:
         """Record the present place. Return the earlier and the present place."""

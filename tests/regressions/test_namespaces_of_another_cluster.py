@@ -1,17 +1,21 @@
 """With the kubeconfig of another cluster, where a namespace has the same name, no job counts as gone."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
 from crawler_lifecycle.adapters.kubernetes.ground import Ground
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Place, PlacesInMemory
+from crawler_lifecycle.ports import Claim, Claims, Deployer, Place, PlacesInMemory
 from tests.api_servers import an_access, an_api_server
 from tests.kube import NAMESPACE, OURS, RUN, UID, Json, Shelf
 
@@ -105,3 +109,60 @@ def test_nothing_is_deployed_into_a_namespace_of_another_cluster(tmp_path: Path)
         there.accept_place()
         there.confirm()
         assert "namespace crawls" in there.check()
+
+
+def request(namespace_uid: str | None, cluster_uid: str | None = "cluster-a") -> DeploymentRequest:
+    known = JobNamespace(name=NAMESPACE, uid=namespace_uid, cluster_uid=cluster_uid) if namespace_uid else None
+    crawler = Crawler(name="bookshop", image="registry/bookshop:1", command=["crawl"])
+    return DeploymentRequest(
+        installation=OURS, run_id=7, run_uid=RUN, task=0, tasks=1, attempt=1, crawler=crawler, namespace=known
+    )
+
+
+def test_a_scheduler_service_that_began_in_another_cluster_makes_no_job_and_is_not_ready(tmp_path: Path) -> None:
+    """It has no database: it took the first namespace that it saw for the right one."""
+    with an_api_server() as server:
+        server.namespace_uid = "namespace-b"
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path))
+        assert service.check()
+        for ask in (lambda: service.deploy(request("namespace-a")), service.check):
+            with pytest.raises(TemporaryError, match="the kubeconfig and the namespace") as caught:
+                ask()
+            assert caught.value.cause == NAMESPACE_CHANGED
+        assert server.objects["jobs"] == {}
+        server.namespace_uid = "namespace-a"
+        assert service.deploy(request("namespace-a")).created
+        assert service.check()
+
+
+def test_a_scheduler_service_follows_the_namespace_that_an_operator_accepted(tmp_path: Path) -> None:
+    with an_api_server() as server:
+        server.namespace_uid = "namespace-a"
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path))
+        assert service.deploy(request("namespace-a")).created
+        server.namespace_uid = "namespace-b"
+        assert not service.deploy(request("namespace-b")).created, "the namespace is no part of what a key stands for"
+
+
+def test_a_request_of_a_caller_that_knows_no_namespace_is_carried_out(tmp_path: Path) -> None:
+    with an_api_server() as server:
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path))
+        assert service.deploy(request(None)).created
+
+
+def test_a_request_carries_the_namespace_on_record(tmp_path: Path) -> None:
+    places = PlacesInMemory()
+    sent: list[DeploymentRequest] = []
+
+    def deploy(request: DeploymentRequest) -> Deployment:
+        sent.append(request)
+        raise TemporaryError("no answer")
+
+    deployer, claims = SimpleNamespace(deploy=deploy), SimpleNamespace(failed=lambda *_, **__: None)
+    with an_api_server() as server:
+        server.namespace_uid = "namespace-a"
+        cluster = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path), places=places)
+        ClaimDeployer(cast(Claims, claims), cluster, cast(Deployer, deployer)).deploy(
+            Claim(7, 0, "token", request(None))
+        )
+    assert [item.namespace for item in sent] == [JobNamespace(name=NAMESPACE, uid="namespace-a")]

@@ -13,7 +13,7 @@ from crawler_lifecycle.adapters.kubernetes.connection import Access
 from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
 from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
 from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
-from crawler_lifecycle.adapters.kubernetes.ground import Ground
+from crawler_lifecycle.adapters.kubernetes.ground import ACCEPT, CORRECT, Ground
 from crawler_lifecycle.adapters.kubernetes.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
@@ -27,7 +27,7 @@ from crawler_lifecycle.adapters.kubernetes.removal import Removing
 from crawler_lifecycle.adapters.kubernetes.server_version import checked_version
 from crawler_lifecycle.adapters.kubernetes.status import end_of
 from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
-from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
+from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
@@ -73,9 +73,11 @@ class KubernetesCluster:
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
-        known = places or PlacesInMemory()
-        self._ground = Ground(self._api, known)
+        self._is_told_its_place = places is None
+        self._places = known = places or PlacesInMemory()
+        self._ground = Ground(self._api, known, CORRECT if self._is_told_its_place else ACCEPT)
         self._confirmed_until = 0.0
+        self._confirmed: Place | None = None
         self._looking = Looking(self._api, installation, patience, known)
         listening = Listening(self._logs)
         self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
@@ -87,14 +89,25 @@ class KubernetesCluster:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
+        if request.namespace and self._is_told_its_place:
+            self._expect(request.namespace)
         self.confirm()
         return self._deploying.deploy(request)
 
-    def confirm(self) -> None:
+    def confirm(self) -> Place | None:
         """TemporaryError if the namespace is not the one that the installation knows. Asked every few seconds."""
         if time.monotonic() >= self._confirmed_until:
             self._ground.check_if_readable()
+            self._confirmed = self._places.known()
             self._confirmed_until = time.monotonic() + CONFIRMED_SECONDS
+        return self._confirmed
+
+    def _expect(self, namespace: JobNamespace) -> None:
+        """Take the installation's namespace from a request: a process without a database knows none from its start."""
+        expected, known = Place(namespace.name, namespace.uid, namespace.cluster_uid), self._places.known()
+        if known != expected:
+            self._confirmed_until = 0.0
+            self._places.keep(expected, known)
 
     def accept_place(self) -> tuple[Place | None, Place]:
         """Record the present namespace as the one of this installation. Return the one before, and the present one."""

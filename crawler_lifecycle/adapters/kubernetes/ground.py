@@ -15,6 +15,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Place, Places
 
 CLUSTER = "kube-system"  # a namespace that every cluster has from its beginning to its end
+CORRECT = "no job is made in it: give the scheduler service the kubeconfig and the namespace of the other parts"
 ACCEPT = "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
 
 
@@ -22,6 +23,7 @@ ACCEPT = "if this cluster is the right one, and jobs that it does not show are g
 class Ground:
     api: Api
     places: Places
+    remedy: str = ACCEPT
 
     def check(self, *, keep: bool = True) -> None:
         """Raise TemporaryError where nothing counts as absent: in a namespace that is gone, being deleted, or unknown.
@@ -36,7 +38,7 @@ class Ground:
                 self.places.keep(present, known)
             return
         message = f"{_words(present)} is not the {_words(known)} that this installation knows, {_why(known, present)}"
-        raise TemporaryError(f"{message}: nothing in it counts as absent; {ACCEPT}", cause=NAMESPACE_CHANGED)
+        raise TemporaryError(f"{message}: nothing in it counts as absent; {self.remedy}", cause=NAMESPACE_CHANGED)
 
     def check_if_readable(self, *, keep: bool = True) -> None:
         """Do the same, but only object to an unknown namespace: the next request tells about other trouble."""
