@@ -1,5 +1,6 @@
 """How does a schedule look as text? Pure: records in, lines out."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ import click
 from crawler_lifecycle.cli.render import coloured, duration
 from crawler_lifecycle.cli.times import rfc3339
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleDetails, ScheduleSummary
+from crawler_lifecycle.domain.words import counted
 
 COLUMNS = ("SCHEDULE", "CRAWLER", "WHEN", "STATE", "NEXT", "LAST START")
 COLOURS = {Outcome.STARTED: "green", Outcome.SKIPPED: "yellow", Outcome.UNKNOWN: "red", Outcome.QUEUED: "cyan"}
@@ -46,7 +48,10 @@ def details_lines(details: ScheduleDetails) -> Iterator[str]:
     for each in details.occurrences:
         yield f"  {_occurrence(each)}"
     if not details.occurrences:
-        yield "  none yet"
+        yield "  none was due by the present rules"
+        if details.counts.started:
+            runs = f"crawlctl list --crawler {shlex.quote(details.crawler)}" if details.crawler else "crawlctl list"
+            yield f"  the {counted(details.counts.started, 'start')} came by a trigger, a backfill or earlier rules: {runs}"
 
 
 def _facts(details: ScheduleDetails) -> Iterator[str]:

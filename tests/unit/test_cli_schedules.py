@@ -103,8 +103,8 @@ def test_a_trigger_of_which_nothing_is_known_yet_is_told_as_one(
     )
 
 
-def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
-    details = ScheduleDetails(
+def a_schedule() -> ScheduleDetails:
+    return ScheduleDetails(
         schedule_id="nightly",
         crawler="bookshop",
         cron=["0 3 * * *"],
@@ -128,6 +128,10 @@ def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
             Occurrence(at=NOON, outcome=Outcome.STARTED, workflow_id="w"),
         ],
     )
+
+
+def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
+    details = a_schedule()
     text = click.unstyle("\n".join([*details_lines(details), *list_lines([details])]))
     for words in (
         "0 3 * * * Europe/Berlin, jitter 5m00s",
@@ -138,3 +142,15 @@ def test_a_schedule_as_text_says_why_an_occurrence_was_skipped() -> None:
         "site=x",
     ):
         assert words in text
+
+
+def test_starts_without_an_occurrence_are_explained() -> None:
+    """`started 3`, and below it `Occurrences: none yet`: they came by a trigger and a backfill. (D10)"""
+    details = a_schedule().model_copy(update={"occurrences": []})
+    assert click.unstyle("\n".join(details_lines(details))).endswith(
+        "Occurrences\n  none was due by the present rules\n"
+        "  the 3 starts came by a trigger, a backfill or earlier rules: crawlctl list --crawler bookshop"
+    )
+    counts = ScheduleCounts(started=0, skipped_overlap=0, skipped_missed_window=0, queued=0)
+    fresh = details.model_copy(update={"counts": counts})
+    assert list(details_lines(fresh))[-1] == "  none was due by the present rules"
