@@ -51,7 +51,8 @@ def details_lines(details: ScheduleDetails) -> Iterator[str]:
         yield "  none was due by the present rules"
         if details.counts.started:
             runs = f"crawlctl list --crawler {shlex.quote(details.crawler)}" if details.crawler else "crawlctl list"
-            yield f"  the {counted(details.counts.started, 'start')} came by a trigger, a backfill or earlier rules: {runs}"
+            starts = counted(details.counts.started, "start")
+            yield f"  the {starts} came by a trigger, a backfill or earlier rules: {runs}"
 
 
 def _facts(details: ScheduleDetails) -> Iterator[str]:

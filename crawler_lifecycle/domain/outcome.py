@@ -3,7 +3,21 @@
 from collections.abc import Mapping
 
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, STOPPED, STOPPED_FORCED
+from crawler_lifecycle.domain.reasons import DEPLOYMENT_REFUSED, MAX_DURATION, NEVER_STARTED, STOPPED, STOPPED_FORCED
+
+SENTENCES = {
+    "all_succeeded": "all tasks succeeded",
+    "failures_allowed": "tasks failed, and no more than the run allows",
+    "main_job_failed": "the main job failed",
+    "main_job_lost": "the main job was lost",
+    "tasks_failed": "tasks failed",
+    "tasks_lost": "tasks were lost",
+    DEPLOYMENT_REFUSED: "the deployment of the main job was refused",
+    NEVER_STARTED: "the main job did not start within the start limit",
+    MAX_DURATION: "the run took longer than its duration limit allows",
+    STOPPED: "the run was stopped",
+    STOPPED_FORCED: "the run was stopped by force",
+}
 
 
 def outcome(
@@ -33,3 +47,8 @@ def outcome(
     if succeeded + failed == total and failed <= allowed_failures * total:
         return RunStatus.COMPLETED, "failures_allowed"
     return RunStatus.FAILED, "tasks_failed" if tasks.get(TaskStatus.FAILED) else "tasks_lost"
+
+
+def in_a_sentence(status: RunStatus, reason: str) -> str:
+    """Return the end of a run for its timeline: people read the timeline, and a bare code tells them little."""
+    return f"{status}: {SENTENCES.get(reason, reason)}"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.domain.outcome import outcome
+from crawler_lifecycle.domain.outcome import SENTENCES, in_a_sentence, outcome
 
 S, F, X, L = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.STOPPED, TaskStatus.LOST
 
@@ -39,6 +39,8 @@ def test_ends(
     expected: tuple[RunStatus, str],
 ) -> None:
     assert outcome(tasks, intent, allowed, main, given_reason) == expected
+    assert expected[1] in SENTENCES
+    assert "_" not in in_a_sentence(*expected)
 
 
 @pytest.mark.parametrize("allowed", [0.0, 1.0])

@@ -20,6 +20,7 @@ from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import MAIN_TASK
+from crawler_lifecycle.domain.outcome import in_a_sentence
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, NotFound, NotReady
@@ -117,7 +118,7 @@ class Histories(OnDatabase):
             now, number = self._db.clock(), row.end_number + 1
             values = {"status": status, "reason": reason, "finished_at": now, "end_number": number, **ENDED}
             tx.execute(update(histories).where(histories.c.id == run.run_id).values(values))
-            log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": f"{status}: {reason}"})
+            log(tx, run, f"ended:{number}", {"at": now, "event": "ended", "message": in_a_sentence(status, reason)})
         return run_record(tx, run.run_id)
 
     @reading

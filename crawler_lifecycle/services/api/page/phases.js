@@ -4,7 +4,7 @@ import { isOver } from "/words.js";
 
 const ASKED = new Set(["stop", "force stop"]);
 const PHASES = [
-  ["queue_cleared", "queued_cancelled", "Queue cleared"],
+  ["queue_cleared", "queued_cancelled", "Queue emptied"],
   ["asked_to_end", "jobs_asked", "Jobs asked to end"],
   ["made_to_end", "forced", "Jobs made to end"],
   ["proved", "proved", "Proved"],
