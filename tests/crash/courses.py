@@ -56,6 +56,7 @@ async def plain(case: Case, trigger: Trigger = Trigger.API) -> Started:
     """The main job succeeds, its child fails."""
     case.deaths.arm()
     run = await case.begin(tasks=2, trigger=trigger)
+    _leave_a_link(case, run)
     case.site.release(run, 0, 1, codes={1: 3})
     await case.until_handed_over(run)
     await case.site.assert_true(run, {0: 0, 1: 3})
@@ -278,6 +279,13 @@ async def hostile(case: Case) -> Started:
     description = await client.get_workflow_handle(run.workflow_id).describe()
     assert description.typed_search_attributes.get(CRAWLER_NAME) == HOSTILE
     return run
+
+
+def _leave_a_link(case: Case, run: Started) -> None:
+    """A link among the files of a run is left out of the archive, and the export notes that."""
+    folder = case.site.control.installation.settings.files_folder / run.run_uid
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "link").symlink_to("elsewhere")
 
 
 def _of_runs(*steps: str) -> frozenset[str]:

@@ -78,6 +78,7 @@ ELSEWHERE = {
     "JobAudit: findings.overview",  # no job at all is listed
     "JobAudit: findings.keep",  # jobs cannot be seen
     "RunAudit: findings.keep",  # a workflow has ended a moment ago
+    "RunAudit: supervisors.task_failure",  # a workflow that fails the same task again and again
     "HandoverAudit: findings.keep",  # a workflow is at it
     # a run's workflow has ended well and its row has not, as in a database that was restored
     *(f"RunAudit: {call}" for call in ("supervisors.asked_for", "cluster.look", "tasks.by_status", "tasks.rows")),
