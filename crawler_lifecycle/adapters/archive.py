@@ -1,9 +1,9 @@
-"""Writer that streams a folder into a zip, whatever lies in the folder.
+"""Writer that streams a folder into a zip, whatever the folder contains.
 
-The files are put under `files/`. `manifest.json` beside it lists each with its size and SHA-256, and what was left
-out: links and special files are not followed, and what cannot be read or named is no obstacle. The same folder gives
-the same bytes. Memory grows neither with the size of the files nor with their number, but for the names of one folder
-at a time.
+Files are put under `files/`. Beside them `manifest.json` lists every file with size and SHA-256, and all entries left
+out: links and special files are not followed, and unreadable entries or names do not stop the writer. The same folder
+gives the same bytes. Memory grows neither with the files' size nor with their number, except for the names in one
+folder at a time.
 """
 
 import errno
@@ -32,12 +32,12 @@ FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes
 BEAT = 1.0  # seconds
-NAMED = 5  # entries that are left out, told by name with the run
+NAMED = 5  # omitted entries named in the run's timeline
 LONGEST_SHOWN = 100
-DEEPEST = 300  # each folder on the way down is an open file and a call
+DEEPEST = 300  # every folder on the way down is an open file and a call
 NOT_READABLE = {
     errno.ENOENT: "vanished",
-    errno.ENOTDIR: "vanished",  # there is something else now
+    errno.ENOTDIR: "vanished",  # replaced in the meantime
     errno.ELOOP: "link",
     errno.EMLINK: "link",
     errno.EACCES: "not readable",
@@ -48,8 +48,8 @@ NOT_READABLE = {
 
 
 @contextmanager
-def writing(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
-    """A zip that is whole, and measured, when the block ends without an error."""
+def archive_writer(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
+    """Yield the writer of a zip. The zip is complete and measured when the block ends without an error."""
     measured = Measured(sink)
     with (
         tempfile.TemporaryFile() as entries,
@@ -68,13 +68,13 @@ class ArchiveWriter:
         self._zip = target
         self._manifest = manifest
         self._progress = progress
-        self._told_at = float("-inf")
+        self._reported_at = float("-inf")
         self._measured = measured
         self.files = 0
         self.bytes = 0
 
     def written_to(self, location: str) -> Archive:
-        """Return the figures of the finished archive, which lies there."""
+        """Return the figures for the finished archive at this location."""
         size, sha256 = self._measured.size, self._measured.sha256()
         return Archive(
             location=location,
@@ -87,7 +87,7 @@ class ArchiveWriter:
         )
 
     def add_folder(self, folder: Path) -> None:
-        """Sorted, so that the same folder gives the same archive."""
+        """Add the folder, sorted, so that the same folder gives the same archive."""
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -97,7 +97,7 @@ class ArchiveWriter:
         self._add_content(Path(), descriptor)
 
     def _add_content(self, inside: Path, descriptor: int) -> None:
-        """All files of a folder, then its folders, each by steps: a path may be too long to be opened."""
+        """Add a folder's files, then its folders, by relative steps: a path may be too long to be opened."""
         try:
             names, folders = self._list(descriptor)
             for name in names:
@@ -109,16 +109,16 @@ class ArchiveWriter:
             os.close(descriptor)
 
     def _list(self, folder: int) -> tuple[list[str], list[str]]:
-        """What is a folder, and what is not, as links to folders are."""
+        """Return the names of files and of folders. A link to a folder counts as a file."""
         names, folders = list[str](), list[str]()
         with os.scandir(folder) as entries:
             for entry in entries:
-                self._tell_life()
+                self._report_life()
                 (folders if _is_folder(entry) else names).append(entry.name)
         return sorted(names), sorted(folders)
 
     def _enter(self, path: Path, name: str, folder: int) -> int | None:
-        self._tell_life()
+        self._report_life()
         shown = archived_name(str(path))
         if len(path.parts) > DEEPEST:
             self._manifest.skipped(shown, "too deep")
@@ -131,17 +131,17 @@ class ArchiveWriter:
             self._manifest.skipped(shown, NOT_READABLE[error.errno])
             return None
 
-    def _tell_life(self) -> None:
-        """Where nothing is copied for long, as in a million links."""
+    def _report_life(self) -> None:
+        """Report progress where no bytes are copied for long, as in a million links."""
         now = time.monotonic()
-        if now - self._told_at >= BEAT:
-            self._told_at = now
+        if now - self._reported_at >= BEAT:
+            self._reported_at = now
             self._progress(self.files, self.bytes)
 
     def _add(self, path: str, name: str, folder: int) -> None:
-        self._tell_life()
+        self._report_life()
         shown = archived_name(path)
-        if len(_within(shown).encode()) > LONGEST_NAME:
+        if len(_zip_path(shown).encode()) > LONGEST_NAME:
             self._manifest.skipped(shown, "the name is too long for a zip")
             return
         try:
@@ -158,8 +158,8 @@ class ArchiveWriter:
         before = os.fstat(source.fileno())
         digest = hashlib.sha256()
         copied = 0
-        with self._zip.open(_entry(_within(shown), before), "w", force_zip64=before.st_size > NEEDS_ZIP64) as target:
-            # not beyond the size it had: a file that grows all the time has an end, too
+        with self._zip.open(_entry(_zip_path(shown), before), "w", force_zip64=before.st_size > NEEDS_ZIP64) as target:
+            # stop at the size from the beginning: otherwise a file that always grows would never end
             while copied < before.st_size and (chunk := source.read(min(CHUNK, before.st_size - copied))):
                 target.write(chunk)
                 digest.update(chunk)
@@ -179,11 +179,11 @@ class ArchiveWriter:
         with self._zip.open(entry, "w", force_zip64=True) as target:
             for chunk in self._manifest.chunks(self.files, self.bytes):
                 target.write(chunk)
-                self._tell_life()
+                self._report_life()
 
 
 class _Manifest:
-    """Kept in temporary files until the archive's end: it may be long."""
+    """The manifest, kept in temporary files until the archive's end because the manifest may be long."""
 
     def __init__(self, files: IO[bytes], skipped: IO[bytes]) -> None:
         self._files = files
@@ -219,7 +219,7 @@ def _content(items: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _within(shown: str) -> str:
+def _zip_path(shown: str) -> str:
     """The name in the zip."""
     return f"files/{shown}"
 
@@ -234,7 +234,7 @@ def _entry(name: str, status: os.stat_result) -> zipfile.ZipInfo:
 def _zip_time(seconds: float) -> tuple[int, int, int, int, int, int]:
     try:
         at = datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):  # beyond what a date can be
+    except (ValueError, OverflowError, OSError):  # outside the range for dates
         return FIRST_ZIP_TIME
     if not FIRST_ZIP_TIME[0] <= at.year <= LAST_ZIP_YEAR:
         return FIRST_ZIP_TIME

@@ -1,7 +1,7 @@
-"""Names of files as an archive has them: text that every unzip program takes, and from which the bytes come back.
+"""File names in an archive: text for every unzip program, from which the original bytes can be restored.
 
-A byte that is no UTF-8, a control character, and what separates folders, names a drive or is a wildcard on Windows
-becomes `%` and two hexadecimal digits. A percent sign that two such digits follow becomes `%25`.
+These bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with a
+meaning for folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
 """
 
 import os
@@ -12,8 +12,8 @@ TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
 
 
 def archived_name(path: str) -> str:
-    """Return the name of a file in the archive; `path` is relative, as the file system gives it."""
-    escaped = TO_ESCAPE.sub(lambda found: b"%%%02X" % found[0][0], os.fsencode(path))
+    """Return a file's name in the archive; `path` is relative, as the file system gives the path."""
+    escaped = TO_ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], os.fsencode(path))
     return escaped.decode("utf-8", "surrogateescape").translate(NO_TEXT)
 
 

@@ -1,8 +1,8 @@
 """The catalogue of crawlers, read from its file.
 
-The file is TOML, one table `[crawlers.NAME]` a crawler, with the fields of `contract.deployment.Crawler`.
-In `command`, `{python}` stands for the Python that runs this service and `{catalogue_folder}` for the folder
-of the file; any other brace is left alone.
+The file is TOML with a table `[crawlers.NAME]` for every crawler, with the fields of `contract.deployment.Crawler`.
+In `command`, `{python}` stands for the service's own Python and `{catalogue_folder}` for the file's folder; other
+braces stay.
 """
 
 import logging
@@ -39,7 +39,7 @@ class _Resources(Resources):
 
 
 class _Entry(Crawler):
-    """An entry as a person writes it: what is misspelt or of another type is an error."""
+    """An entry as written by a person: unknown names and wrong types are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,11 +49,11 @@ class _Entry(Crawler):
 
 
 class Catalogue:
-    """The entries of the file as it is now; while it is broken, as it last was when it was not."""
+    """The file's present entries, or the last good entries while the file is broken."""
 
     @classmethod
     def load(cls, path: Path) -> "Catalogue":
-        """NotReady, with one line that names file, entry and field, if there is no good file to begin with."""
+        """Load the file. Without a good file raise NotReady with a line that names file, entry and field."""
         content = _read(path)
         return cls(path, content, _parse(path, content))
 
@@ -74,12 +74,12 @@ class Catalogue:
         return entry
 
     def problem(self) -> str | None:
-        """What is wrong with the file as it is now, if its last good content is in use instead."""
+        """Return the present file's problem if the last good content is in use instead."""
         self._current()
         return self._problem
 
     def _current(self) -> dict[str, Crawler]:
-        # The content is compared, not the time of the file: two edits within a tick of the clock are two edits.
+        # the content is compared, not the file's time: two edits may come within a tick of the clock
         with self._lock:
             content = None  # unreadable differs from whatever is read next
             try:
@@ -107,7 +107,7 @@ def _read(path: Path) -> bytes:
 
 
 def problems_of(path: Path) -> list[str]:
-    """Return each problem of a catalogue file in a line, also programs and files that are not on this machine."""
+    """Return a line for every problem in a catalogue file, also for programs and files missing on this machine."""
     try:
         tables = _tables(path, _read(path))
     except NotReady as error:
@@ -122,7 +122,7 @@ def _problems_of_entry(path: Path, name: str, table: Any) -> Iterator[str]:
         yield error.message
         return
     if entry.image:
-        return  # its programs and files are in the image
+        return  # programs and files are in the image
     if shutil.which(entry.command[0]) is None:
         yield f"{path}: crawlers.{name}: command: there is no program {entry.command[0]!r} on this machine"
     for written, part in zip(table["command"], entry.command, strict=True):
@@ -169,7 +169,7 @@ def _validated(path: Path, name: str, table: Any) -> Crawler:
 
 
 def _expanded(path: Path, part: str) -> str:
-    # in one pass, so that a folder whose own name has braces stays what it is
+    # one pass, because the folder's own name may contain braces
     meanings = {"{python}": sys.executable, "{catalogue_folder}": str(path.resolve().parent)}
     return re.sub("|".join(map(re.escape, meanings)), lambda match: meanings[match[0]], part)
 

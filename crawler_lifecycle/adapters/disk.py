@@ -1,4 +1,4 @@
-"""Check of the disks on which an installation writes."""
+"""Check of the disks to which an installation writes."""
 
 import os
 import tempfile
@@ -12,9 +12,10 @@ ENOUGH = 64 << 20  # bytes
 
 
 def check_room(folders: Iterable[Path]) -> str:
-    """Write a file in each of these folders that exists: free space alone tells nothing of quotas and errors.
+    """Write a file in every existing folder: free space alone reveals neither quotas nor errors.
 
-    NotReady where a folder takes no file, or has so little room that the next run may fill it."""
+    NotReady where a folder takes no file, or has so little room that the next run may fill the folder.
+    """
     there = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
     free = {folder: _room_in(folder) for folder in there}
     return ", ".join(f"{folder}: {room >> 20} MiB free" for folder, room in free.items()) or "no folder of this machine"

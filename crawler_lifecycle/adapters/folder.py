@@ -1,4 +1,4 @@
-"""How is a finished run exported without any other service: events in a file, archives in a folder?"""
+"""Exporter for a machine without further services: events in a file, archives in a folder."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from crawler_lifecycle.adapters.archive import writing
+from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.json_lines import append_once, check_writable
 from crawler_lifecycle.adapters.run_files import files_of
 from crawler_lifecycle.contract.notices import ExportEvent
@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 
-FLUSHED_AT_ONCE = 256 << 20  # bytes that were read
+FLUSHED_AT_ONCE = 256 << 20  # bytes read
 
 
 class FolderExporter:
@@ -39,7 +39,7 @@ class FolderExporter:
         try:
             with self._draft(run_uid) as draft:
                 with draft.open("wb") as file:
-                    with writing(file, _Flushing(file, progress)) as archive:
+                    with archive_writer(file, _Flushing(file, progress)) as archive:
                         archive.add_folder(folder)
                     file.flush()
                     os.fsync(file.fileno())
@@ -71,9 +71,9 @@ class FolderExporter:
 
     @contextmanager
     def _draft(self, run_uid: str) -> Iterator[Path]:
-        """A name of its own, so that two at once do no harm: the last one to finish replaces the same by the same.
+        """Yield a new path for the zip, so that two exports at once do no harm: the last export replaces an equal file.
 
-        Its lock tells it from what one that was killed has left.
+        A lock tells the path from the draft of a killed process.
         """
         self._exports.mkdir(parents=True, exist_ok=True)
         for old in self._exports.glob(f".{run_uid}.*.part"):
@@ -89,8 +89,10 @@ class FolderExporter:
 
 @dataclass
 class _Flushing:
-    """Passes on how far the archive is, and has it written down now and then: all of it at the end could take so long
-    that the worker would be taken for dead."""
+    """Report progress, and write the file to disk now and then.
+
+    A single write at the end could take so long that the worker would be taken for dead.
+    """
 
     file: IO[bytes]
     progress: Progress
@@ -105,13 +107,13 @@ class _Flushing:
 
 
 def _new_draft(folder: Path, run_uid: str) -> tuple[Path, int]:
-    """The draft, and the open file that holds its lock."""
+    """Return the draft and the open file that holds its lock."""
     while True:
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{run_uid}.", suffix=".part")
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if Path(name).exists():
             return Path(name), descriptor
-        os.close(descriptor)  # another took it for abandoned before it was locked
+        os.close(descriptor)  # another process removed the unlocked draft as abandoned
 
 
 def _remove_if_abandoned(draft: Path) -> None:

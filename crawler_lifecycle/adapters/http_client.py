@@ -1,8 +1,8 @@
-"""HTTP client with one time limit for the whole request, however slowly the server answers.
+"""HTTP client with a time limit for the whole request, however slowly the server answers.
 
-Time-outs of httpx limit single reads and writes, so a server that sends byte after byte would hold a thread for ever.
-asyncio can limit the whole request: name lookup, connection, request and answer. All requests of the process therefore
-run in one event loop, in a thread of its own.
+httpx limits single reads and writes, so a server that sends byte after byte would hold a thread for ever. asyncio can
+limit the whole request: name lookup, connection, request and answer. All requests in the process therefore run in an
+event loop with its own thread.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ async def _body(response: httpx.Response, largest: int) -> bytes:
 @cache
 def _event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    # a resolver that hangs for one host must not delay the lookups of other hosts
+    # a resolver that hangs for a host must not delay lookups for other hosts
     loop.set_default_executor(ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="lookup"))
     threading.Thread(target=loop.run_forever, name="http", daemon=True).start()
     return loop

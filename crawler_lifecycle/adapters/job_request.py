@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
 
-LONGEST_STRING = 128 * 1024 - 1  # limit of Linux for one argument
-# Seconds from SIGTERM at a job's deadline to SIGKILL, for a request without its own grace. Requests for our runs always
-# have one; other callers may omit it, and a deadline has to end a deaf program all the same.
+LONGEST_STRING = 128 * 1024 - 1  # Linux's limit for a single argument
+# From SIGTERM at a job's deadline to SIGKILL, for a request without a grace period. Requests for runs always have a
+# grace period; other callers may omit the field, and a deadline has to end a deaf program all the same.
 GRACE_SECONDS = 30
 
 
@@ -21,8 +21,10 @@ def request_hash(request: DeploymentRequest) -> str:
 
 
 def refuse_if_late(request: DeploymentRequest, takes: timedelta = timedelta()) -> None:
-    """Refuse a request that may arrive or finish too late: the caller may have been suspended, and its run proved
-    over."""
+    """Refuse a request that may arrive or finish too late.
+
+    The caller may have been suspended, and its run proved over.
+    """
     if request.not_after is not None and request.not_after <= datetime.now(UTC) + takes:
         raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")
 
@@ -53,7 +55,7 @@ def environment_of(request: DeploymentRequest, files: str) -> dict[str, str]:
     }
 
 
-def refuse_what_no_program_can_get(environment: Mapping[str, str], command: Iterable[str]) -> None:
+def refuse_unusable_texts(environment: Mapping[str, str], command: Iterable[str]) -> None:
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name + value:
             raise Refused(f"environment: {name!r} cannot be set: a name without '=' and no zero bytes were expected")

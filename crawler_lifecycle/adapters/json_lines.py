@@ -39,6 +39,8 @@ def _append(descriptor: int, line: str, identity: str) -> bool:
 
 def check_writable(folder: Path) -> None:
     """Raise NotReady if a file cannot be created in this folder, or the folder itself cannot."""
-    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise NotReady(f"{folder} cannot be written: {there} is no folder that this user may write to")
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise NotReady(f"{folder} cannot be written: {existing} is no folder that this user may write to")

@@ -1,6 +1,6 @@
-"""Logs of jobs among the files of their run: their names, and reading them from an offset or their last lines.
+"""Logs of jobs among their run's files: names, and reading from an offset or the last lines.
 
-Only a regular file is a log, since jobs may write into the folder of logs.
+Only a regular file is a log, since jobs may write into the folder with logs.
 """
 
 import codecs
@@ -18,7 +18,7 @@ NO_LOG = (FileNotFoundError, NotADirectoryError, NotRegular)
 
 
 def log_name(task: int, attempt: int) -> str:
-    """Return the path of a task's log within the run's folder of files."""
+    """Return the path for a task's log within the run's folder."""
     return f"logs/{task}-{attempt}.log"
 
 

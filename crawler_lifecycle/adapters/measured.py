@@ -1,11 +1,11 @@
-"""A sink that measures the bytes that go through it."""
+"""A sink that measures the bytes on their way."""
 
 import hashlib
 from typing import Protocol
 
 
 class Sink(Protocol):
-    """A target that is written from its beginning to its end; going back in it is not needed."""
+    """A target written from beginning to end; seeking back is not needed."""
 
     def write(self, data: bytes, /) -> int: ...
 
@@ -13,7 +13,7 @@ class Sink(Protocol):
 
 
 class Measured:
-    """Pass bytes on and count and hash them. It cannot seek, so that no byte changes after it was hashed."""
+    """Pass bytes on, count and hash them. There is no seek, so no byte changes after it was hashed."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

@@ -1,4 +1,4 @@
-"""Opening of files in places where a crawl may have put a pipe, link or device.
+"""Safe opening of files in places where a crawl may have put a pipe, link or device.
 
 A pipe's reader waits for a writer, perhaps for ever. A link leads anywhere.
 """
@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-SOMETHING_ELSE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP, errno.EISDIR)
+OTHER_KINDS = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP, errno.EISDIR)
 
 
 class NotRegular(OSError):
@@ -16,11 +16,11 @@ class NotRegular(OSError):
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, folder: int | None = None) -> int:
-    """Return the descriptor of a regular file, opened without blocking and without following a link."""
+    """Open a regular file without blocking and without following a link. Return the descriptor."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=folder)
     except OSError as error:
-        if error.errno in SOMETHING_ELSE:
+        if error.errno in OTHER_KINDS:
             raise _not_regular(error.errno, path) from error
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""Client of a scheduler service, ours or a company's: `ports.Deployer` over HTTP.
+"""Client for a scheduler service, ours or a company's: `ports.Deployer` over HTTP.
 
 Only an answer that is final by the service's contract is a permanent error. Any other answer (a time-out, a proxy's
 page, a wrong token, a wrong address) says nothing about the request: the caller asks again once an operator has mended
@@ -31,7 +31,7 @@ class CrawlerNames(Message):
 
 
 class SchedulerClient:
-    """Client for many threads that keeps its connections. `timeout` limits one whole request."""
+    """Client for many threads that keeps its connections. `timeout` limits a whole request."""
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
         self._url = without_credentials(url.rstrip("/"))

@@ -1,7 +1,7 @@
-"""How does a zip of very many files fit into little memory? Its entries wait for its end in a file.
+"""A zip's list of entries, kept in a file: very many files fit into little memory.
 
-`zipfile` keeps an object for each entry, half a kilobyte, to write the zip's directory from. It only ever adds to that
-list, counts it, and reads it once from the beginning.
+`zipfile` keeps an object for every entry, half a kilobyte, for the zip's directory at the end. It only appends to the
+list, counts the list, and reads the list once from the beginning.
 """
 
 import pickle
@@ -11,9 +11,9 @@ from typing import IO, Any
 
 
 def keep_entries_in(file: IO[bytes], archive: zipfile.ZipFile) -> None:
-    """Of a zip that is being written and has none yet. The file has to stay open until the zip is closed."""
+    """Keep the entries of a new zip in a file, which has to stay open until the zip is closed."""
     archive.filelist = _Entries(file)
-    archive.NameToInfo = _NoNames()
+    archive.NameToInfo = _EmptyDict()
 
 
 class _Entries(list[zipfile.ZipInfo]):
@@ -31,11 +31,11 @@ class _Entries(list[zipfile.ZipInfo]):
     def __iter__(self) -> Iterator[zipfile.ZipInfo]:
         self._file.seek(0)
         for _ in range(self._count):
-            yield pickle.load(self._file)  # noqa: S301 (nobody but us has this file)
+            yield pickle.load(self._file)  # noqa: S301 (only this process has the file)
 
 
-class _NoNames(dict[str, zipfile.ZipInfo]):
-    """Names are only kept to find entries again, and to warn of the second of a name."""
+class _EmptyDict(dict[str, zipfile.ZipInfo]):
+    """A dict without content: `zipfile` uses names only to find entries again and to warn about duplicates."""
 
     def __setitem__(self, name: str, entry: Any) -> None:
         pass

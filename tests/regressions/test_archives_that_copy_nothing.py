@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters import folder as folders
-from crawler_lifecycle.adapters.archive import writing
+from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.folder import FolderExporter
 
 MANY = 20
@@ -35,7 +35,7 @@ def test_what_is_not_copied_is_progress_too(tmp_path: Path, kind: str, monkeypat
     told = list[tuple[int, int]]()
     slow = itertools.count(0, 10)
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
-    with (tmp_path / "zip").open("wb") as file, writing(file, lambda *so_far: told.append(so_far)) as archive:
+    with (tmp_path / "zip").open("wb") as file, archive_writer(file, lambda *so_far: told.append(so_far)) as archive:
         archive.add_folder(run)
     assert len(told) >= 2 * MANY, "while they are listed, and while they are looked at"
 

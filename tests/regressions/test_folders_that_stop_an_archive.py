@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, writing
+from crawler_lifecycle.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, archive_writer
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.contract.steps.exports import RunEnd
 from tests.house import House
@@ -41,7 +41,7 @@ def nest(folder: Path, name: str, levels: int) -> None:
 
 def archived(folder: Path, target: Path) -> tuple[set[str], dict[str, str]]:
     """Names of the files in it, and what was left out for which reason."""
-    with target.open("wb") as file, writing(file, lambda *_: None) as archive:
+    with target.open("wb") as file, archive_writer(file, lambda *_: None) as archive:
         archive.add_folder(folder)
     with zipfile.ZipFile(target) as made:
         manifest = json.loads(made.read("manifest.json"))

@@ -1,5 +1,5 @@
-"""Exports to AWS or to servers that speak its protocols: events to EventBridge, archives to S3.
+"""Exports to AWS or to servers with the same protocols: events to EventBridge, archives to S3.
 
-`client` makes the clients and translates their errors. `events` announces. `archives` puts a run's files into a bucket;
-`upload` is one multipart upload, and `part_sizes` computes the size of its parts.
+`client` creates the clients and translates their errors. `events` announces. `archives` puts a run's files into a
+bucket; `upload` is a multipart upload, and `part_sizes` computes the size of its parts.
 """

@@ -1,4 +1,4 @@
-"""Archives in a bucket: the zip is written into it while it is being made, and is fetched by a signed address."""
+"""Archives in a bucket: the zip is uploaded while it is created, and downloaded by a signed address."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -6,9 +6,9 @@ from pathlib import Path
 
 from botocore.exceptions import ClientError
 
-from crawler_lifecycle.adapters.archive import writing
+from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.aws.client import calling, make_client
-from crawler_lifecycle.adapters.aws.upload import MEND, Upload, keep_apart
+from crawler_lifecycle.adapters.aws.upload import MEND, Upload, wait_after_lost_answer
 from crawler_lifecycle.adapters.run_files import files_of
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
@@ -16,8 +16,8 @@ from crawler_lifecycle.ports import Archive, Progress, StoredArchive
 from crawler_lifecycle.settings.outside import ExportSettings
 
 MIB = 1024 * 1024
-TRIES = 3  # for one request
-SIGNED_SECONDS = 900  # that a signed address is good for; a download that has begun goes on
+TRIES = 3  # for a request
+SIGNED_SECONDS = 900  # lifetime of a signed address; a download under way goes on
 MEND_READING = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials (s3:GetObject, s3:ListBucket) right?"
 )
@@ -33,7 +33,7 @@ class S3Archiver:
         self._client = make_client(
             "s3", settings, settings.s3_endpoint_url, "CRAWLER_EXPORT__S3_ENDPOINT_URL", tries=TRIES
         )
-        keep_apart(self._client, TRIES)
+        wait_after_lost_answer(self._client, TRIES)
 
     def destination(self, run_uid: str, end: int) -> str:
         return f"s3://{self._bucket}/{self._key(run_uid, end)}"
@@ -44,10 +44,10 @@ class S3Archiver:
         folder = files_of(self._files, run_uid)
         if folder is None:
             return None
-        beating = _Beating(progress)
+        repeated = _RepeatedProgress(progress)
         try:
-            with Upload(self._client, target, self._options, self._part, beating.again) as upload:
-                with writing(upload, beating) as archive:
+            with Upload(self._client, target, self._options, self._part, repeated.again) as upload:
+                with archive_writer(upload, repeated) as archive:
                     archive.add_folder(folder)
                 if not archive.files:
                     return None
@@ -57,7 +57,7 @@ class S3Archiver:
         return archive.written_to(self.destination(run_uid, end))
 
     def stored(self, run_uid: str, end: int) -> StoredArchive:
-        """Ask the bucket for the object, and sign an address for it, which needs no request."""
+        """Ask the bucket for the object, and sign an address, which needs no request."""
         target = {"Bucket": self._bucket, "Key": self._key(run_uid, end)}
         name = archive_name(run_uid, end)
         with calling(f"bucket {self._bucket}", MEND_READING):
@@ -81,8 +81,8 @@ class S3Archiver:
 
 
 @dataclass
-class _Beating:
-    """Progress of the archive, repeated while the upload waits for the server, so that heartbeats go on."""
+class _RepeatedProgress:
+    """Progress of the archive, repeated while the upload waits for the server, to continue the heartbeats."""
 
     progress: Progress
     files: int = 0
@@ -97,7 +97,7 @@ class _Beating:
 
 
 def _options(settings: ExportSettings) -> dict[str, str]:
-    """Return the options of the object. `default` leaves encryption to the bucket."""
+    """Return the object's options. `default` leaves encryption to the bucket."""
     options = {"ContentType": "application/zip"}
     if settings.encryption != "default":
         options["ServerSideEncryption"] = settings.encryption

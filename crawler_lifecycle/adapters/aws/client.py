@@ -1,4 +1,4 @@
-"""Clients of AWS and their errors. Credentials come from AWS's own variables, files and roles."""
+"""AWS clients and their errors. Credentials come from AWS's own variables, files and roles."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.settings.outside import ExportSettings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SOMEBODY_HAS_TO_MEND = (401, 403, 404)
+OPERATOR_STATUSES = (401, 403, 404)
 # EventBridge answers these errors with status 400
-AS_CODES = (
+OPERATOR_CODES = (
     "ResourceNotFoundException",
     "AccessDeniedException",
     "UnrecognizedClientException",
@@ -32,14 +32,14 @@ WITHOUT_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, TokenRetriev
 
 
 def make_client(service: str, settings: ExportSettings, endpoint: str | None, variable: str, tries: int) -> Any:
-    """Return a client that several threads may use. `variable` names the setting of the endpoint."""
+    """Return a client for many threads. `variable` names the endpoint's setting."""
     config = Config(
         connect_timeout=min(3.0, settings.timeout_seconds),
         read_timeout=settings.timeout_seconds,
         retries={"mode": "standard", "total_max_attempts": tries},
         s3={"addressing_style": "path" if settings.path_style else "auto"},
         proxies={} if endpoint and urlsplit(endpoint).hostname in LOOPBACK else None,
-        # servers other than AWS's do not know its newer checksums
+        # servers other than AWS do not know its newer checksums
         request_checksum_calculation="when_required" if endpoint else None,
         response_checksum_validation="when_required" if endpoint else None,
     )
@@ -57,7 +57,7 @@ def make_client(service: str, settings: ExportSettings, endpoint: str | None, va
 
 @contextmanager
 def calling(what: str, mend: str) -> Iterator[None]:
-    """Translate errors of AWS. `mend` says where to look if the server refuses us."""
+    """Translate AWS errors. `mend` says where to look if the server refuses us."""
     try:
         yield
     except WITHOUT_CREDENTIALS as error:
@@ -68,7 +68,7 @@ def calling(what: str, mend: str) -> Iterator[None]:
         answer = error.response.get("Error", {})
         said = f"{what} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        if status in SOMEBODY_HAS_TO_MEND or answer.get("Code") in AS_CODES:
+        if status in OPERATOR_STATUSES or answer.get("Code") in OPERATOR_CODES:
             raise NotReady(f"{said}; {mend}") from error
         raise TemporaryError(said) from error
     except BotoCoreError as error:

@@ -24,7 +24,7 @@ class EventBridge:
         )
 
     def announce(self, event: ExportEvent) -> None:
-        """Try once; the caller retries. EventBridge gives each try an id, and the constant id is in the detail."""
+        """Try once; the caller retries. EventBridge gives every try an id, so the constant id is in the detail."""
         entry = {
             "EventBusName": self._bus,
             "Source": self._source,
@@ -42,7 +42,7 @@ class EventBridge:
         return f"events on bus {self._bus}, source {self._source}"
 
     def _check_taken(self, answer: dict[str, Any]) -> None:
-        """Raise if EventBridge refused the entry, which it may do in an answer with status 200."""
+        """Raise if EventBridge refused the entry, even in an answer with status 200."""
         if not answer.get("FailedEntryCount"):
             return
         entry: dict[str, str] = next(iter(answer.get("Entries", [])), {})

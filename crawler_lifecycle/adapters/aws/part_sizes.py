@@ -1,7 +1,7 @@
-"""Sizes of the parts of an upload whose total size is unknown before its end.
+"""Part sizes for an upload of unknown total size.
 
-S3 takes 10,000 parts. All parts have one size for as long as possible, since each part is held in memory and some
-servers want equal parts; the last parts grow so that 10,000 are enough.
+S3 takes 10,000 parts. Parts have the same size for as long as possible, because a part is held in memory and some
+servers want equal parts; the last parts grow, so that 10,000 are enough.
 """
 
 MOST_PARTS = 10_000
@@ -11,7 +11,7 @@ LARGEST = 1024**3
 
 
 def part_size(number: int, first: int) -> int:
-    """Return the size in bytes of the part with this number, from 1."""
+    """Return the part's size in bytes; numbers begin at 1."""
     if number <= ALIKE:
         return first
     doublings = (number - ALIKE - 1) // STEP + 1

@@ -1,6 +1,6 @@
-"""Upload of an S3 object while its bytes are made, with at most one part in memory.
+"""Upload of an S3 object while its bytes are created, with at most one part in memory.
 
-The object exists when `complete` has returned, and not before. An upload that is not completed is aborted.
+The object exists when `complete` has returned, and not before. An upload without `complete` is aborted.
 """
 
 import logging
@@ -28,9 +28,8 @@ MEND = (
 )
 
 
-def keep_apart(client: Any, tries: int) -> None:
-    """Wait before creating an upload again after a lost answer, so that the upload of the first try is recognisable
-    as abandoned."""
+def wait_after_lost_answer(client: Any, tries: int) -> None:
+    """Wait before creating an upload again after a lost answer, to recognise the first try's upload as abandoned."""
 
     def pause(attempts: int, caught_exception: Exception | None = None, **_: object) -> float | None:
         if attempts < tries and isinstance(caught_exception, ANSWER_LOST):
@@ -41,8 +40,7 @@ def keep_apart(client: Any, tries: int) -> None:
 
 
 class Upload:
-    """One multipart upload. `target` is bucket and key. `beat` is called regularly while the upload waits for the
-    server."""
+    """A multipart upload. `target` is bucket and key. `beat` is called while the upload waits for the server."""
 
     def __init__(
         self, client: Any, target: dict[str, str], options: dict[str, str], first_part: int, beat: Callable[[], None]
@@ -61,7 +59,7 @@ class Upload:
 
     def write(self, data: bytes, /) -> int:
         if self._broken:
-            return len(data)  # a zip that is given up still writes its end
+            return len(data)  # a zip still writes its end after an error
         self._buffer += data
         while len(self._buffer) >= (size := part_size(len(self._parts) + 1, self._first_part)):
             with memoryview(self._buffer) as view:
@@ -71,13 +69,14 @@ class Upload:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: parts are sent when they are full."""
+        """Do nothing: a part is sent when it is full."""
 
     def complete(self) -> None:
-        """Complete the object, then abort earlier uploads of the key that never ended.
+        """Complete the object, then abort abandoned uploads to the same key.
 
-        Only now, since an upload that is still under way tries again, and two uploads cannot keep each other from
-        ending."""
+        The abort comes last: an aborted upload that is alive tries again, and two uploads must not abort each other for
+        ever.
+        """
         if self._buffer:  # a zip is never empty, but may end with a full part
             self._send(bytes(self._buffer))
         mine, earlier = self._begun(), self._earlier()
@@ -93,7 +92,7 @@ class Upload:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._thread:  # wait for the part under way: a part that arrives after the abort would stay for ever
-            self._beat = _nothing  # the part's error may be the reason of the abort
+            self._beat = lambda: None  # the heartbeat's error may have caused the abort
             if self._creation is not None:
                 with suppress(LifecycleError):  # no upload was created then
                     self._abort({"UploadId": self._answer(self._creation)["UploadId"]})
@@ -106,7 +105,7 @@ class Upload:
 
     def _send(self, part: bytes) -> None:
         number = len(self._parts) + 1
-        self._broken = True  # wait until this part is there
+        self._broken = True  # reset when the part has arrived
         if number > MOST_PARTS:
             raise PermanentError(
                 f"the archive {self._target['Key']} is too big for {MOST_PARTS:,} parts: "
@@ -117,22 +116,26 @@ class Upload:
         self._broken = False
 
     def _earlier(self) -> list[dict[str, str]]:
-        """Return uploads of the same key that a crashed try left open.
+        """Return uploads to the same key that a crashed try left open.
 
-        A crash is noticed by missing heartbeats, so the next try never begins in the same moment; uploads that do are
-        alive."""
+        Missing heartbeats reveal a crash after seconds, so the next try begins later. An upload from the same moment is
+        alive.
+        """
         bucket, key = self._target["Bucket"], self._target["Key"]
         try:
             answer = self._ask("list_multipart_uploads", Bucket=bucket, Prefix=key)
         except LifecycleError as error:
             logger.warning("earlier uploads of %s are not looked for: %s", key, error.message)
             return []
-        begun = {each["UploadId"]: each["Initiated"] for each in answer.get("Uploads", []) if each["Key"] == key}
-        mine = begun.pop(self._begun()["UploadId"], None)
-        return [{"UploadId": other} for other, at in begun.items() if mine and at <= mine - APART]
+        uploads = [upload for upload in answer.get("Uploads", []) if upload["Key"] == key]
+        begun_at = {upload["UploadId"]: upload["Initiated"] for upload in uploads}
+        mine = begun_at.get(self._begun()["UploadId"])
+        if mine is None:
+            return []
+        return [{"UploadId": upload} for upload, at in begun_at.items() if at <= mine - APART]
 
     def _abort(self, upload: dict[str, str]) -> None:
-        """Abort the upload. If the abort fails, the next try sees the upload again; no object comes of it."""
+        """Abort the upload. If the abort fails, the next try sees the upload again, and no object results from it."""
         try:
             self._ask("abort_multipart_upload", **self._target, **upload)
         except LifecycleError as error:
@@ -141,13 +144,9 @@ class Upload:
     def _ask(self, operation: str, **arguments: Any) -> Any:
         return self._answer(self._thread.submit(getattr(self._client, operation), **arguments))
 
-    def _answer(self, asked: "Future[Any]") -> Any:
+    def _answer(self, request: "Future[Any]") -> Any:
         """Call in the other thread, so that this thread can send heartbeats however long the answer takes."""
-        while not wait([asked], BEAT).done:
+        while not wait([request], BEAT).done:
             self._beat()
         with calling(f"bucket {self._target['Bucket']}", MEND):
-            return asked.result()
-
-
-def _nothing() -> None:
-    pass
+            return request.result()

@@ -12,7 +12,7 @@ from crawler_lifecycle.adapters.job_request import (
     arguments_of,
     environment_of,
     grace_seconds,
-    refuse_what_no_program_can_get,
+    refuse_unusable_texts,
     request_hash,
 )
 from crawler_lifecycle.adapters.kubernetes import naming
@@ -111,7 +111,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
         raise Refused(f"crawler {crawler.name!r} has no image: Kubernetes runs images")
     arguments = arguments_of(request)
     environment = environment_of(request, FILES)
-    refuse_what_no_program_can_get(environment, [*(crawler.command or [crawler.image]), *arguments])
+    refuse_unusable_texts(environment, [*(crawler.command or [crawler.image]), *arguments])
     resources = crawler.resources.model_dump(exclude_none=True)
     mount = {"name": "files", "mountPath": FILES}
     container = {

@@ -1,6 +1,6 @@
-"""Changes of jobs, by run, including changes made while no watcher ran.
+"""Changes to jobs, by run, including changes made while no watcher ran.
 
-A touched file stays until its change was passed on, so a watcher that was away learns the changes that it missed.
+A touched file stays until its change was passed on, so a watcher learns about changes during its absence.
 """
 
 import logging
@@ -20,16 +20,16 @@ logger = logging.getLogger(__name__)
 
 
 def watch_runs(layout: Layout) -> Iterator[set[str]]:
-    """Yield the run_uids that were touched, for ever; an empty set after each silent second."""
-    told = ""
+    """Yield the touched run_uids, for ever; an empty set after every silent second."""
+    logged = ""
     while True:
         try:
             yield from _watch_once(layout)
         except OSError as error:
             # looks go on without a watcher, and the obstacle may go away
-            if str(error) != told:
-                told = str(error)
-                logger.warning("changes of local jobs cannot be watched: %s", told)
+            if str(error) != logged:
+                logged = str(error)
+                logger.warning("changes of local jobs cannot be watched: %s", logged)
             time.sleep(LONGEST_SILENCE_MS / 1000)
             yield set()
 
@@ -47,7 +47,7 @@ def _watch_once(layout: Layout) -> Iterator[set[str]]:
         yield_on_timeout=True,
         recursive=False,
     ):
-        # both sources: a file that is touched again just before its removal is known by its event only
+        # both sources: a file touched again just before its removal is known by its event only
         touched = {Path(path).name for _, path in changes} | set(names(folder))
         yield {name for name in touched if _is_run(name)}
         for name in touched:

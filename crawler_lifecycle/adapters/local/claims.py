@@ -11,7 +11,7 @@ from crawler_lifecycle.adapters.job_request import (
     environment_of,
     grace_seconds,
     refuse_if_late,
-    refuse_what_no_program_can_get,
+    refuse_unusable_texts,
     request_hash,
 )
 from crawler_lifecycle.adapters.local.layout import Layout
@@ -25,8 +25,10 @@ from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 
 
 def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Placing) -> Deployment:
-    """Return the job of the request's key, created and queued unless the job exists. Callers hold
-    `placing.exclusive`."""
+    """Return the job for the request's key. Create and queue the job unless it exists.
+
+    Callers hold `placing.exclusive`.
+    """
     spec = new_spec(request, files)
     folder = JobFolder(layout.job(spec.name))
     try:
@@ -35,8 +37,7 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if known is None:
         # The place comes first. A place without a job is cleared later, but a job without a place would wait for ever.
-        # And a look
-        # that runs between the check of `not_after` and the creation learns from the place that a job may come.
+        # A look between the check of `not_after` and the creation also learns from the place that a job may come.
         placing.enqueue(spec)
         try:
             refuse_if_late(request)
@@ -75,7 +76,7 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
         deadline_seconds=request.deadline_seconds,
         grace_seconds=grace_seconds(request),
     )
-    refuse_what_no_program_can_get(spec.environment, spec.command)
+    refuse_unusable_texts(spec.environment, spec.command)
     return spec
 
 

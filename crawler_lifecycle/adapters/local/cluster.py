@@ -10,10 +10,10 @@ from crawler_lifecycle.adapters.local.claims import claim
 from crawler_lifecycle.adapters.local.evidence import evidence
 from crawler_lifecycle.adapters.local.inventory import living
 from crawler_lifecycle.adapters.local.layout import Layout, names
-from crawler_lifecycle.adapters.local.looking import Looking
+from crawler_lifecycle.adapters.local.looking import Observer
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
-from crawler_lifecycle.adapters.local.stopping import Stopping
+from crawler_lifecycle.adapters.local.stopping import Stopper
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
@@ -24,15 +24,15 @@ from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Uids, keep_no_
 
 
 class LocalCluster:
-    """Cluster of process groups. `installation` selects the jobs of one installation; None selects all jobs."""
+    """Cluster of process groups. `installation` selects an installation's jobs; None selects all jobs."""
 
     def __init__(self, root: Path, files: Path, installation: str | None, capacity: int) -> None:
         self._layout = Layout(root.absolute())
         self._files = files.absolute()
         self._installation = installation
         self._placing = Placing(self._layout, capacity)
-        self._looking = Looking(self._layout, installation)
-        self._stopping = Stopping(self._layout, self._placing)
+        self._observer = Observer(self._layout, installation)
+        self._stopper = Stopper(self._layout, self._placing)
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
@@ -46,7 +46,7 @@ class LocalCluster:
             return deployment
 
     def place_waiting(self) -> None:
-        """Start waiting jobs for which there is room. A later call repairs a start that was cut off."""
+        """Start waiting jobs while there is room. A later call repairs an interrupted start."""
         with _wrapped("start waiting jobs"):
             self._layout.make()
             with self._placing.exclusive():
@@ -60,7 +60,7 @@ class LocalCluster:
         *,
         uids: Uids = NO_UIDS,  # noqa: ARG002 (a record has no labels that anybody edits)
     ) -> Look:
-        return self._looking.look(run_uid, tasks)
+        return self._observer.look(run_uid, tasks)
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         with _wrapped("list its jobs"):
@@ -74,12 +74,10 @@ class LocalCluster:
         hurried: bool = False,  # noqa: ARG002 (all of it is at hand)
     ) -> list[TaskEvidence]:
         with _wrapped("collect evidence"):
-            seen = self._looking.some(run_uid, jobs)
-            return [
-                found
-                for key, job in seen.items()
-                if (found := evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, *key)))
-            ]
+            items = []
+            for key, job in self._observer.look_at_jobs(run_uid, jobs).items():
+                items.append(evidence(job, JobFolder(self._layout.job(job.name)), self._log_file(run_uid, *key)))
+            return [item for item in items if item]
 
     def stop(
         self,
@@ -91,7 +89,7 @@ class LocalCluster:
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
         with _wrapped("stop jobs"):
-            self._stopping.ask(self._folders(run_uid, jobs))
+            self._stopper.ask(self._folders(run_uid, jobs))
 
     def kill(
         self,
@@ -102,10 +100,10 @@ class LocalCluster:
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
         with _wrapped("kill jobs"):
-            self._stopping.kill(self._folders(run_uid, jobs))
+            self._stopper.kill(self._folders(run_uid, jobs))
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:  # noqa: ARG002
-        """Return None: a machine always reaches its own processes."""
+        """Return no job: a machine always reaches its own processes."""
         return {}
 
     def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:  # noqa: ARG002
@@ -114,7 +112,7 @@ class LocalCluster:
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:
         with _wrapped("read a log"):
-            job = self._looking.some(run_uid, [(task, attempt)]).get((task, attempt))
+            job = self._observer.look_at_jobs(run_uid, [(task, attempt)]).get((task, attempt))
             if job is None:
                 raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
             # the phase is read before the log: a line printed in between is read again and never skipped
@@ -135,7 +133,7 @@ class LocalCluster:
         return f"local cluster in {self._layout.root}: {places}"
 
     def _folders(self, run_uid: str, jobs: Sequence[JobKey]) -> list[JobFolder]:
-        return [folder for job in jobs if (folder := self._looking.folder(run_uid, *job))]
+        return [folder for job in jobs if (folder := self._observer.folder(run_uid, *job))]
 
     def _log_file(self, run_uid: str, task: int, attempt: int) -> Path:
         return self._files / checked_uid(run_uid) / log_files.log_name(task, attempt)

@@ -1,7 +1,7 @@
-"""Detection of processes that a job leaves behind when its first process ends.
+"""Detection of processes that survive their job's first process.
 
-A walk through all processes of the machine takes a fraction of a second, so a thousand jobs that end at once would take
-minutes. On Linux a runner adopts the orphans of its job instead, and one question to the kernel is enough.
+A walk through all processes on the machine takes a fraction of a second, so a thousand jobs that end at once would
+take minutes. On Linux a runner adopts its job's orphans instead, and a single question to the kernel is enough.
 """
 
 import ctypes
@@ -12,15 +12,14 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt() -> bool:
-    """Become the parent of descendants whose own parent ends. Return False where the system has no such mechanism."""
+    """Become the parent of descendants after their own parent's end. Return False where the system cannot do so."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def wait_for(pid: int) -> int:
-    """Return the exit code of this child; a negative code is the signal that ended the child. Other children are
-    reaped."""
+    """Return the child's exit code; a negative code is the signal that ended the child. Reap other children."""
     while True:
         ended, status = os.waitpid(-1, 0)
         if ended == pid:

@@ -1,7 +1,6 @@
-"""The part of a service's environment that its jobs inherit: only variables that programs need to run at all.
+"""The variables that jobs inherit from a service: only variables that programs need to run at all.
 
-Other variables may hold secrets of this project or of another. A crawler's own variables stand in the `environment` of
-its catalogue entry.
+Any other variable may hold a secret. A crawler's own variables stand in the `environment` of its catalogue entry.
 """
 
 from collections.abc import Mapping

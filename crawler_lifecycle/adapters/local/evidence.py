@@ -1,4 +1,4 @@
-"""Evidence of a local job: its last log lines and its record of the end."""
+"""Evidence for a local job: its last log lines and its record about the end."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Inventory of living and waiting jobs of all runs: jobs with a place, and jobs with processes.
+"""Inventory of all living and waiting jobs: jobs with a place, and jobs with processes.
 
 Records of ended jobs stay for ever and are not read.
 """
@@ -14,13 +14,13 @@ from crawler_lifecycle.domain.audit.subjects import ListedJob
 
 
 def living(layout: Layout, installation: str | None) -> list[ListedJob]:
-    """Return the jobs whose record names this installation; None accepts every installation."""
+    """Return the jobs whose record names the installation; None accepts every installation."""
     if layout.is_away:
         raise FileNotFoundError(layout.missing)
     placed = {place.partition("-")[2] for folder in (layout.waiting, layout.running) for place in _places(folder)}
     marked = {seen.name for seen in processes.survey() if seen.name}
-    found = (_listed(layout, name, installation) for name in sorted(placed | marked))
-    return [job for job in found if job]
+    jobs = (_listed(layout, name, installation) for name in sorted(placed | marked))
+    return [job for job in jobs if job]
 
 
 def _places(folder: Path) -> list[str]:
@@ -31,12 +31,13 @@ def _places(folder: Path) -> list[str]:
 
 
 def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | None:
-    """Return None for a job of another cluster or installation, and for a job in the making."""
+    """Return None for a job from another cluster or installation, and for a job in creation."""
     parts = JOB_NAME.fullmatch(name)
     if parts is None:
         return None
     job = JobFolder(layout.job(name))
-    if (owner := job.installation) is None or installation not in (None, owner):
+    owner = job.installation
+    if owner is None or installation not in (None, owner):
         return None
     return ListedJob(name, job.path.parent.name, (int(parts[2]), int(parts[3])), _made_at(job))
 

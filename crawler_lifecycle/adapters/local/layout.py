@@ -1,13 +1,13 @@
 """Places on disk: the folders and files of the local cluster.
 
-root/jobs/<run_uid>/<job name>/   what is known of a job (see `records`)
-root/waiting/<time>-<job name>    jobs that are not placed yet, oldest first
-root/running/<time>-<job name>    jobs that take one of the places
-root/new/                         job folders in the making
-root/changed/<run_uid>            touched when a job of the run changes
+root/jobs/<run_uid>/<job name>/   records about a job (see `records`)
+root/waiting/<time>-<job name>    jobs without a place, oldest first
+root/running/<time>-<job name>    jobs with a place
+root/new/                         job folders in creation
+root/changed/<run_uid>            touched when a job in the run changes
 root/placing.lock                 held while jobs are claimed, placed or withdrawn
-root.made                         beside the root: there was one, which may be away for a while
-files/<run_uid>/                  what the run leaves behind, its logs included
+root.made                         beside the root: tells an absent root from a new installation
+files/<run_uid>/                  the run's files, including logs
 """
 
 import re
@@ -60,7 +60,7 @@ class Layout:
         return self.made.exists() and not self.jobs.is_dir()
 
     def make(self) -> None:
-        """Create the root, except where the root is away: a new root would take the place of the old one."""
+        """Create the root, unless it is away: a new root would take the place of the old root."""
         if self.is_away:
             raise FileNotFoundError(f"{self.missing}; if its jobs are gone for good, remove {self.made}")
         for folder in (self.jobs, self.waiting, self.running, self.new, self.changed):
@@ -75,14 +75,14 @@ class Layout:
         return self.jobs / checked_uid(run_uid)
 
     def job(self, name: str) -> Path:
-        """Return the folder of a job; the job's name contains its run."""
-        found = JOB_NAME.fullmatch(name)
-        if not found:
+        """Return a job's folder; the job's name contains its run."""
+        match = JOB_NAME.fullmatch(name)
+        if not match:
             raise BadInput("job_name", f"{name!r} is not the name of a job")
-        return self.jobs / str(UUID(found[1])) / name
+        return self.jobs / str(UUID(match[1])) / name
 
     def announce_change(self, run_uid: str) -> None:
-        # on a full disk the change is missed; looks are correct without it
+        # a full disk loses the change; looks are correct without it
         with suppress(OSError):
             (self.changed / checked_uid(run_uid)).write_bytes(b".")
 

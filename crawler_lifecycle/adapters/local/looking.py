@@ -1,4 +1,4 @@
-"""Looks at the local cluster: one listing of the run's folder, and one or two small files for each job."""
+"""Looks at the local cluster: a listing of the run's folder, and one or two small files for every job."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from crawler_lifecycle.errors import BadInput, TemporaryError
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LocalJob:
     task: int
     attempt: int
     folder: JobFolder
@@ -26,70 +26,70 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A job without a runner and without a complete record of its end: its processes decide."""
+    """A job without a runner and without a complete record about its end: its processes decide."""
 
     look: JobLook
     folder: JobFolder
 
 
-class Looking:
+class Observer:
     def __init__(self, layout: Layout, installation: str | None) -> None:
         self._layout = layout
         self._installation = installation
 
     def look(self, run_uid: str, tasks: Collection[int] | None = None) -> Look:
         """Look at the run. `tasks` limits the look to these tasks."""
-        asked_for = None if tasks is None else frozenset(tasks)
+        wanted = None if tasks is None else frozenset(tasks)
         try:
             coming = self._coming(run_uid)  # the places are read first, so that a job listed later has surely come
-            listed = [found for found in self._list(run_uid) if asked_for is None or found.task in asked_for]
+            listed = [job for job in self._list(run_uid) if wanted is None or job.task in wanted]
             jobs = self._see(listed)
             self._refuse_if_away()
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
-        there = {(found.task, found.attempt) for found in listed}
-        coming = {key: job for key, job in coming.items() if asked_for is None or key[0] in asked_for}
-        return Look(complete=True, jobs=jobs | {key: job for key, job in coming.items() if key not in there})
+        existing = {(job.task, job.attempt) for job in listed}
+        for key, job in coming.items():
+            if key not in existing and (wanted is None or key[0] in wanted):
+                jobs[key] = job
+        return Look(complete=True, jobs=jobs)
 
-    def some(self, run_uid: str, jobs: Iterable[JobKey]) -> dict[JobKey, JobLook]:
+    def look_at_jobs(self, run_uid: str, jobs: Iterable[JobKey]) -> dict[JobKey, JobLook]:
         """Look at these jobs by task and attempt; absent jobs are left out."""
-        return self._see(self._found(run_uid, task, attempt) for task, attempt in jobs)
+        return self._see(self._local_job(run_uid, task, attempt) for task, attempt in jobs)
 
     def folder(self, run_uid: str, task: int, attempt: int) -> JobFolder | None:
         """Return the job's folder if the folder exists and belongs to this installation."""
-        folder = self._found(run_uid, task, attempt).folder
+        folder = self._local_job(run_uid, task, attempt).folder
         return folder if folder.path.exists() and self._is_ours(folder.installation) else None
 
     def _is_ours(self, installation: str | None) -> bool:
-        """Return whether the job is ours. A job whose record names no installation belongs to every caller that
-        knows its run."""
+        """Return whether the job is ours. Without an installation on record it belongs to all who know its run."""
         return installation is None or self._installation in (None, installation)
 
-    def _found(self, run_uid: str, task: int, attempt: int) -> Found:
-        return Found(task, attempt, JobFolder(self._layout.run(run_uid) / job_name(run_uid, task, attempt)))
+    def _local_job(self, run_uid: str, task: int, attempt: int) -> LocalJob:
+        return LocalJob(task, attempt, JobFolder(self._layout.run(run_uid) / job_name(run_uid, task, attempt)))
 
-    def _see(self, listed: Iterable[Found]) -> dict[JobKey, JobLook]:
+    def _see(self, listed: Iterable[LocalJob]) -> dict[JobKey, JobLook]:
         jobs: dict[JobKey, JobLook] = {}
         doubts: list[_Doubt] = []
         waiting = _Waiting(self._layout)
-        for found in listed:
+        for job in listed:
             try:
-                seen = self._job(found, waiting)
+                seen = self._job(job, waiting)
             except (Unreadable, OSError) as error:
-                seen = self._unclear(found, str(error))
+                seen = self._unclear(job, str(error))
             if isinstance(seen, _Doubt):
                 doubts.append(seen)
             elif seen:
-                jobs[found.task, found.attempt] = seen
+                jobs[job.task, job.attempt] = seen
         if doubts:
-            # the survey comes after the last runner was seen dead: an older survey could miss a process that the runner
-            # started
+            # the survey follows the last look at a runner: an older survey could miss a process of a now dead runner
             survey = processes.survey()
             jobs.update({(doubt.look.task, doubt.look.attempt): _judge(doubt, survey) for doubt in doubts})
         return jobs
 
     def _coming(self, run_uid: str) -> dict[JobKey, JobLook]:
-        """Return the jobs that may be created at this moment: their place in the queue exists before their folder."""
+        """Return jobs that may be created at this moment: their place in the queue exists before their folder."""
         try:
             places = names(self._layout.waiting)
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class Looking:
             if (key := _job_of(run_uid, name))
         }
 
-    def _list(self, run_uid: str) -> Iterator[Found]:
+    def _list(self, run_uid: str) -> Iterator[LocalJob]:
         folder = self._layout.run(run_uid)
         try:
             listed = names(folder)
@@ -115,53 +115,53 @@ class Looking:
             raise TemporaryError(f"the jobs of run {run_uid} cannot be listed: {error}") from error
         for name in listed:
             if key := _job_of(run_uid, name):
-                yield Found(*key, JobFolder(folder / name))
+                yield LocalJob(*key, JobFolder(folder / name))
 
     def _refuse_if_away(self) -> None:
         """Raise if the root is away, or went away during the look: unseen jobs are not gone."""
         if not self._layout.jobs.is_dir():
             raise TemporaryError(self._layout.missing)
 
-    def _job(self, found: Found, waiting: "_Waiting") -> "JobLook | _Doubt | None":
-        folder = found.folder
+    def _job(self, job: LocalJob, waiting: "_Waiting") -> "JobLook | _Doubt | None":
+        folder = job.folder
         ended = folder.ended()
         if not ended and (started := folder.started()):
             if not self._is_ours(started.installation):
                 return None
-            look = _running(found, started)
+            look = _running(job, started)
             if folder.has_runner:
                 return look
             ended = folder.ended()  # the job may have ended between the two reads
             if not ended:
                 return _Doubt(look, folder)
         if ended:
-            return _ended(found, ended) if self._is_ours(ended.installation) else None
+            return _ended(job, ended) if self._is_ours(ended.installation) else None
         spec = folder.spec()
         if spec is None and folder.path.exists():
             raise Unreadable(f"{folder.path} has no spec.json")
         if spec is None or not self._is_ours(spec.installation):
             return None
         cause = CAPACITY if waiting.has(spec.place) else "starting"
-        return JobLook(found.task, found.attempt, spec.uid, found.name, JobPhase.WAITING, cause=cause)
+        return JobLook(job.task, job.attempt, spec.uid, job.name, JobPhase.WAITING, cause=cause)
 
-    def _unclear(self, found: Found, problem: str) -> "JobLook | _Doubt | None":
-        folder = found.folder
-        look = JobLook(found.task, found.attempt, "", found.name, JobPhase.UNCLEAR, message=problem)
+    def _unclear(self, job: LocalJob, problem: str) -> "JobLook | _Doubt | None":
+        folder = job.folder
+        look = JobLook(job.task, job.attempt, "", job.name, JobPhase.UNCLEAR, message=problem)
         try:
             if not self._is_ours(folder.installation):
                 return None
-            # in this order: a job that will not start any more, and has no runner at that time, gets no further process
+            # the order matters: a job that will not start any more, and has no runner then, gets no further process
             is_closed = folder.stop_asked or folder.has_started or folder.has_ended
             if not is_closed or folder.has_runner:
                 return look
             ended = _end_of(folder)  # the job may have ended since
         except OSError:
             return look
-        return _ended(found, ended) if ended else _Doubt(look, folder)
+        return _ended(job, ended) if ended else _Doubt(look, folder)
 
 
 class _Waiting:
-    """The queue of waiting jobs, listed only if a job of the run waits."""
+    """The queue of waiting jobs, listed only if a job in the run waits."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -174,7 +174,7 @@ class _Waiting:
 
 
 def _job_of(run_uid: str, name: str) -> JobKey | None:
-    """Return task and attempt if the name belongs to a job of the run."""
+    """Return task and attempt if the name belongs to a job in the run."""
     parts = JOB_NAME.fullmatch(name)
     return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None
 
@@ -186,25 +186,25 @@ def _end_of(folder: JobFolder) -> Ended | None:
         return None
 
 
-def _running(found: Found, started: Started) -> JobLook:
-    stop_asked = found.folder.stop_asked
+def _running(job: LocalJob, started: Started) -> JobLook:
+    stop_asked = job.folder.stop_asked
     return JobLook(
-        found.task,
-        found.attempt,
+        job.task,
+        job.attempt,
         started.uid,
-        found.name,
+        job.name,
         JobPhase.ENDING if stop_asked else JobPhase.RUNNING,
         started_at=moment(started.at),
         stop_asked=stop_asked,
     )
 
 
-def _ended(found: Found, ended: Ended) -> JobLook | _Doubt:
+def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
     look = JobLook(
-        found.task,
-        found.attempt,
+        job.task,
+        job.attempt,
         ended.uid,
-        found.name,
+        job.name,
         JobPhase.FAILED if ended.reason else JobPhase.SUCCEEDED,
         reason=ended.reason,
         exit_code=ended.code,
@@ -214,7 +214,7 @@ def _ended(found: Found, ended: Ended) -> JobLook | _Doubt:
         stop_asked=ended.stop_asked,
         gone=not ended.left_over,
     )
-    return _Doubt(look, found.folder) if ended.left_over else look
+    return _Doubt(look, job.folder) if ended.left_over else look
 
 
 def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:

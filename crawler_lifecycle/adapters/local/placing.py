@@ -1,7 +1,7 @@
-"""Places for jobs: the waiting job that starts next, while the number of places is limited.
+"""Places for jobs: the next waiting job starts while the number of places is limited.
 
-Every process that claims, places or withdraws jobs holds one lock. A runner inherits the lock of its job, so a started
-runner never looks dead. The next call of `place` repairs an operation that was cut off.
+Every process that claims, places or withdraws jobs holds the same lock. A runner inherits its job's lock, so a started
+runner never looks dead. The next call to `place` repairs an interrupted operation.
 """
 
 import fcntl
@@ -48,7 +48,7 @@ class Placing:
         (self.layout.waiting / spec.place).unlink(missing_ok=True)
 
     def withdraw_unread(self, job_name: str) -> None:
-        """Withdraw the place of a job whose record cannot be read."""
+        """Withdraw the place of a job with an unreadable record."""
         for place in names(self.layout.waiting):
             if _name(place) == job_name:
                 (self.layout.waiting / place).unlink(missing_ok=True)
@@ -67,20 +67,19 @@ class Placing:
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
         free = self.capacity - self._taken()
         if free <= 0:
-            return  # a full cluster needs no listing of a queue that may be long
+            return  # a full cluster needs no listing: the queue may be long
         for place in _places(self.layout.waiting):
             free -= self._start(place)
             if free <= 0:
                 return
 
     def _clear_drafts(self) -> None:
-        """Remove unfinished job folders. Jobs are made under `exclusive`, so the maker of an unfinished folder has
-        died."""
+        """Remove unfinished job folders. Jobs are created under `exclusive`, so its creator has died."""
         for draft in names(self.layout.new):
             shutil.rmtree(self.layout.new / draft, ignore_errors=True)
 
     def _taken(self) -> int:
-        """Return how many places are taken, after clearing the places of jobs that are over."""
+        """Clear the places of jobs that are over, and return how many places are taken."""
         return sum([self._is_taken(place) for place in _places(self.layout.running)])
 
     def _is_taken(self, place: str) -> bool:
@@ -100,14 +99,13 @@ class Placing:
         return False
 
     def _start(self, place: str) -> bool:
-        """Return whether the job of this waiting place was started."""
+        """Return whether the waiting place's job was started."""
         job = self._job(place)
         marker = self.layout.waiting / place
         try:
             if job.has_started or job.has_ended or not job.spec():
-                marker.unlink(
-                    missing_ok=True
-                )  # the claim was cut off before the folder, or the job was started already
+                # the claim was interrupted before the folder existed, or the job was started already
+                marker.unlink(missing_ok=True)
                 return False
             lock = job.lock()
             if lock is None:

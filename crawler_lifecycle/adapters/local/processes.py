@@ -15,7 +15,7 @@ import psutil
 
 MARK = "CRAWL_JOB_UID"
 NAME = "CRAWL_JOB_NAME"
-CLOCK_SLACK = 2.0  # seconds by which the creation time of one process may seem to move
+CLOCK_SLACK = 2.0  # seconds by which a process's creation time may seem to move
 ROUND = 0.2
 YOUNG = 5.0
 MOMENT = 0.01
@@ -41,14 +41,14 @@ class Seen:
 
 
 def survey() -> list[Seen]:
-    """Return every living process except this one. A zombie counts as dead."""
+    """Return every living process except this process. A zombie counts as dead."""
     seen = _see_all(pid for pid in psutil.pids() if pid != os.getpid())
     for _ in range(MOMENTS):
-        blank = [one.process.pid for one in seen if one.is_blank]
+        blank = [item.process.pid for item in seen if item.is_blank]
         if not blank:
             break
         time.sleep(MOMENT)
-        seen = [one for one in seen if not one.is_blank] + _see_all(blank)
+        seen = [item for item in seen if not item.is_blank] + _see_all(blank)
     return seen
 
 
@@ -78,14 +78,14 @@ def send(processes: Iterable[psutil.Process], signal: int) -> None:
 def kill_until_none(find: Callable[[], list[psutil.Process]], patience: float) -> int:
     """Kill the processes that `find` returns until `find` returns none; return how many remain at the time-out."""
     end = time.monotonic() + patience
-    while (found := find()) and time.monotonic() < end:
-        send(found, 9)
-        psutil.wait_procs(found, timeout=ROUND)
-    return len(found)
+    while (living := find()) and time.monotonic() < end:
+        send(living, 9)
+        psutil.wait_procs(living, timeout=ROUND)
+    return len(living)
 
 
 def created(pid: int) -> float:
-    """Return when this process was created, also if the process has just ended."""
+    """Return the process's creation time, also if the process has just ended."""
     try:
         return psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:
@@ -136,11 +136,11 @@ def _is_young_program(process: psutil.Process) -> bool:
 
 
 def _session_is_ours(everyone: Iterable[Seen], first: First) -> bool:
-    """Return whether the session is the job's. A session number is a pid, which another session may reuse."""
+    """Return whether the session is the job's. A session number is a pid, and another session may reuse the pid."""
     if first.created < psutil.boot_time() - CLOCK_SLACK:
         return False
     return all(_same_time(seen.created, first.created) for seen in everyone if seen.process.pid == first.pid)
 
 
-def _same_time(one: float, other: float) -> bool:
-    return abs(one - other) < CLOCK_SLACK
+def _same_time(first: float, second: float) -> bool:
+    return abs(first - second) < CLOCK_SLACK

@@ -1,8 +1,8 @@
 """The files in a job's folder, read and written.
 
 `spec.json` exists from the first moment on. `started.json` is written just before the job's process is created and
-again just after. `stop.json` records the wish that the job ends, `told` the sender of SIGTERM, and `exit.json` the end.
-A runner holds `lock` while it lives. Each file is complete or absent.
+again just after. `stop.json` records the wish to end the job, `told` the sender of SIGTERM, and `exit.json` the end. A
+runner holds `lock` while it lives. Every file is complete or absent.
 
 Times are seconds since 1970. The module imports nothing heavy, since a runner has to start fast.
 """
@@ -35,7 +35,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The request that the job was made from."""
+    """The request for the job."""
 
     uid: str
     key: str
@@ -78,7 +78,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of the job. The job succeeded if there is no reason."""
+    """The end of the job. Without a reason the job succeeded."""
 
     uid: str
     installation: str
@@ -119,7 +119,7 @@ class JobFolder:
         return next((record.installation for record in self._readable()), None)
 
     def processes(self, survey: Iterable[Seen]) -> list[psutil.Process]:
-        """Return the processes of the job, found by every record that can be read."""
+        """Return the job's processes, by every readable record."""
         readable = list(self._readable())
         if not readable:
             return of_name(survey, self.path.name)
@@ -127,8 +127,7 @@ class JobFolder:
         return of_job(survey, readable[0].uid, first)
 
     def goes_on_in(self, living: Iterable[psutil.Process]) -> bool:
-        """Return whether the job's program is among these processes; without a record, any of them may be the
-        program."""
+        """Return whether the job's program is among the processes. Without a record, any process may be the program."""
         try:
             started = self.started()
         except Unreadable:
@@ -149,7 +148,7 @@ class JobFolder:
         return (self.path / "stop.json").exists()
 
     @property
-    def was_told(self) -> bool:
+    def was_signalled(self) -> bool:
         """Return whether the job was sent a signal: a mere wish may come too late."""
         try:
             stop = self.stop()
@@ -170,8 +169,8 @@ class JobFolder:
             return False
         return ended is not None and not ended.left_over
 
-    def may_tell(self) -> bool:
-        """Return True for exactly one caller: a second SIGTERM makes many programs abandon their orderly end."""
+    def claim_signal(self) -> bool:
+        """Return True for a single caller: a second SIGTERM makes many programs abandon their orderly end."""
         try:
             (self.path / "told").touch(exist_ok=False)
         except FileExistsError:
@@ -179,7 +178,7 @@ class JobFolder:
         return True
 
     def lock(self) -> int | None:
-        """Return an open file that holds the lock, for a runner; None if a runner lives."""
+        """Return an open file with the lock, for a runner; None if a runner lives."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Runner: the program that executes one job from its start to its exit record, whatever other process dies.
+"""Runner: the program that executes a job from its start to its exit record, whatever other process dies.
 
 `placing` starts the runner with the job's lock as an open file. The job writes straight into its log, so the job runs
 on even without its runner.
@@ -64,7 +64,7 @@ class Runner:
         finally:
             os.close(log)
         self.first = processes.First(process.pid, processes.created(process.pid))
-        # on a full disk the job runs on, and so does this runner
+        # on a full disk the job runs on, and so does the runner
         with suppress(OSError):
             self._write_start()
         with suppress(OSError, Unreadable):
@@ -93,9 +93,9 @@ class Runner:
         )
 
     def _heed_stop(self) -> None:
-        """Pass on a stop that came while the job started and found no process to signal."""
+        """Pass on a stop that came during the job's start and met no process to signal."""
         stop = self.job.stop()
-        if stop and self.job.may_tell():
+        if stop and self.job.claim_signal():
             processes.send(self._processes(), signal.SIGTERM)
         if stop and stop.kill:
             processes.send(self._processes(), signal.SIGKILL)
@@ -113,7 +113,7 @@ class Runner:
         code = process.returncode = descendants.wait_for(process.pid)
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        stop_asked = self.job.was_told
+        stop_asked = self.job.was_signalled
         is_clean = self.adopts and descendants.none_left()
         left_over = 0 if is_clean else processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
         code = code if code >= 0 else 128 - code
@@ -167,13 +167,15 @@ class Runner:
         self.layout.announce_change(self.spec.run_uid)
 
     def _write_somehow(self, ended: Ended) -> None:
-        """Retry until the record is written: a full disk gets room again, and a folder that is away comes back. Give
-        up only where the job's folder was removed."""
+        """Retry until the record is written: a full disk gets room again, and an absent folder comes back.
+
+        Give up only where the job's folder was removed.
+        """
         while self.layout.is_away or self.job.path.exists():
             try:
                 self.job.write(ended)
                 return
-            except OSError:  # the log of this runner is on the same disk
+            except OSError:  # the runner's log is on the same disk
                 time.sleep(PAUSE_BETWEEN_TRIES)
 
 
@@ -193,10 +195,9 @@ def _cannot_start(program: str, error: OSError) -> tuple[int, str, str]:
 
 def main(root: str, name: str, capacity: str, lock: str) -> None:
     os.set_inheritable(int(lock), False)
+    # the runner ends when its job does; a handler is not inherited by the job, SIG_IGN would be
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(
-            signum, lambda *_: None
-        )  # the runner ends when its job does; a handler is not inherited by the job, SIG_IGN would be
+        signal.signal(signum, lambda *_: None)
     layout = Layout(Path(root))
     job = JobFolder(layout.job(name))
     spec = job.spec()
@@ -206,7 +207,7 @@ def main(root: str, name: str, capacity: str, lock: str) -> None:
     placing = Placing(layout, int(capacity))
     if spec and job.has_ended:
         placing.leave(spec)
-    if placing.anything_waits():  # the next caller of `place` sees that this place is free
+    if placing.anything_waits():  # the next caller of `place` sees the free place
         with placing.exclusive():
             placing.place()
 

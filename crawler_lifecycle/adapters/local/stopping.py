@@ -1,9 +1,9 @@
-"""Stops of jobs: asking them to end, and killing them.
+"""Stops: jobs are asked to end, or killed.
 
-The wish is written first. A job that has not started gets its end here, under the lock that placing takes; a job that
-is just starting gets the wish from its runner, which reads the wish after it created the process.
+The wish is written first. A job that has not started gets its end here, under the lock for placing; a job that is just
+starting gets the wish from its runner, which reads the wish after creating the process.
 
-Each job is ended independently: an obstacle to one job keeps no other alive, and is raised when all else is done.
+An obstacle to ending a job keeps no other job alive, and is raised when the rest is done.
 """
 
 import signal
@@ -24,7 +24,7 @@ PATIENCE_WITH_KILLED = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
+class Stopper:
     layout: Layout
     placing: Placing
 
@@ -33,10 +33,10 @@ class Stopping:
         started = self._note(folders, problems, kill=False)
         survey = processes.survey() if started else []
         for folder in started:
-            with problems.of(folder):
-                found = folder.processes(survey)
-                if found and folder.may_tell():
-                    processes.send(found, signal.SIGTERM)
+            with problems.collected(folder):
+                living = folder.processes(survey)
+                if living and folder.claim_signal():
+                    processes.send(living, signal.SIGTERM)
         problems.report()
 
     def kill(self, folders: Iterable[JobFolder]) -> None:
@@ -57,18 +57,18 @@ class Stopping:
             return [folder for folder in folders if self._may_live(folder, problems, kill=kill)]
 
     def _may_live(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
-        with problems.of(folder):
-            return not folder.is_clean and self._note_one(folder, kill=kill)
+        with problems.collected(folder):
+            return not folder.is_clean and self._note_job(folder, kill=kill)
         return True  # a full disk must not keep alive the job that fills it
 
-    def _note_one(self, folder: JobFolder, *, kill: bool) -> bool:
+    def _note_job(self, folder: JobFolder, *, kill: bool) -> bool:
         known = _known_stop(folder)
         is_new = known is None or (kill and not known.kill)
         if is_new:
             folder.write(Stop(at=known.at if known else time.time(), kill=kill))
         may_live = folder.has_runner or folder.has_started or folder.has_ended
         is_ended = not may_live and self._end_waiting(folder)
-        if is_new or is_ended:  # repeated requests must not wake a watcher each time
+        if is_new or is_ended:  # repeated requests must not wake a watcher again and again
             self.layout.announce_change(folder.path.parent.name)
         return may_live
 
@@ -87,22 +87,22 @@ class Stopping:
 
 
 class _Problems:
-    """The problems of single jobs, collected."""
+    """Collected problems with single jobs."""
 
     def __init__(self) -> None:
-        self._told: list[str] = []
+        self._problems: list[str] = []
 
     @contextmanager
-    def of(self, folder: JobFolder) -> Iterator[None]:
+    def collected(self, folder: JobFolder) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            self._told.append(f"{folder.path.name}: {error}")
+            self._problems.append(f"{folder.path.name}: {error}")
 
     def report(self) -> None:
-        if self._told:
-            others = f" (and {len(self._told) - 1} more jobs)" if len(self._told) > 1 else ""
-            raise TemporaryError(f"the local cluster could not note the end of {self._told[0]}{others}")
+        if self._problems:
+            others = f" (and {len(self._problems) - 1} more jobs)" if len(self._problems) > 1 else ""
+            raise TemporaryError(f"the local cluster could not note the end of {self._problems[0]}{others}")
 
 
 def _known_stop(folder: JobFolder) -> Stop | None:
