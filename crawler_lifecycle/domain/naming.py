@@ -1,9 +1,12 @@
 """Names that are equal for every caller and on every try."""
 
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
 
-from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import BadInput
+
+if TYPE_CHECKING:  # a local job's runner imports this module and has to start fast, without pydantic
+    from crawler_lifecycle.domain.looks import JobKey
 
 MAIN_TASK = 0
 RUN_WORKFLOW = "CrawlerLifecycleWorkflow"
@@ -28,7 +31,7 @@ def job_name(run_uid: str, task: int, attempt: int) -> str:
     return f"crawl-{UUID(run_uid).hex}-{task}-{attempt}"
 
 
-def task_and_attempt(name: str, run_uid: str) -> JobKey | None:
+def task_and_attempt(name: str, run_uid: str) -> "JobKey | None":
     """Return the key in a job's name; None for a name with another form or another run."""
     prefix, _, rest = name.partition(f"crawl-{UUID(run_uid).hex}-")
     numbers = [] if prefix else rest.split("-")
