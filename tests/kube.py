@@ -197,12 +197,18 @@ def _is_selected(obj: Any, query: Mapping[str, str | int]) -> bool:
     if not query.keys() & SELECTORS:
         return True
     if field := query.get("fieldSelector"):
-        return not isinstance(obj, dict) or obj.get("involvedObject", {}).get("uid") == str(field).partition("=")[2]
+        return not isinstance(obj, dict) or _has_fields(obj, str(field))
     carried = _metadata(obj).get("labels")
     if not isinstance(carried, dict):
         return True
     wanted = _parsed(str(query.get("labelSelector", "")))
     return all(not isinstance(found := carried.get(key), str | None) or found in values for key, values in wanted)
+
+
+def _has_fields(obj: Json, selector: str) -> bool:
+    about = obj.get("involvedObject", {})
+    fields = {"reason": obj.get("reason")} | {f"involvedObject.{name}": value for name, value in about.items()}
+    return all(fields.get(name) == value for name, _, value in (part.partition("=") for part in selector.split(",")))
 
 
 @lru_cache

@@ -1,10 +1,12 @@
 """What does a look at Kubernetes cost in calls, and what becomes of answers that are not as they should be?"""
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS, Unreadable
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.domain.looks import JobPhase, Look
@@ -113,12 +115,38 @@ def test_a_look_at_some_tasks_lists_only_their_jobs() -> None:
     assert calls(shelf) == {"jobs": 1, "namespace": 1, "job": 1, "pods": 1}
 
 
-def test_events_are_asked_for_a_few_only_the_main_job_first() -> None:
-    quota = [event(f"uid-{task}", "FailedCreate", "exceeded quota") for task in range(50)]
-    shelf = Shelf().put(jobs=many(50), events=quota)
+def test_events_of_pods_are_asked_for_a_few_only_the_main_job_first() -> None:
+    creating = being_created(50)
+    volumes = [event(f"pod-of-uid-{task}-{task}", "FailedMount", "no such volume") for task in range(50)]
+    shelf = Shelf().put(jobs=many(50, **WAITS), pods=creating, events=volumes)
     seen = look(shelf, 50)
     assert calls(shelf) == {"jobs": 1, "pods": 1, "events": 10}
-    assert [seen.jobs[task, 1].message for task in (0, 9, 10)] == ["exceeded quota", "exceeded quota", None]
+    assert [seen.jobs[task, 1].message for task in (0, 9, 10)] == ["no such volume", "no such volume", None]
+
+
+def test_events_of_many_jobs_without_pods_come_by_one_list() -> None:
+    """Only the first ten could be given up in one look."""
+    denied = [event(f"uid-{task}", "FailedCreate", "admission webhook denied it") for task in range(1000)]
+    shelf = Shelf().put(jobs=many(1000), events=denied)
+    seen = look(shelf, 1000)
+    assert calls(shelf) == {"jobs": 1, "pods": 1, "events": 1}
+    assert {job.cause for job in seen.jobs.values()} == {"pod_create_rejected"}
+    assert {job.give_up_after for job in seen.jobs.values()} == {timedelta()}
+
+
+def test_a_list_of_events_that_fails_leaves_the_first_few_to_single_requests() -> None:
+    denied = [event(f"uid-{task}", "FailedCreate", "admission webhook denied it") for task in range(50)]
+    shelf = Shelf().put(jobs=many(50), events=denied)
+
+    def fail(call: str) -> None:
+        if call == "events" and shelf.calls.count("events") == 1:
+            raise ApiFailed("events: no answer", 500)
+
+    shelf.fault = fail
+    seen = look(shelf, 50)
+    assert seen.complete
+    assert calls(shelf) == {"jobs": 1, "pods": 1, "events": 11}
+    assert Counter(job.cause for job in seen.jobs.values()) == {"pod_create_rejected": 10, "pod_not_created": 40}
 
 
 def test_a_quota_is_that_of_all_jobs_without_a_pod() -> None:
@@ -133,8 +161,7 @@ def test_a_quota_is_that_of_all_jobs_without_a_pod() -> None:
 
     assert causes("exceeded quota", range(40, 60)) == ["quota"] * 20
     assert causes("exceeded quota", range(41, 60))[:2] == ["pod_not_created", "quota"], "its own events are known"
-    rejected = causes("admission webhook denied it", range(40, 60))
-    assert (rejected[0], rejected[-1]) == ("pod_create_rejected", "pod_not_created")
+    assert causes("admission webhook denied it", range(40, 60)) == ["pod_create_rejected"] * 20
 
 
 @pytest.mark.parametrize(("missing", "asked"), [(20, {"job": 20}), (21, {"names": 1})])

@@ -1,9 +1,11 @@
 """A look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only where they matter."""
 
+import logging
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 
 from crawler_lifecycle.adapters.kubernetes import explaining, leaving, naming, pods, status
 from crawler_lifecycle.adapters.kubernetes.absence import Absence
@@ -12,7 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, B
 from crawler_lifecycle.adapters.kubernetes.explaining import Clock
 from crawler_lifecycle.adapters.kubernetes.facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.ground import Ground
-from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import Event, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.domain.naming import checked_uid
@@ -20,9 +22,11 @@ from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
+logger = logging.getLogger(__name__)
 MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one of all names or of events
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
+REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"
 NOT_SEEN = (TemporaryError, PermanentError)
 Asking = tuple[JobKey, str, Job]  # whose events, the uid that they are about, and the Job
 
@@ -162,17 +166,47 @@ class Looking:
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
     def _ask_events(self, survey: Survey, asking: Sequence[Asking], clock: Clock) -> None:
-        """Of the first few: they say more about why a job waits, and change nothing else. A look that is dear already
-        does without most of them."""
-        affordable = max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))
-        says_nothing = {key: survey.jobs[key].cause == POD_NOT_CREATED for key, _, _ in asking}
-        first = sorted(asking, key=lambda each: (each[0][0] > 0, not says_nothing[each[0]], each[0]))[:affordable]
-        for key, uid, job in first:
+        """Read the events that say more about why jobs wait, within the budget of a look.
+
+        Events of many Jobs without a pod come by one list. A limit of ours ends a Job whose pods are rejected, and by
+        single requests only the first few Jobs could reach that limit in a look."""
+        affordable = max(0, MOST_LISTS - survey.lists)
+        without_pod = {uid: key for key, uid, _ in asking if survey.jobs[key].cause == POD_NOT_CREATED}
+        answered: set[JobKey] = set()
+        if len(without_pod) > MOST_ASKED_FOR_EVENTS and affordable:
+            events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
+            known = [(key, job, events[uid]) for key, uid, job in asking if uid in events]
+            survey.jobs.update(
+                (key, explaining.with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
+            )
+            answered.update(key for key, _, _ in known)
+        left = [each for each in asking if each[0] not in answered]
+        first = sorted(left, key=lambda each: (each[0][0] > 0, each[1] not in without_pod, each[0]))
+        for key, uid, job in first[: max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))]:
             survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, clock)
-        asked = {key for key, _, _ in first}
-        if any(survey.jobs[key].cause == QUOTA for key in asked):  # it is the namespace's, so it is that of the others
-            others = [key for key, without in says_nothing.items() if without and key not in asked]
+            answered.add(key)
+        if any(survey.jobs[key].cause == QUOTA for key in answered):  # the namespace's quota holds back all other jobs
+            others = [key for key in without_pod.values() if key not in answered]
             survey.jobs.update((key, replace(survey.jobs[key], cause=QUOTA)) for key in others)
+
+    def _events_of_rejected_pods(
+        self, survey: Survey, uids: Collection[str], most_pages: int
+    ) -> Mapping[str, Sequence[Event]]:
+        """Return events by the uid of their Job, of all these Jobs if the whole list could be read."""
+        by_uid: dict[str, list[Event]] = {}
+        read = 0
+        try:
+            pages = self._pages(survey, self._api.core("events"), {"fieldSelector": REJECTED_PODS})
+            for body in islice(pages, most_pages):
+                read += 1
+                for event in EVENTS.page(body).whole:
+                    about = event.involved_object.uid if event.involved_object else None
+                    if about and about in uids:
+                        by_uid.setdefault(about, []).append(event)
+        except NOT_SEEN as error:
+            logger.info("run %s: events of jobs without pods cannot be listed: %s", survey.run_uid, error.message)
+            return by_uid
+        return by_uid if read == most_pages else {uid: by_uid.get(uid, []) for uid in uids}
 
     def _with_events(self, look: JobLook, uid: str, job: Job, clock: Clock) -> JobLook:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
