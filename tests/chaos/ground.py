@@ -117,15 +117,17 @@ class Ground:
     async def _opened(self) -> Control:
         """With its database: a control that opens that later does so in our own loop, which has faults to end."""
         control = Control.open(self.state)
+        problems = [""]
 
         async def opened() -> bool:
             try:
                 await asyncio.to_thread(lambda: control.parts.database)
-            except LifecycleError:
+            except LifecycleError as error:
+                problems.append(error.message)
                 return False
             return True
 
-        await eventually_async(opened, "the database to be opened", UP_PATIENCE, pause=0.2)
+        await eventually_async(opened, "the database to be opened", UP_PATIENCE, pause=0.2, seen=lambda: problems[-1])
         return control
 
     def _take(self, process: asyncio.subprocess.Process, control: Control) -> None:
