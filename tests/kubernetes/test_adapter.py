@@ -173,11 +173,13 @@ def test_a_job_that_is_suspended_goes_on_although_its_pod_is_left_for_a_while(
 def test_a_program_that_was_sent_away_and_ended_in_order_was_not_done(
     kubernetes: KubernetesBench, act: Callable[[Bed, str], None], reason: str
 ) -> None:
-    """Its Job is complete."""
+    """Its Job is complete, and its end and its deletion are seconds apart on two clocks."""
     request, path = running_pod(kubernetes, held=True, image=fates.ORDERLY)
     act(kubernetes.bed, path)
     job = kubernetes.until_ended(request)
-    assert (job.phase, job.stop_asked, job.reason, job.exit_code) == (JobPhase.SUCCEEDED, True, reason, 0)
+    assert (job.phase, job.stop_asked, job.reason, job.exit_code) == (JobPhase.SUCCEEDED, None, reason, 0)
+    assert job.facts is not None
+    assert (job.facts.told_to_end, job.facts.told_by) == (None, reason)
     ended = after(row(job_uid=job.uid), kubernetes.cluster.look(request.run_uid, MAIN))
     assert (ended.status, ended.reason) == (TaskStatus.FAILED, reason)
     kubernetes.bed.admin.merge(path, {"metadata": {"finalizers": None}})
@@ -219,7 +221,9 @@ def test_a_stop_that_the_controllers_are_late_for_is_told_by_the_pod(
             admin.delete(path)  # as the garbage collector would
             until(succeeded, "it to end as it was told")
         seen = kubernetes.cluster.look(request.run_uid, MAIN)
-        assert seen.jobs[0, 1].cause == ("finishing" if by_itself else "pod_terminating")
+        facts = seen.jobs[0, 1].facts
+        assert facts is not None
+        assert (facts.succeeded, facts.told_to_end) == (True, False if by_itself else None), "two clocks tell no order"
         task = after(task, seen, intent=Intent.STOP)
     job = until_look(kubernetes, request, lambda look: look.phase is not JobPhase.ENDING, "its Job to count it")
     assert job.phase is JobPhase.SUCCEEDED

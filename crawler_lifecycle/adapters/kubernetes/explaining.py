@@ -78,7 +78,8 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -
     if look.phase is JobPhase.SUCCEEDED:
         deleted = job.metadata.deletion_timestamp
         told = telling.was_told(found)
-        return replace(look, stop_asked=told, reason=telling.by_whom(found, deleted) if told else None)
+        may_be_told = told is not False and pods.the_one_that_ended(found, pods.SUCCEEDED) is not None
+        return replace(look, stop_asked=told, reason=telling.by_whom(found, deleted) if may_be_told else None)
     return replace(look, reason=telling.by_whom(found)) if look.cause == POD_TERMINATING else look
 
 

@@ -73,9 +73,8 @@ def of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
         return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
     if code == 0:
         told = telling.was_told([pod])
-        return replace(
-            ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=telling.by_whom([pod]) if told else None
-        )
+        by_whom = None if told is False else telling.by_whom([pod])
+        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=by_whom)
     message = f"pod {pod.metadata.name} succeeded, but not its main container"
     return replace(ended, phase=JobPhase.UNCLEAR, message=message)
 
