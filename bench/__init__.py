@@ -1,4 +1,4 @@
-"""How fast is it? `python -m bench [NAME ...]` measures; `docs/benchmarks.md` tells what the figures mean.
+"""Benchmarks. `python -m bench [NAME ...]` measures; `docs/benchmarks.md` explains the figures.
 
-Each benchmark is one module with a function `measure`, which takes a Scale and gives a Table.
+A benchmark is a module with a function `measure`, which takes a Scale and returns a Table.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...]`: measures all, or those named, and prints a Markdown table for each."""
+"""`python -m bench [NAME ...]` runs all benchmarks, or the named benchmarks, and prints Markdown tables."""
 
 import os
 import signal
@@ -56,11 +56,12 @@ BENCHMARKS: dict[str, Callable[[Scale], Table]] = {
 @click.option("--write", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE",
               help="Put the tables between the markers of this document.")  # fmt: skip
 def main(names: tuple[str, ...], quick: bool, write: Path | None) -> None:
-    """Measures the figures of docs/benchmarks.md: all, or those of these names."""
+    """Measure the figures of docs/benchmarks.md: all, or the named benchmarks."""
     if unknown := set(names) - set(BENCHMARKS):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: expected any of {', '.join(BENCHMARKS)}")
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))  # servers are ended as after Ctrl-C
+        # otherwise SIGTERM would leave the servers running
+        signal.signal(ending, lambda *_: signal.raise_signal(signal.SIGINT))
     like_a_fresh_shell()
     for name in names or BENCHMARKS:
         circumstances, began = _circumstances(), time.monotonic()
@@ -74,7 +75,7 @@ def main(names: tuple[str, ...], quick: bool, write: Path | None) -> None:
 
 
 def _circumstances() -> str:
-    """The load says how much else the machine had to do."""
+    """Say how busy the machine was beside the benchmark."""
     memory = psutil.virtual_memory().total / 2**30
     when = f"{datetime.now(UTC):%Y-%m-%d}"
     return f"{when}: {os.cpu_count()} cores, {memory:.0f} GiB, load {os.getloadavg()[0]:.1f} before."

@@ -1,6 +1,6 @@
-"""What does the archive of a big run cost, in a folder and streamed into a bucket?
+"""Costs of the archive of a big run, in a folder and streamed into a bucket.
 
-Each archive is made by a process of its own. The bucket is one of `rclone serve s3` on the same disk.
+A new process makes every archive. `rclone serve s3` serves the bucket from the same disk.
 """
 
 import os
@@ -39,8 +39,9 @@ def measure(scale: Scale) -> Table:
 
 
 def measure_huge(scale: Scale) -> Table:
-    """A file with holes: they are read as zeros like any others, and need no disk; one megabyte in twenty is noise.
-    And one that is nothing but noise, so that its archive is as big as itself."""
+    """Write two files. The first has holes, which are read as zeros and need no disk; every twentieth megabyte is
+    noise. The second is all noise, so that its archive is as big as the file.
+    """
     columns = ("where", "GB", "GB of archive", "s", "MB/s", "MiB before", "MiB at most")
     with TemporaryDirectory(prefix="bench-huge-") as folder, rclone_on(Path(folder) / "server") as url:
         files, stores = Path(folder) / "files", _stores(Path(folder), url)
@@ -59,7 +60,7 @@ def _stores(folder: Path, url: str) -> dict[str, Store]:
 
 
 def _noise(folder: Path, megabytes: int, every: int) -> int:
-    """Into every so-manieth megabyte of a file; how many these are."""
+    """Write noise into every n-th megabyte of a file. Return the number of noisy megabytes."""
     folder.mkdir(parents=True)
     noisy = range(0, megabytes, every)
     with (folder / "items").open("wb") as file:
@@ -72,7 +73,7 @@ def _noise(folder: Path, megabytes: int, every: int) -> int:
 
 def _rows(files: Path, stores: dict[str, Store], scale: Scale) -> Iterator[tuple[object, ...]]:
     for what, run in (("one big file", _one_big(files, scale)), ("many small files", _many_small(files, scale))):
-        megabytes = sum(each.stat().st_size for each in (files / run).rglob("*") if each.is_file()) / 1e6
+        megabytes = sum(path.stat().st_size for path in (files / run).rglob("*") if path.is_file()) / 1e6
         for where, store in stores.items():
             cost = _apart(store, files, run)
             speed = megabytes / cost.seconds
@@ -80,7 +81,7 @@ def _rows(files: Path, stores: dict[str, Store], scale: Scale) -> Iterator[tuple
 
 
 def _one_big(files: Path, scale: Scale) -> str:
-    """Nothing that can be compressed: every byte goes over the wire."""
+    """Write data that cannot be compressed, so that every byte is sent."""
     run = str(uuid4())
     (files / run).mkdir(parents=True)
     with (files / run / "items").open("wb") as file:
@@ -100,7 +101,7 @@ def _many_small(files: Path, scale: Scale) -> str:
 
 
 def _apart(store: Store, files: Path, run: str) -> Cost:
-    """In a new process, whose memory is its own."""
+    """Run in a new process, to measure its memory alone."""
     with get_context("spawn").Pool(1) as pool:
         return pool.apply(_archive, (store, files, run))
 
@@ -119,10 +120,10 @@ def _nothing(files: int, bytes_done: int) -> None:
 
 
 def _peak_mib() -> float:
-    """The most memory that this process ever had."""
+    """Return the largest memory that the process ever had."""
     status = Path("/proc/self/status")
-    if status.exists():  # what `resource` says there includes the process that started this one
-        (line,) = (each for each in status.read_text().splitlines() if each.startswith("VmHWM:"))
+    if status.exists():  # on Linux the figures from `resource` include the parent process
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) / 1024
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MIB

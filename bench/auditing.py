@@ -1,7 +1,7 @@
-"""What does an audit of the runs cost, in statements, time and memory, however many runs are open?
+"""Costs of an audit of runs: statements, time and memory, for growing numbers of open runs.
 
-The activity page by page, over a real database. Temporal is made in memory: it lists the workflows of most runs as
-open and knows nothing of the others.
+The activity runs page by page over a real database. A stand-in for Temporal lists the workflows of most runs as open
+and does not know the remaining workflows.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.domain.audit.subjects import Patience, WorkflowInfo
 from crawler_lifecycle.ports import NewRun
 
-LOST = 100  # runs without a workflow, of each audit but the first
+LOST = 100  # runs without a workflow in every audit except the first
 AT_ONCE = Patience(workflow=timedelta())
 ROWS = 1000
 
 
 class Temporal:
-    """Lists every workflow as open but for those that are lost."""
+    """Stand-in for Temporal: lists every workflow as open except for the lost workflows."""
 
     def __init__(self, lost: Sequence[str]) -> None:
         self._lost = set(lost)
@@ -67,16 +67,16 @@ def measure(scale: Scale) -> Table:
 
 
 def _rows(scale: Scale, database: Database) -> Iterator[Row]:
-    made = 0
+    count = 0
     for runs in scale.audited:
-        _make(database, runs - made)
-        made = runs
+        _make(database, runs - count)
+        count = runs
         for lost in (0, min(LOST, runs // 2)):
             yield runs, lost, *_audit(database, lost)
 
 
 def _make(database: Database, runs: int) -> None:
-    """Copies of one run, each with ids of its own."""
+    """Copy a run many times, with new ids."""
     entry = Crawler(name="books", command=["true"])
     new = NewRun(RunRequest(crawler="books"), entry, 1, f"crawl-books-{uuid4()}", str(uuid4()))
     run = SqlStore(database).runs.create(new)
@@ -107,7 +107,7 @@ def _audit(database: Database, lost: int) -> tuple[object, ...]:
 
 
 def _peak(database: Database, lost: Sequence[str]) -> float:
-    """In a pass of its own: it takes its time."""
+    """Measure the memory in an extra pass, since tracing slows the audit down."""
     tracemalloc.start()
     try:
         asyncio.run(_pages(database, Temporal(lost)))

@@ -1,4 +1,4 @@
-"""How long does one wait for a cold `crawlctl list`?"""
+"""Duration of a cold `crawlctl list`."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def measure(scale: Scale) -> Table:
         }
         taken = side_by_side(commands, scale.repeats)
     bare = taken["`python -c pass`"].seconds
-    rows = [(name, each.seconds, each.seconds / bare, each.cpu_seconds) for name, each in taken.items()]
+    rows = [(name, cost.seconds, cost.seconds / bare, cost.cpu_seconds) for name, cost in taken.items()]
     return Table(("command", "median s", "times bare Python", "CPU s"), rows)
 
 

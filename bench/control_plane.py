@@ -1,4 +1,6 @@
-"""Where is it measured what Kubernetes costs? On the control plane of `make test-cluster`, started each time."""
+"""Control plane for the Kubernetes benchmarks, the same as in `make test-cluster`. Every benchmark starts a new control
+plane.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ SKIPPED = ("not measured",)
 def on_control_plane(
     columns: tuple[str, ...], rows: Callable[[Bed, Scale], list[tuple[object, ...]]], scale: Scale
 ) -> Table:
-    """Where it cannot be built the table says what is missing."""
+    """Start a control plane. Where the programs cannot be built, the table says which program is missing."""
     try:
         with running() as bed:
             return Table(columns, rows(bed, scale))
@@ -25,7 +27,7 @@ def on_control_plane(
 
 
 class Spent:
-    """CPU seconds of the control plane's programs, since it was made."""
+    """Return the CPU seconds of the control plane's programs since their start."""
 
     def __init__(self, bed: Bed) -> None:
         running = {name: bed.programs[name].process for name in ORDER}
@@ -41,7 +43,7 @@ class Spent:
 
 @contextmanager
 def standing_still(bed: Bed, *names: str) -> Iterator[None]:
-    """These programs do nothing meanwhile: what is measured is not theirs."""
+    """Pause the given programs, so that their work is not measured."""
     for name in names:
         bed.programs[name].freeze()
     try:

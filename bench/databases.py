@@ -1,4 +1,4 @@
-"""Rows measured on a new database of each kind; MariaDB's as it is installed, so that every commit reaches the disk."""
+"""New databases for benchmarks. MariaDB runs with its installed settings, so that every commit reaches the disk."""
 
 from collections.abc import Callable, Iterable
 from contextlib import closing

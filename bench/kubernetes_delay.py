@@ -1,4 +1,4 @@
-"""How long does it take from a change in the cluster to the database, with the watcher and without?"""
+"""Delay between a change in the cluster and its row in the database, with and without the watcher."""
 
 import asyncio
 import json
@@ -30,20 +30,22 @@ async def _delays(service: Service, scale: Scale) -> Rows:
     with _Ends(service) as ends:
         for tasks in scale.watched:
             run = await start_running(service, tasks)
-            found = [await _delay(service, run, ends, task) for task in range(1, min(tasks, scale.changes))]
-            rows.append(("runs", tasks, len(found), statistics.median(found), max(found)))
+            delays = [await _delay(service, run, ends, task) for task in range(1, min(tasks, scale.changes))]
+            rows.append(("runs", tasks, len(delays), statistics.median(delays), max(delays)))
             await end(service, run)
         service.kill("watcher")
         run = await start_running(service, scale.watched[0])
-        some = range(1, scale.watched[0])
-        found = await asyncio.gather(*(_delay(service, run, ends, task) for task in some))
-        rows.append(("is dead", scale.watched[0], len(found), statistics.median(found), max(found)))
+        watched = range(1, scale.watched[0])
+        delays = await asyncio.gather(*(_delay(service, run, ends, task) for task in watched))
+        rows.append(("is dead", scale.watched[0], len(delays), statistics.median(delays), max(delays)))
         await end(service, run)
     return rows
 
 
 async def _delay(service: Service, run: Started, ends: "_Ends", task: int) -> float:
-    """Its pod is deleted, and so its job fails: from when the API server tells that until it is in the database."""
+    """Delete a task's pod, so that its job fails. Return the seconds from the API server's report to the row in the
+    database.
+    """
     pod = next(pod for pod in service.objects("pods", run) if _task(pod) == task)
     service.bed.admin.delete(f"/api/v1/namespaces/{service.namespace}/pods/{pod['metadata']['name']}")
     while not service.control.runs.show(run.run_id).tasks[task].status.is_over:
@@ -56,7 +58,7 @@ def _task(item: dict[str, Any]) -> int:
 
 
 class _Ends:
-    """When did each job end, as a watch of our own was told?"""
+    """Return when the jobs ended, according to a watch that only the benchmark reads."""
 
     def __init__(self, service: Service) -> None:
         self.seen: dict[tuple[str, int], float] = {}

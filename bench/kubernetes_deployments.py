@@ -1,6 +1,6 @@
-"""How many jobs a second does the scheduler service make on a real control plane, and what is the limit?
+"""Deployments per second by the scheduler service on a real control plane, and their limit.
 
-By the adapter alone the API server decides; through the service, its process does too; controllers that are at work
+With the adapter alone the API server sets the limit; through the service its process does, too. Controllers at work
 compete for the same cores.
 """
 
@@ -78,7 +78,7 @@ def _rows(bed: Bed, scale: Scale) -> list[tuple[object, ...]]:
 
 
 def _until_settled(bed: Bed, namespace: str) -> None:
-    """All pods run: what is left of one measurement is no burden to the next."""
+    """Wait until all pods run, so that a measurement does not burden the next."""
 
     def settled() -> bool:
         jobs = bed.admin.items(f"/apis/batch/v1/namespaces/{namespace}/jobs")
@@ -90,12 +90,12 @@ def _until_settled(bed: Bed, namespace: str) -> None:
 def _row(bed: Bed, service: psutil.Process, deploy: Deploy, in_flight: int, jobs: int) -> tuple[object, ...]:
     requests = list(_requests(jobs))
     with ThreadPoolExecutor(in_flight) as pool:
-        list(pool.map(deploy, _requests(in_flight)))  # connections are made once
+        list(pool.map(deploy, _requests(in_flight)))  # open the connections before the measurement
         spent, before, ours = Spent(bed), cpu_seconds(service), time.process_time()
         began = time.perf_counter()
-        made = list(pool.map(deploy, requests))
+        deployments = list(pool.map(deploy, requests))
         seconds = time.perf_counter() - began
-    assert all(each.created for each in made)
+    assert all(each.created for each in deployments)
     by_program = spent.by_program()
     server = by_program["kube-apiserver"] + by_program["etcd"]
     mine, theirs = time.process_time() - ours, cpu_seconds(service) - before

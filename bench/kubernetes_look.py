@@ -1,7 +1,7 @@
-"""What does it cost to make a look of what the Kubernetes API answers: CPU and memory, without the network?
+"""Costs of a look at the Kubernetes API's answers: CPU and memory, without the network.
 
-The same pages, as large as a real server's, are once looked at by ours, and once decoded by the typed models of the
-`kubernetes` package, which is what its own lists do. Memory is what Python allocates, with the page that is being read.
+Two ways read the same pages, as large as a real server's: our look, and the typed models of the `kubernetes` package,
+as the package's own lists do. Memory is Python's allocation, including the page in hand.
 """
 
 import math
@@ -27,7 +27,7 @@ OURS, RUN = "6b1f0f5e-0000-4000-8000-000000000001", "6b1f0f5e-0000-4000-8000-000
 
 
 class Answers(Api):
-    """The API server's answers, ready as bytes."""
+    """Stand-in for the API, with the server's answers ready as bytes."""
 
     def __init__(self, jobs: list[bytes], pods: list[bytes]) -> None:
         self.namespace = "crawls"
@@ -45,7 +45,7 @@ class Answers(Api):
         for page in self.ready[path]:
             self.lists += 1
             self.size += len(page)
-            yield bytes(memoryview(page))  # as if it had just been received
+            yield bytes(memoryview(page))  # a copy, like a page just received
 
 
 def measure(scale: Scale) -> Table:
@@ -54,10 +54,10 @@ def measure(scale: Scale) -> Table:
 
 
 def _rows(jobs: int) -> Iterator[tuple[object, ...]]:
-    some = min(jobs // 2, TASKS_IN_A_SELECTOR)  # one list of pods
-    answers = _answers(jobs, some)
-    yield jobs, some, "ours", *_measured(answers, _ours(answers, jobs), jobs)
-    yield jobs, some, "typed models", *_measured(answers, _typed(answers), jobs)
+    waiting = min(jobs // 2, TASKS_IN_A_SELECTOR)  # as many as fit a single list of pods
+    answers = _answers(jobs, waiting)
+    yield jobs, waiting, "ours", *_measured(answers, _ours(answers, jobs), jobs)
+    yield jobs, waiting, "typed models", *_measured(answers, _typed(answers), jobs)
     answers = _answers(jobs, jobs)
     yield jobs, jobs, "ours", *_measured(answers, _ours(answers, jobs), jobs)
 
@@ -75,7 +75,7 @@ def _measured(answers: Answers, work: Callable[[], int], jobs: int) -> tuple[int
         taken.append(1000 * (time.process_time() - began))
         assert seen == jobs, seen
     lists, size = answers.lists, answers.size
-    tracemalloc.start()  # it slows everything down: a pass of its own
+    tracemalloc.start()  # in an extra pass, since tracing slows everything down
     work()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -119,7 +119,7 @@ NOT_OURS_TO_READ = {"apiVersion": "batch/v1", "fieldsType": "FieldsV1", "manager
 
 
 def _job(task: int, waits: bool) -> dict[str, Any]:
-    """About 2.7 kB, as a server writes it."""
+    """Return a Job of about 2.7 kB, as a server writes Jobs."""
     name, labels = job_name(RUN, task, 1), _labels(task)
     template = {"metadata": {"labels": labels}, "spec": _pod_spec()}
     return {

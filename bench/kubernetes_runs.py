@@ -1,4 +1,4 @@
-"""How many runs can change every half minute before the looks at them fall behind, and who pays for a look?"""
+"""How many runs can change every half minute until looks fall behind, and the CPU time per look."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ COLUMNS = (
 )
 STARTED_AT_ONCE = 20
 WAVES = 3
-PACE = 30.0  # seconds from one change of all jobs to the next
+PACE = 30.0  # seconds between two changes of all jobs
 
 
 def measure(scale: Scale) -> Table:
@@ -67,17 +67,19 @@ async def _more(service: Service, count: int) -> list[Started]:
 async def _waves(
     service: Service, runs: int, parties: dict[str, psutil.Process]
 ) -> tuple[float, float, tuple[float, ...]]:
-    """Every job changes, so every run is nudged: until each of them was looked at, as often as that is repeated.
+    """Change every job, so that every run is nudged, and wait for a look at every run; repeat.
 
-    The seconds of one on average and at most, and the CPU milliseconds of each party for one look."""
+    Return the seconds until a look, on average and at most, and the CPU milliseconds of every process per look.
+    """
     spent, before = Spent(service.bed), {name: cpu_seconds(process) for name, process in parties.items()}
     waves = [await _wave(service) for _ in range(WAVES)]
     seconds = sum(waves) / WAVES
-    made = runs * WAVES
-    of = {name: 1000 * (cpu_seconds(process) - before[name]) / made for name, process in parties.items()}
-    server = 1000 * spent.by_program()["kube-apiserver"] / made
-    others = sum(of[name] for name in ("dispatcher", "watcher", "scheduler"))
-    return seconds, max(waves), (of["lifecycle"], of["temporal"], server, of["mariadbd"], others)
+    looks = runs * WAVES
+    milliseconds = {name: 1000 * (cpu_seconds(process) - before[name]) / looks for name, process in parties.items()}
+    server = 1000 * spent.by_program()["kube-apiserver"] / looks
+    others = sum(milliseconds[name] for name in ("dispatcher", "watcher", "scheduler"))
+    workers, temporal, database = (milliseconds[name] for name in ("lifecycle", "temporal", "mariadbd"))
+    return seconds, max(waves), (workers, temporal, server, database, others)
 
 
 async def _wave(service: Service) -> float:
@@ -93,7 +95,7 @@ async def _wave(service: Service) -> float:
 
 
 def _count(database: Database, query: Select[Any]) -> int:
-    """By one query: what the benchmark itself costs is on the same cores."""
+    """Count by a single query, since the benchmark shares the cores with the service."""
     with database.read() as connection:
         return int(connection.execute(query).scalar_one())
 

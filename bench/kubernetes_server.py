@@ -1,7 +1,7 @@
-"""What does it cost to learn from a real API server where the jobs of a run stand, by ours and by the ways of others?
+"""Costs of reading a run's jobs from a real API server, by our look and by other clients' methods.
 
-The jobs were just made and no controller has seen them: what is measured is the asking, not the cluster. In the end
-each has a pod that waits, so that our look asks for all of these as well.
+The jobs are new and no controller has seen them, so only the reading is measured. In the last part every job has a
+waiting pod, so that our look reads the pods as well.
 """
 
 import json
@@ -49,7 +49,7 @@ def _rows(bed: Bed, scale: Scale) -> list[Row]:
 
 @dataclass(frozen=True)
 class Asker:
-    """For one of the runs. All others are in the namespace, too."""
+    """Measure for one run, with all further runs in the same namespace."""
 
     bed: Bed
     namespace: str
@@ -59,7 +59,7 @@ class Asker:
         return [*self.ask_ours(run, jobs), *((jobs, way, *self._asked(way, run, jobs)) for way in OTHERS)]
 
     def ask_ours(self, run: str, jobs: int, words: str = "") -> list[Row]:
-        """There and back: what the server still has to do for one of them falls to the next."""
+        """Measure in both orders, since the server's leftover work slows down the next method."""
         turns = [
             {way: self._asked(way, run, jobs) for way in order}
             for order in (list(OURS), [*OURS][::-1]) * THERE_AND_BACK
@@ -70,10 +70,11 @@ class Asker:
         spent = Spent(self.bed)
         words = (way, run, str(jobs), self.namespace, str(self.kubeconfig))
         command = [sys.executable, "-m", "bench.kubernetes_ways", *words]
-        told = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout
-        of = json.loads(told)
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=PATIENCE).stdout
+        figures = json.loads(output)
         server = spent.by_program()["kube-apiserver"] + spent.by_program()["etcd"]
-        return of["calls"], of["bytes"] / 1e6, of["sent"] / 1e6, of["seconds"], of["cpu"], server, of["peak"]
+        megabytes = (figures["bytes"] / 1e6, figures["sent"] / 1e6)
+        return figures["calls"], *megabytes, figures["seconds"], figures["cpu"], server, figures["peak"]
 
 
 def _medians(rows: list[tuple[float, ...]]) -> list[float]:
@@ -82,9 +83,9 @@ def _medians(rows: list[tuple[float, ...]]) -> list[float]:
 
 def _let_each_have_its_pod(bed: Bed, namespace: str, jobs: int) -> None:
     def all_there() -> bool:
-        found = bed.admin.get(f"/api/v1/namespaces/{namespace}/pods", limit=1)
-        more: int = found["metadata"].get("remainingItemCount", 0)
-        return len(found["items"]) + more == jobs
+        page = bed.admin.get(f"/api/v1/namespaces/{namespace}/pods", limit=1)
+        more: int = page["metadata"].get("remainingItemCount", 0)
+        return len(page["items"]) + more == jobs
 
     until(all_there, f"{jobs} pods", PATIENCE)
 

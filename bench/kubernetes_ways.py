@@ -1,7 +1,7 @@
-"""What does it cost to learn where the jobs of a run stand: by ours, and by the ways that others go?
+"""Methods of reading the state of a run's jobs: our look, and other clients' methods.
 
-`python -m bench.kubernetes_ways WAY RUN_UID JOBS NAMESPACE KUBECONFIG` does it once, in a process of its own, whose
-memory is its own, and prints what it took as JSON.
+`python -m bench.kubernetes_ways WAY RUN_UID JOBS NAMESPACE KUBECONFIG` reads once, in a new process with its own
+memory, and prints the costs as JSON.
 """
 
 import json
@@ -31,7 +31,7 @@ PATIENCE = 60.0
 
 
 class Run:
-    """What is asked for, and a count of the answers."""
+    """Parameters for a read, and counts about its answers."""
 
     def __init__(self, run_uid: str, jobs: int, namespace: str, kubeconfig: Path) -> None:
         self.run_uid, self.jobs, self.namespace, self.kubeconfig = run_uid, jobs, namespace, kubeconfig
@@ -43,7 +43,7 @@ class Run:
         return [job_name(self.run_uid, task, 1) for task in range(self.jobs)]
 
     def count(self, size: int, sent: int) -> None:
-        """What was sent is less than what was read, if it was packed."""
+        """Count an answer. A packed answer is smaller on the wire than in memory."""
         with self._lock:
             self.calls += 1
             self.bytes += size
@@ -63,7 +63,7 @@ class Run:
 
 
 class Counted(Api):
-    """Ours, with a count."""
+    """Our API client, which counts its answers."""
 
     def __init__(self, run: Run, encoding: str) -> None:
         super().__init__(Access(run.namespace, run.kubeconfig))
@@ -96,8 +96,8 @@ def not_packed(run: Run) -> int:
 
 def typed_list(run: Run) -> int:
     selector = f"crawler-lifecycle/run-uid={run.run_uid}"
-    found = run.typed().list_namespaced_job(run.namespace, label_selector=selector, _request_timeout=PATIENCE)
-    return sum(bool(job.status) for job in found.items)
+    page = run.typed().list_namespaced_job(run.namespace, label_selector=selector, _request_timeout=PATIENCE)
+    return sum(bool(job.status) for job in page.items)
 
 
 def one_by_one(run: Run) -> int:
@@ -126,7 +126,7 @@ OTHERS: dict[str, Way] = {
 
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
-    """MB above what there was before: the most that was seen, looked for all the time."""
+    """Return the peak memory in MB above the memory at the start, sampled all the time."""
     process, over, peak = psutil.Process(), threading.Event(), [0.0]
     before = process.memory_info().rss
 

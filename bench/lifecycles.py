@@ -1,4 +1,4 @@
-"""How many short runs does the embedded stack take through all stages, and who pays for it?"""
+"""Short runs per second through all stages on the embedded stack, and the CPU time of its processes."""
 
 import asyncio
 import statistics
@@ -22,7 +22,7 @@ from crawler_lifecycle.services.embedded.stack import Stack, owned
 CATALOGUE = '[crawlers.nothing]\ncommand = ["true"]\n'
 PATIENCE = 120.0
 PARTIES = ("server", "worker", "others", "jobs")
-PARTY = {"temporal": "server", "lifecycle": "worker"}  # every other part of the stack is one of the others
+PARTY = {"temporal": "server", "lifecycle": "worker"}  # all further parts count as the rest
 Cpu = dict[str, float]
 
 
@@ -34,7 +34,7 @@ def measure(scale: Scale) -> Table:
         catalogue.write_text(CATALOGUE)
         with owned(state):
             plan = make_plan(state, Ports.free(), catalogue)
-            # a place for each: what is measured is the service, not the queue for its places
+            # a place for every job, so that no queue for places is measured
             plan.environment["CRAWLER_CLUSTER__CAPACITY"] = str(scale.runs)
             stack = Stack(plan, refuse_trouble, passing=True)
             return Table(columns, asyncio.run(_rows(stack, scale.runs)))
@@ -42,7 +42,7 @@ def measure(scale: Scale) -> Table:
 
 async def _rows(stack: Stack, most: int) -> list[tuple[object, ...]]:
     async with stack.running() as control, asyncio.timeout(PATIENCE):
-        await _run(control, 1)  # the first run loads what all others share
+        await _run(control, 1)  # the first run loads modules and connections for all later runs
         return [await _row(control, stack.plan.state, runs) for runs in (1, most)]
 
 
@@ -55,7 +55,7 @@ async def _row(control: Control, state: Path, runs: int) -> tuple[object, ...]:
 
 
 async def _run(control: Control, runs: int) -> tuple[float, list[float]]:
-    """Seconds from the first request until the last run was over, and those that each took."""
+    """Return the seconds from the first request to the end of the last run, and the seconds of every run."""
     request = RunRequest(crawler="nothing")
     began = time.time()
     starts = (control.engine.start(RUN_WORKFLOW, request, f"bench-{began}-{number}", "bench") for number in range(runs))
@@ -68,14 +68,14 @@ async def _run(control: Control, runs: int) -> tuple[float, list[float]]:
 
 
 def _cpu(state: Path) -> Cpu:
-    """CPU seconds so far. The jobs, with their runners, are children of the scheduler service."""
+    """Return the CPU seconds so far. Jobs and their runners are children of the scheduler service."""
     stack = stack_file.read(state)
     assert stack is not None
     spent = dict.fromkeys(PARTIES, 0.0)
-    for each in stack.processes:
-        process = psutil.Process(each.pid)
-        spent[PARTY.get(each.name, "others")] += cpu_seconds(process)
-        if each.name == "scheduler":
+    for part in stack.processes:
+        process = psutil.Process(part.pid)
+        spent[PARTY.get(part.name, "others")] += cpu_seconds(process)
+        if part.name == "scheduler":
             spent["jobs"] += cpu_seconds(process, children=True)
     return spent
 

@@ -1,7 +1,7 @@
-"""How long does the local cluster take to look at a run of many jobs?
+"""Duration of a look at a run of many jobs in the local cluster.
 
-The job folders are made by the adapter's own writers; no process runs. The jobs that seem to run all share one
-lock file, which this process holds, as if it were the runner of each.
+The adapter's own writers make the job folders; no process runs. All running jobs share a lock file, which the benchmark
+holds like their runner.
 """
 
 import os
@@ -86,5 +86,5 @@ def _end(jobs: list[tuple[JobFolder, Spec]]) -> None:
 
 
 def _unsynced() -> "mock._patch[mock.MagicMock | mock.AsyncMock]":
-    """Thirty thousand files that nobody needs after a power cut."""
+    """Write without fsync: thirty thousand files that may be lost in a power cut."""
     return mock.patch("os.fsync")

@@ -1,7 +1,7 @@
-"""What does one run of eight hours cost Temporal and the worker?
+"""Costs of a run of eight hours for Temporal and the worker.
 
-The workflow is the real one, on a real server that skips the time between looks; the activities answer from a
-script, so that the figures are those of the engine alone.
+The workflow is real, on a real server that skips the time between looks. A script answers the activities, so that the
+figures belong to the engine alone.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ async def _rows(repeats: int) -> list[tuple[object, ...]]:
     before = set(us.children())
     async with await start_skipping() as environment:
         (server,) = set(us.children()) - before
-        await _run(environment, lambda _: [])  # the first run loads what all others share
+        await _run(environment, lambda _: [])  # the first run loads modules and connections for all later runs
         rows: list[tuple[object, ...]] = []
         for what, changes in SHAPES.items():
             began = cpu_seconds(server), cpu_seconds(us)
@@ -54,7 +54,7 @@ async def _rows(repeats: int) -> list[tuple[object, ...]]:
 
 
 async def _run(environment: WorkflowEnvironment, changes: Changes) -> int:
-    """How many events its history has, without those that only skipped time leaves."""
+    """Return how many events the history has, without the events for skipped time."""
     script = Script(alive=lambda look: int(look < LOOKS_IN_EIGHT_HOURS), changes=changes, search_attributes=True)
     async with played(environment, script) as stage, asyncio.timeout(PATIENCE):
         handle = await stage.start(RunRequest(crawler="books"))

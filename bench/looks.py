@@ -1,7 +1,7 @@
-"""What does a look ask of the database, and how long does that take?
+"""Statements and duration of a look in the database.
 
-The activities of a look in their order, over a real database. The cluster's answer is made in memory and
-nothing goes through Temporal: what is left is the database and the comparing.
+The activities of a look run in their order over a real database. The cluster's answer is made in memory, and Temporal
+takes no part: only the database and the comparison are measured.
 """
 
 import statistics
@@ -32,7 +32,7 @@ STEPS = ("active", "differ", "evidence", "reconcile", "sync", "count")
 
 
 class Shown:
-    """A cluster of which every task is seen in this phase."""
+    """Stand-in for a cluster that shows every task in the given phase."""
 
     def __init__(self, tasks: int, phase: JobPhase) -> None:
         code = 0 if phase is JobPhase.SUCCEEDED else None
@@ -64,7 +64,7 @@ def _rows(scale: Scale, database: Database) -> Iterator[Row]:
 
 
 def _run_of(database: Database, tasks: int) -> RunRef:
-    """A new run whose tasks are all RUNNING."""
+    """Make a run with RUNNING tasks only."""
     entry = Crawler(name="books", command=["true"])
     new = NewRun(RunRequest(crawler="books"), entry, tasks, f"crawl-{uuid4()}", str(uuid4()))
     runs = SqlStore(database).runs
@@ -79,8 +79,8 @@ def _run_of(database: Database, tasks: int) -> RunRef:
 
 
 def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
-    """As many looks as it takes until the database agrees with the cluster."""
-    cluster = cast("Cluster", shown)  # a look asks for nothing else of it
+    """Look until the database agrees with the cluster."""
+    cluster = cast("Cluster", shown)  # a look uses no further method
     steps = ReconciliationActivities(SqlStore(database).runs, SqlStore(database).tasks, cluster)
     ledger, looks, more = Ledger(database), 0, True
     while more:
@@ -89,7 +89,7 @@ def _looks(database: Database, run: RunRef, shown: Shown) -> tuple[int, Ledger]:
 
 
 def _look(steps: ReconciliationActivities, run: RunRef, ledger: Ledger) -> bool:
-    """The order of `workflows/looks.py`; whether there is more for another look."""
+    """Make a look, in the order of `workflows/looks.py`. Return whether another look has to follow."""
     with ledger.spent_on("active"):
         active = steps.get_active_running_tasks(RunInput(run=run))
     with ledger.spent_on("differ"):

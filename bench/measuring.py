@@ -1,4 +1,4 @@
-"""What do we read the clock, the CPU and the database's statements with?"""
+"""Measures time, CPU, memory and database statements."""
 
 import os
 import resource
@@ -31,21 +31,21 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """By one process from its start to its end. CPU time suffers less from what else the machine does."""
+    """Time and CPU time from a process's start to its end. Other load on the machine hardly changes CPU time."""
 
     seconds: float
     cpu_seconds: float
 
 
 def side_by_side(commands: Mapping[str, Sequence[str]], repeats: int) -> dict[str, Taken]:
-    """The medians of each command, run in turn, so that a busy moment of the machine strikes all alike."""
+    """Return the median for every command. The commands run in turn, so that a busy moment affects all of them."""
     for command in commands.values():
-        _take(command)  # the first start compiles what it imports
+        _take(command)  # the first start compiles the imported modules
     taken = [{name: _take(command) for name, command in commands.items()} for _ in range(repeats)]
     return {
         name: Taken(
-            statistics.median(each[name].seconds for each in taken),
-            statistics.median(each[name].cpu_seconds for each in taken),
+            statistics.median(turn[name].seconds for turn in taken),
+            statistics.median(turn[name].cpu_seconds for turn in taken),
         )
         for name in commands
     }
@@ -59,14 +59,14 @@ def _take(command: Sequence[str]) -> Taken:
 
 
 def cpu_seconds(process: psutil.Process, *, children: bool = False) -> float:
-    """Of the process, or of its children that have ended."""
+    """Return the CPU seconds that the process, or its ended children, have used."""
     times = process.cpu_times()
     return float(times.children_user + times.children_system if children else times.user + times.system)
 
 
 @dataclass
 class Ledger:
-    """Milliseconds and statements, by what they were spent on."""
+    """Milliseconds and statements by purpose."""
 
     database: Database
     milliseconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -87,8 +87,8 @@ class Ledger:
 
 
 def like_a_fresh_shell() -> None:
-    """What is measured is the embedded profile as installed, whatever this shell is set up for."""
+    """Remove our settings from the environment, so that the embedded profile is measured with its defaults."""
     for name in [name for name in os.environ if name.startswith((PREFIX, TEMPORAL))]:
         del os.environ[name]
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # with it every start compiles all of our code anew
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # otherwise every start would compile our code anew
     sys.dont_write_bytecode = False

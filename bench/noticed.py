@@ -1,7 +1,7 @@
-"""How long is a task over before the database says so?
+"""Delay between a task's end and its row in the database.
 
-On the embedded stack, with real processes that end one by one: from the time in a job's exit record until the task's
-row is read with its end. Once with the watcher, and once while it stands still, when only the looks find out.
+On the embedded stack, with real processes that end one by one: from the time in a job's exit record to the reading of
+the task's final row. Once with the watcher, and once with a stopped watcher, when only looks notice the end.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from crawler_lifecycle.services.embedded.stack import Stack, owned
 
 PATIENCE = 600.0
 LOOK_PAUSE = 0.02
-BETWEEN_ENDS = 2.0  # seconds; all within a run's first minute, so that its first look finds them
+BETWEEN_ENDS = 2.0  # seconds; all ends fall into the first minute, before the run's first look
 
 CATALOGUE = '''
 [crawlers.gated]
@@ -97,7 +97,7 @@ async def _end_one_by_one(run: Started, gates: Path, tasks: int) -> None:
 def _still(stack: Stack, part: str) -> Iterator[None]:
     recorded = stack_file.read(stack.plan.state)
     assert recorded
-    pid = next(each.pid for each in recorded.processes if each.name == part)
+    pid = next(process.pid for process in recorded.processes if process.name == part)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

@@ -1,6 +1,6 @@
-"""How long does it take from a stop until it is proved that nothing of the run is left?
+"""Duration from a stop to its proof.
 
-On the embedded stack, with real processes that end as soon as they are asked to: what is measured is the service.
+On the embedded stack, with real processes that end as soon as they are asked: only the service is measured.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ def measure(scale: Scale) -> Table:
         catalogue.write_text(CATALOGUE)
         with owned(state):
             plan = make_plan(state, Ports.free(), catalogue)
-            most = str(2 * max(scale.stopped))  # a place for each: what is measured is the stop, not the queue
+            most = str(2 * max(scale.stopped))  # a place for every job, so that no queue for places is measured
             plan.environment["CRAWLER_CLUSTER__CAPACITY"] = most
             plan.environment["CRAWLER_DISPATCHER__MOST_IN_CLUSTER"] = most
             stack = Stack(plan, refuse_trouble, passing=True)
@@ -41,7 +41,7 @@ def measure(scale: Scale) -> Table:
 
 async def _rows(stack: Stack, sizes: tuple[int, ...]) -> list[tuple[object, ...]]:
     async with stack.running() as control, asyncio.timeout(PATIENCE):
-        await _stopped(control, 1)  # the first stop loads what all others share
+        await _stopped(control, 1)  # the first stop loads modules and connections for all later stops
         return [await _stopped(control, tasks) for tasks in sizes]
 
 
@@ -54,8 +54,8 @@ async def _stopped(control: Control, tasks: int) -> tuple[object, ...]:
     await control.runs.stop(run.run_id, StopRequest(actor="bench"))
     over = [details async for details in control.runs.watch(run.run_id)][-1]
     assert {task.status for task in over.tasks} == {TaskStatus.STOPPED}
-    asked = _at(over, "stop")
-    return tasks, running, *((_at(over, phase) - asked).total_seconds() for phase in PHASES)
+    requested_at = _at(over, "stop")
+    return tasks, running, *((_at(over, phase) - requested_at).total_seconds() for phase in PHASES)
 
 
 def _at(details: RunDetails, event: str) -> datetime:

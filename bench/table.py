@@ -1,4 +1,4 @@
-"""What does a benchmark give, and how does it get into the document?"""
+"""Tables of figures, and their places in docs/benchmarks.md."""
 
 import re
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured: enough to trust the figures, or just enough to see that a benchmark works."""
+    """Sizes for the benchmarks. The defaults give figures to trust; `QUICK` only proves that a benchmark works."""
 
     tasks: tuple[int, ...] = (10, 1_000, 10_000)
     jobs: tuple[int, ...] = (100, 1_000, 10_000)
     runs: int = 60  # lifecycles at once
-    stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a run that is stopped
+    stopped: tuple[int, ...] = (1, 100, 1_000)  # tasks of a stopped run
     noticed: int = 20  # tasks that end one by one
     repeats: int = 10
     archive_mb: int = 2_000
@@ -20,11 +20,11 @@ class Scale:
     small_files: int = 200_000
     in_flight: tuple[int, ...] = (8, 32)  # deployments at once
     deployed: int = 500
-    watched: tuple[int, ...] = (4, 100)  # tasks of a run whose changes are waited for
+    watched: tuple[int, ...] = (4, 100)  # tasks in a run with timed changes
     changes: int = 10
-    supervised: int = 100  # runs at once; then twice as many each time
+    supervised: int = 100  # runs at once; doubled until looks fall behind
     most_supervised: int = 1_600
-    audited: tuple[int, ...] = (1_000, 100_000)  # runs that are open
+    audited: tuple[int, ...] = (1_000, 100_000)  # open runs
 
 
 QUICK = Scale(
@@ -61,17 +61,17 @@ class Table:
 
 
 def _cell(value: object) -> str:
-    """Three digits are all that such a figure can mean."""
+    """Return the figure with three digits, since no measurement here is more exact."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def written_into(document: str, name: str, text: str) -> str:
-    """The document with this text between the markers of that name."""
+    """Return the document with the text between the markers of the given name."""
     begin, end = f"<!-- bench:{name} -->", f"<!-- end:{name} -->"
     between = re.compile(f"({re.escape(begin)}\n).*?({re.escape(end)})", re.DOTALL)
-    new, found = between.subn(lambda marks: f"{marks[1]}{text}\n{marks[2]}", document)
-    if found != 1:
-        raise ValueError(f"expected the markers {begin} and {end} once, found them {found} times")
+    new, count = between.subn(lambda marks: f"{marks[1]}{text}\n{marks[2]}", document)
+    if count != 1:
+        raise ValueError(f"expected the markers {begin} and {end} once, count them {count} times")
     return new

@@ -1,4 +1,4 @@
-"""The whole service on the control plane, with a database and a Temporal of its own, for benchmarks."""
+"""Whole service on the control plane, with its own database and its own Temporal, for benchmarks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable

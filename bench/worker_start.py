@@ -1,4 +1,4 @@
-"""How long after its start does a worker ask for work?"""
+"""Duration from a worker's start to its first poll for work."""
 
 import asyncio
 import statistics
@@ -39,7 +39,9 @@ async def _starts(repeats: int) -> list[float]:
             upgrade(plan.environment["CRAWLER_DATABASE__URL"])
             control = Control(Installation.of(plan.state, plan.environment))
             await control.engine.ping()
-            return [await _start(plan, control) for _ in range(repeats + 1)][1:]  # the first compiles what it imports
+            return [await _start(plan, control) for _ in range(repeats + 1)][
+                1:
+            ]  # the first start compiles the imported modules
 
 
 async def _start(plan: Plan, control: Control) -> float:

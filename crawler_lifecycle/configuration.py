@@ -29,12 +29,12 @@ def misspelt(variables: Mapping[str, str]) -> list[str]:
 
 def _variables(group: type[BaseModel], prefix: str) -> set[str]:
     """Return the variables' names, including whole groups."""
-    found = set()
+    names = set()
     for name, field in group.model_fields.items():
-        found.add(f"{prefix}{name.upper()}")
+        names.add(f"{prefix}{name.upper()}")
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            found |= _variables(field.annotation, f"{prefix}{name.upper()}__")
-    return found
+            names |= _variables(field.annotation, f"{prefix}{name.upper()}__")
+    return names
 
 
 def load(**overrides: object) -> Settings:

@@ -1,1 +1,1 @@
-"""Composition root: it builds the parts of a process from the settings."""
+"""Composition root: builds a process's parts from the settings."""

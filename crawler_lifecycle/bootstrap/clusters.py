@@ -1,4 +1,4 @@
-"""Choice of the cluster's adapter."""
+"""Chooses the cluster's adapter."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
-    """`places`: where the database remembers the namespace; without a database the process does."""
+    """Return the cluster. `places` remembers the namespace in the database; None: only the process remembers."""
     if settings.cluster.kind == "kubernetes":
         return _kubernetes(settings, installation, places)
     from crawler_lifecycle.adapters.local.cluster import LocalCluster

@@ -1,4 +1,4 @@
-"""Choice of the receivers of notices, events and archives."""
+"""Chooses receivers for notices, events and archives."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Exporter, Pusher
 
-SLOTS_FOR_EACH_NOTICE = 4  # of a worker
+SLOTS_PER_NOTICE = 4  # a worker sends one notice at once for every 4 slots
 
 
 def exporter(settings: Settings) -> "Exporter":
@@ -44,11 +44,11 @@ def pusher(settings: Settings) -> "Pusher":
     return FanOut([*_notice_file(settings), *_channels(settings.notices), *_webhooks(settings.notices)])
 
 
-def shared(pusher: "Pusher", slots: int) -> "Pusher":
-    """Bound the slots that notices take, so that a slow receiver holds up nothing else of a worker."""
+def limited(pusher: "Pusher", slots: int) -> "Pusher":
+    """Limit the worker slots for notices, so that a slow receiver delays no other activity."""
     from crawler_lifecycle.adapters.pushers.limited import LimitedPusher
 
-    return LimitedPusher(pusher, max(1, slots // SLOTS_FOR_EACH_NOTICE))
+    return LimitedPusher(pusher, max(1, slots // SLOTS_PER_NOTICE))
 
 
 def _notice_file(settings: Settings) -> "Iterator[NamedPusher]":

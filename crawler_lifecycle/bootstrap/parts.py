@@ -1,6 +1,6 @@
-"""Parts of a process, each imported and made when it is first used.
+"""Parts of a process. The first use of a part imports and makes the part.
 
-A process connects only to the services that it uses, and a command that only reads the database loads nothing else.
+So a process connects only to the services in use, and a command that only reads the database loads no other library.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ class Parts:
 
     @cached_property
     def database(self) -> "Database":
-        """The database. NotReady if its schema is missing or of another version."""
+        """The database. NotReady if its schema is missing or has another version."""
         from crawler_lifecycle.adapters.sql.database import Database
         from crawler_lifecycle.adapters.sql.migrate import check
 
@@ -80,7 +80,7 @@ class Parts:
 
         return pusher(self.settings)
 
-    # values and services made of settings and adapters
+    # values and services made from settings and adapters
 
     @cached_property
     def limits(self) -> "RunLimits":

@@ -1,4 +1,4 @@
-"""Activities of a worker, with their parts."""
+"""Builds a worker's activities from its parts."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -18,7 +18,7 @@ def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: b
     from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
     from crawler_lifecycle.activities.stopping import StoppingActivities
     from crawler_lifecycle.activities.supervision import SupervisionActivities
-    from crawler_lifecycle.bootstrap.outside import shared
+    from crawler_lifecycle.bootstrap.outside import limited
 
     runs, tasks, cluster, limits = parts.store.runs, parts.store.tasks, parts.cluster, parts.limits
     return steps_of(
@@ -27,7 +27,7 @@ def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: b
         DeploymentActivities(runs, tasks, parts.store.claims, cluster, parts.claim_deployer, parts.claim_for),
         ReconciliationActivities(runs, tasks, cluster),
         StoppingActivities(runs, tasks, cluster),
-        NoticeActivities(runs, shared(parts.pusher, parts.settings.worker.activity_slots)),
+        NoticeActivities(runs, limited(parts.pusher, parts.settings.worker.activity_slots)),
         ExportActivities(runs, parts.exporter),
         *_audits(parts, supervisors),
     )
@@ -50,6 +50,6 @@ def _audits(parts: Parts, supervisors: "Supervisors") -> Sequence[object]:
 
 
 def steps_of(*holders: object) -> list[Callable[..., Any]]:
-    """Return the activities among the methods of these objects."""
+    """Return the activities among the objects' methods."""
     methods = (getattr(holder, name) for holder in holders for name in vars(type(holder)))
     return [method for method in methods if hasattr(method, "__temporal_activity_definition")]
