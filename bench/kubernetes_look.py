@@ -18,6 +18,7 @@ from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.looking import Looking
 from crawler_lifecycle.adapters.kubernetes.naming import TASKS_IN_A_SELECTOR
+from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
 from crawler_lifecycle.domain.naming import job_name
 
 REPEATS = 3
@@ -30,7 +31,7 @@ class Answers(Api):
     """Stand-in for the API, with the server's answers ready as bytes."""
 
     def __init__(self, jobs: list[bytes], pods: list[bytes]) -> None:
-        self.namespace = "crawls"
+        self.namespace, self.clock = "crawls", ServerClock()
         self.ready: Mapping[str, list[bytes]] = {self.batch("jobs"): jobs, self.core("pods"): pods}
         self.lists = self.size = 0
 

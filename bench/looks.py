@@ -5,7 +5,7 @@ takes no part: only the database and the comparison are measured.
 """
 
 import statistics
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
 from uuid import uuid4
@@ -22,7 +22,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.evidence import EvidenceRequest, EvidenceWrite, TaskEvidence
 from crawler_lifecycle.contract.steps.looks import CloseLook, LookAt, StatusWrite, TaskChange
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.ports import Cluster, NewRun
 from tests.databases import ref_to
 
@@ -39,10 +39,10 @@ class Shown:
         jobs = [JobLook(task, 1, f"uid-{task}", f"job-{task}", phase, exit_code=code) for task in range(tasks)]
         self._look = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
 
-    def look(self, _run_uid: str, _watched: Collection[tuple[int, int]] = ()) -> Look:
+    def look(self, _run_uid: str, _watched: Collection[JobKey], *, uids: Mapping[JobKey, str]) -> Look:  # noqa: ARG002
         return self._look
 
-    def evidence(self, _run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, _run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         assert not hurried, "these have ended"
         return [
             TaskEvidence(task=task, attempt=attempt, node="node-1", log_tail=LOG_TAIL, events=["started", "ended"])
