@@ -22,7 +22,6 @@ from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
 from crawler_lifecycle.services.failing import FailingWorkflows
 from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
-from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
 log = logging.getLogger("workers.lifecycle")
 LONGEST_UNTOLD = timedelta(seconds=3)  # a heartbeat held back longer could come too late on a busy machine
@@ -102,7 +101,7 @@ def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, t
 
 
 async def _knows_search_attributes(engine: Engine) -> bool:
-    missing = {attribute.name for attribute in SEARCH_ATTRIBUTES} - await engine.search_attributes()
+    missing = await engine.missing_search_attributes()
     if missing:
         log.warning("runs are not listed by search attributes: not registered are %s", ", ".join(sorted(missing)))
     return not missing

@@ -1,5 +1,5 @@
-"""Verbs for runs, schedules and audits, with which every door is made. `control.Control` joins them.
+"""Commands and questions for runs, schedules and audits, shared by every door. `control.Control` joins them.
 
-Nothing is opened or connected before the first verb that needs it. A command that only reads takes a `RunReader`,
-which loads no client of Temporal.
+Connections are opened by the first command that needs them. A command that only reads takes a `RunReader`, which does
+not import Temporal's client.
 """

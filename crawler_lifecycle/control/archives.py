@@ -1,4 +1,4 @@
-"""Archives of finished runs, as a person or a program fetches them."""
+"""Archives of finished runs, for people and programs to fetch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from crawler_lifecycle.ports import StoredArchive
 
 @dataclass(frozen=True, slots=True)
 class RunArchive:
-    """The archive of one end of a run. `sha256` was computed while the archive was written."""
+    """The archive of a run's end. `sha256` was computed while the archive was written."""
 
     run_id: int
     end: int
@@ -23,7 +23,7 @@ class RunArchive:
 
 
 def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], end: int | None) -> RunArchive:
-    """Return the archive of this end of the run, of its last end by default."""
+    """Return an end's archive, by default the last."""
     number = run.end_number if end is None else end
     if run.end_number == 0:
         raise Conflict(f"run {run.run_id} is {run.status}: its archive is made when it is over")

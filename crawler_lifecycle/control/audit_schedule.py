@@ -1,6 +1,6 @@
-"""The schedule of the audit: one for each installation, made and kept by every worker."""
+"""The audit's schedule. Every worker makes and keeps the schedule of its installation."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio.client import (
     Client,
@@ -15,17 +15,18 @@ from temporalio.client import (
 )
 
 from crawler_lifecycle.contract.audits import AuditRequest
-from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
+from crawler_lifecycle.control.connection import RPC_TIMEOUT
+from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import replacement
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound
 
-LONGEST_AUDIT = timedelta(hours=3)  # one that is stuck must not keep all that come after it from starting
-CATCH_UP = timedelta(minutes=1)  # one that was missed is made up for by the next
+LONGEST_AUDIT = timedelta(hours=3)  # an audit that hangs must not keep all later audits from starting
+CATCH_UP = timedelta(minutes=1)  # a missed audit needs no repetition: the next audit finds the same
 
 
 def schedule_id(installation: str) -> str:
-    """Several installations may share a server."""
+    """Return the schedule's id in Temporal; several installations may share a server."""
     return f"crawler-audit-{installation}"
 
 
@@ -36,30 +37,22 @@ class AuditSchedule:
         self._every = timedelta(seconds=every_seconds)
 
     async def keep(self) -> None:
-        """It is there as it should be, or not there if the period is 0. That somebody has paused it stays."""
+        """Make or change the schedule, or delete it if the period is 0. A paused schedule stays paused."""
         if not self._every:
             return await self._delete()
-        client = await self._engine.client()
-        async with self._engine.translated():
+        async with self._engine.calls() as client:
             try:
                 await client.create_schedule(self._id, self._wanted(), rpc_timeout=RPC_TIMEOUT)
             except ScheduleAlreadyRunningError:
                 await self._change(client)
 
-    async def next_at(self) -> datetime | None:
-        """None: it is paused. NotFound if there is none."""
-        seen = await self.describe()
-        return None if seen.schedule.state.paused else next(iter(seen.info.next_action_times), None)
-
     async def describe(self) -> ScheduleDescription:
-        client = await self._engine.client()
-        async with self._engine.translated():
+        async with self._engine.calls() as client:
             return await client.get_schedule_handle(self._id).describe(rpc_timeout=RPC_TIMEOUT)
 
     async def _delete(self) -> None:
-        client = await self._engine.client()
         try:
-            async with self._engine.translated():
+            async with self._engine.calls() as client:
                 await client.get_schedule_handle(self._id).delete(rpc_timeout=RPC_TIMEOUT)
         except NotFound:
             return
@@ -81,17 +74,16 @@ class AuditSchedule:
     async def _change(self, client: Client) -> None:
         wanted, handle = self._wanted(), client.get_schedule_handle(self._id)
 
-        def goes_by_it(schedule: Schedule) -> bool:
+        def is_as_wanted(schedule: Schedule) -> bool:
             return _substance(schedule) == _substance(wanted)
 
-        found = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        if not goes_by_it(found.schedule):
-            await replacement.replace(client, handle, found, wanted, goes_by_it)
+        present = await handle.describe(rpc_timeout=RPC_TIMEOUT)
+        if not is_as_wanted(present.schedule):
+            await replacement.replace(client, handle, present, wanted, is_as_wanted)
 
 
 def _substance(schedule: Schedule) -> tuple[object, ...]:
     action, policy = schedule.action, schedule.policy
     assert isinstance(action, ScheduleActionStartWorkflow)
     every = [interval.every for interval in schedule.spec.intervals]
-    what = (action.workflow, action.task_queue, action.execution_timeout)
-    return *what, every, policy.overlap, policy.catchup_window
+    return action.workflow, action.task_queue, action.execution_timeout, every, policy.overlap, policy.catchup_window

@@ -1,4 +1,4 @@
-"""The verbs of the audit: what has it found, and do it now."""
+"""Commands for audits: run an audit now, and show findings."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,6 +8,7 @@ from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditR
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audit_schedule import AuditSchedule, schedule_id
 from crawler_lifecycle.control.context import Context
+from crawler_lifecycle.control.descriptions import MISSING
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
@@ -17,7 +18,7 @@ PERIODS_TO_BE_LATE = 3
 
 
 class AuditStarted(Message):
-    """An audit that is under way, by its workflow's id."""
+    """An audit under way, by its workflow's id."""
 
     audit: str
 
@@ -28,7 +29,7 @@ class Audits:
         self._engine = engine
 
     def overview(self, *, audits: int = 10, findings: int = 100) -> AuditOverview:
-        """What the audits that repair have found, as far as the database tells."""
+        """Return what repairing audits have written into the database."""
         return self._context.store.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
@@ -38,59 +39,56 @@ class Audits:
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:
-        """None while it is under way; NotFound if it is not one of this installation's."""
+        """Return None while the audit is under way. NotFound if this installation has no such audit."""
         installation = await self._context.database(lambda store: store.records.installation())
         missing = NotFound(f"there is no audit {audit[:100]!r}")
         if not audit.startswith(schedule_id(installation)):
             raise missing
-        try:
-            if (await self._engine.describe(audit)).end == "missing":
-                raise missing
-            if await self._engine.is_open(audit):
-                return None
-        except NotFound as error:
-            raise missing from error
-        return await self._wait(audit)
+        workflow = await self._engine.describe(audit)
+        if workflow == MISSING:
+            raise missing
+        return None if workflow.is_open else await self._wait(audit)
 
     async def run(self, request: AuditRequest) -> AuditReport:
-        """Now, and what came of it."""
+        """Run an audit now and return its report."""
         started = await self.start(request)
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._wait(started.audit)
         except TimeoutError as error:
             raise TemporaryError(
-                f"audit {started.audit} is under way but not done after {PATIENCE:.0f} s: is a worker there "
-                "(`crawlctl doctor`)? What it finds and repairs, `crawlctl audit` shows later"
+                f"audit {started.audit} is under way but not done after {PATIENCE:.0f} s: `crawlctl doctor` says "
+                "whether a worker runs, and `crawlctl audit` shows the findings later"
             ) from error
 
     async def check(self) -> str:
-        """One line about the audit that comes by itself, or an error that says what to mend."""
+        """Return one line about the scheduled audit, or raise an error with the remedy."""
         every = self._context.installation.settings.audit.every_seconds
         if not every:
-            return "switched off (CRAWLER_AUDIT__EVERY_SECONDS=0): nobody resumes what was terminated"
-        schedule = await self._schedule(every)
+            return "switched off (CRAWLER_AUDIT__EVERY_SECONDS=0): a terminated workflow is not resumed"
+        made_at = await self._schedule_made_at(every)
         overview = await self._context.calls.run(self.overview, audits=1, findings=0)
         late = timedelta(seconds=PERIODS_TO_BE_LATE * every)
         last = overview.last_complete_at
-        if datetime.now(UTC) - (last or schedule) > late:
+        if datetime.now(UTC) - (last or made_at) > late:
             since = f"since {last:%Y-%m-%dT%H:%M:%SZ}" if last else "yet"
-            raise NotReady(f"no audit was complete {since}: `crawlctl audit` tells what is in the way")
+            raise NotReady(f"no audit was complete {since}: `crawlctl audit` tells why")
         done = f"the last complete one at {last:%Y-%m-%dT%H:%M:%SZ}" if last else "none was due yet"
         return f"every {every} s, {done}, {sum(overview.open.values())} findings open"
 
-    async def _schedule(self, every: int) -> datetime:
-        """When it was made."""
+    async def _schedule_made_at(self, every: int) -> datetime:
         installation = await self._context.database(lambda store: store.records.installation())
         try:
-            seen = await AuditSchedule(self._engine, installation, every).describe()
+            schedule = await AuditSchedule(self._engine, installation, every).describe()
         except NotFound as error:
             raise NotReady(
-                f"there is no schedule {schedule_id(installation)}: a worker makes it, is one there?"
+                f"there is no schedule {schedule_id(installation)}: start a worker, which makes it"
             ) from error
-        if seen.schedule.state.paused:
-            raise NotReady(f"somebody has paused it: `temporal schedule toggle --unpause -s {seen.id} --reason ...`")
-        return seen.info.created_at
+        if schedule.schedule.state.paused:
+            raise NotReady(
+                f"the schedule is paused: `temporal schedule toggle --unpause -s {schedule.id} --reason ...`"
+            )
+        return schedule.info.created_at
 
     async def _wait(self, audit: str) -> AuditReport:
         handle = (await self._engine.client()).get_workflow_handle(audit)

@@ -1,4 +1,4 @@
-"""Threads for calls that block, so that the event loop stays free."""
+"""Threads for blocking calls, which keep the event loop free."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """Threads for one kind of blocking call. A crowd of these calls holds up no call in another bulkhead.
+    """Threads for a kind of blocking call. A crowd here holds up no call in another bulkhead.
 
-    `patience` is the time in seconds that a call waits for a free thread before the call is refused; without it, a
-    call waits as long as its caller. `threads` is by default the number that asyncio takes for its own threads.
+    `patience` is the time in seconds that a call waits for a free thread before the call is refused; without it, a call
+    waits as long as its caller. `threads` is by default the number that asyncio takes for its own threads.
     """
 
     def __init__(self, name: str, threads: int | None = None, *, patience: float | None = None) -> None:
@@ -24,12 +24,12 @@ class Bulkhead:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of the call. TemporaryError if no thread becomes free in time."""
+        """Return the call's result. TemporaryError if no thread becomes free in time."""
         queued = self._threads.submit(call, *args, **kwargs)
         result = asyncio.wrap_future(queued)
         try:
             done, _ = await asyncio.wait([result], timeout=self._patience)
-            if not done and queued.cancel():  # a call that has begun cannot be cancelled
+            if not done and queued.cancel():  # a call cannot be cancelled after its begin
                 raise TemporaryError(f"{self._name} is too slow for all present callers: try again later")
             return await result
         finally:

@@ -1,4 +1,4 @@
-"""Is every part of the installation there, and what is to be mended where it is not?"""
+"""The checks of `crawlctl doctor`: every part of the installation, and the remedy where a part does not work."""
 
 import asyncio
 import os
@@ -15,8 +15,9 @@ from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
 from crawler_lifecycle.control.audits import Audits
+from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.context import Context
-from crawler_lifecycle.control.engine import Engine, search_attribute_types
+from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster, Deployer
@@ -31,7 +32,7 @@ class Check(Message):
 
 
 async def check_all(context: Context, engine: Engine, audits: Audits) -> list[Check]:
-    """Check each part by itself: a part that does not answer does not hide the others."""
+    """Run every check. A part without an answer does not hide the rest."""
     parts, chosen = context.parts, context.installation.settings
 
     def blocking(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
@@ -77,7 +78,7 @@ def _database(context: Context) -> str:
 
 
 def _stack(state: Path) -> str:
-    """Dispatcher and watcher have no door of their own; the embedded stack knows its processes."""
+    """Dispatcher and watcher have no health endpoint in the embedded stack, which knows its processes instead."""
     stack = stack_file.read(state)
     if stack is None:
         return "none on this state folder: its parts are looked after elsewhere"
@@ -88,7 +89,7 @@ def _stack(state: Path) -> str:
 
 
 def _installation(deployer: Deployer, own: str) -> str:
-    """A scheduler service refuses every deployment of an installation that it does not serve."""
+    """A scheduler service refuses every deployment for an installation that the service does not serve."""
     served = deployer.only_installation()
     if served not in (None, own):
         raise NotReady(
@@ -99,7 +100,7 @@ def _installation(deployer: Deployer, own: str) -> str:
 
 
 def _runs(audits: Audits) -> str:
-    """A worker searches for failing workflows all the time and keeps what it finds."""
+    """Workers search for failing workflows all the time and record them as findings."""
     findings = audits.overview(audits=0, findings=MOST_FINDINGS).findings
     failing = [entry for entry in findings if entry.kind is FindingKind.WORKFLOW_FAILING and entry.closed_at is None]
     if failing:
@@ -111,7 +112,7 @@ def _runs(audits: Audits) -> str:
 
 @runtime_checkable
 class GrantsRights(Protocol):
-    """A cluster in which somebody decides what we may do."""
+    """A cluster in which rights have to be granted."""
 
     def check_rights(self) -> str: ...
 
@@ -126,9 +127,7 @@ async def _temporal(engine: Engine) -> str:
 
 
 async def _search_attributes(engine: Engine) -> str:
-    known = await engine.search_attributes()
-    missing = {name: kind for name, kind in search_attribute_types().items() if name not in known}
-    if missing:
+    if missing := await engine.missing_search_attributes():
         options = " ".join(f"--name {name} --type {kind}" for name, kind in missing.items())
         return (
             f"runs work, but Temporal's lists cannot filter by {', '.join(missing)}, which are not registered: "

@@ -1,4 +1,4 @@
-"""The context that all verbs share: an installation, its adapters, and threads for calls that block."""
+"""The context of every command: an installation, its adapters, and threads for blocking calls."""
 
 import threading
 from collections.abc import Callable
@@ -20,13 +20,13 @@ SCHEDULER_PATIENCE = 10.0
 
 
 def _scheduler_calls() -> Bulkhead:
-    """A stop must not wait behind callers of a scheduler service that hangs."""
+    """A stop must not wait for a scheduler service that hangs."""
     return Bulkhead("the scheduler service", SCHEDULER_THREADS, patience=SCHEDULER_PATIENCE)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Nothing is opened or connected before the first use, so a command loads only the adapters that it needs."""
+    """Adapters are opened at their first use, so a command loads no more than necessary."""
 
     installation: Installation
     parts: Parts
@@ -40,7 +40,7 @@ class Context:
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:
-        """Return the context of the installation that the environment and this state folder name."""
+        """Return the context for the environment and this state folder."""
         return cls.of(locate(state))
 
     @property

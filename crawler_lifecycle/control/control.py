@@ -1,4 +1,4 @@
-"""The verbs of every door: `Control` joins runs, schedules and audits of one installation."""
+"""`Control` joins all commands for runs, schedules and audits."""
 
 from pathlib import Path
 from typing import Self

@@ -1,7 +1,7 @@
-"""Answers of Temporal about a workflow, in our terms.
+"""Temporal's answers about a workflow, in our terms.
 
-The server's own messages are read: the SDK's description fails at a status that the SDK does not know, such as that
-of a paused workflow.
+The server's own messages are read, because the SDK's description fails at a status that the SDK does not know, such
+as the status of a paused workflow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,9 @@ LONGEST_FAILURE = 300
 CAUSE = "WORKFLOW_TASK_FAILED_CAUSE_"
 
 
-def described(seen: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
-    """Return the description of a workflow, which is open unless the server says that it is closed."""
-    info, task = seen.workflow_execution_info, seen.pending_workflow_task
+def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
+    """Return the workflow's description. A workflow is open unless the server says that the workflow is closed."""
+    info, task = answer.workflow_execution_info, answer.pending_workflow_task
     return WorkflowInfo(
         is_open=info.status not in CLOSED,
         end=CLOSED.get(info.status, ""),
@@ -56,7 +56,7 @@ def _in_one_line(failed: WorkflowTaskFailedEventAttributes) -> str:
 
 
 def run_of(given: Sequence[Any]) -> int | None:
-    """Return the RunID in the input of a run's workflow (a request or a continuation); 0 if it names none."""
+    """Return the RunID in the input of a run's workflow (a request or a continuation); 0 if the input names no run."""
     match given:
         case [{"carried": {"plan": {"run": {"run_id": int(run_id)}}}}] | [{"run_id": int(run_id)}]:
             return run_id

@@ -1,6 +1,6 @@
-"""Which installation is meant: which database, which Temporal, which scheduler service?
+"""The installation that a command means: its settings, and its Temporal server.
 
-What the environment says wins; what it leaves open is filled in from the stack that runs on the state folder.
+The environment decides. Settings that the environment leaves open come from the stack on the state folder.
 """
 
 import os
@@ -20,11 +20,11 @@ TEMPORAL = "TEMPORAL_"
 @dataclass(frozen=True, slots=True)
 class Installation:
     settings: Settings
-    temporal: Mapping[str, str]  # what Temporal's own configuration is read from
+    temporal: Mapping[str, str]  # the source of Temporal's own configuration
 
     @classmethod
     def of(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
-        """The one that these variables describe; they go before the environment."""
+        """Return the installation that these variables describe; they have precedence over the environment."""
         return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal(variables))
 
     @property
@@ -34,7 +34,7 @@ class Installation:
 
 
 def locate(state: Path | None = None) -> Installation:
-    """The one that this environment, and the stack on this state folder, point at."""
+    """Return the installation by the environment and by the stack on this state folder."""
     folder = state_folder(state)
     stack = stack_file.read(folder)
     offered = stack.environment if stack else {}
@@ -46,7 +46,7 @@ def state_folder(state: Path | None = None) -> Path:
 
 
 def _is_said(name: str) -> bool:
-    """The address of one Temporal with the credentials of another is neither."""
+    """Temporal's variables go together: an address from here with credentials from there would be wrong."""
     return (name if not name.startswith(TEMPORAL) else "TEMPORAL_ADDRESS") in os.environ
 
 
@@ -58,7 +58,7 @@ def _temporal(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nested(variables: Mapping[str, str]) -> dict[str, Any]:
-    """`CRAWLER_A__B=c` as `{"a": {"b": "c"}}`."""
+    """Return `CRAWLER_A__B=c` as `{"a": {"b": "c"}}`."""
     tree: dict[str, Any] = {}
     for name, value in variables.items():
         if name.startswith(PREFIX):

@@ -1,4 +1,4 @@
-"""Idempotency keys of starts: two requests with one key are one run."""
+"""Idempotency keys for starts: a second request with the same key starts no second run."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ def workflow_id_of(crawler: str, installation: str, key: str | None) -> str:
 
 
 def refuse_another_request(known: RunRecord, request: RunRequest) -> None:
-    """Raise Conflict if the key's first request was another request.
+    """Raise Conflict if the key's first request was different.
 
     Fields that the first request left open were filled in since, so a repetition may leave the same fields open.
     """

@@ -1,4 +1,4 @@
-"""Questions about the runs of an installation. The database and the cluster answer; nothing is changed.
+"""Questions about the runs of an installation, answered by the database and the cluster.
 
 This module does not import Temporal's client: a command that only reads starts in half of the time.
 """
@@ -56,7 +56,7 @@ class RunReader:
         return tasks
 
     def archive(self, run: int | str, end: int | None = None) -> RunArchive:
-        """Return the place of the archive of this end of the run, of its last end by default."""
+        """Return where an end's archive is, by default the last end's."""
         overview = self.overview(run)
         return archive_of(self._context.parts, overview.run, overview.exports, end)
 
@@ -75,7 +75,7 @@ class RunReader:
             await asyncio.sleep(LOOK_PAUSE)
 
     def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
-        """Return the log of the task's last attempt, from this byte on."""
+        """Return the log from this byte on, for the task's last attempt."""
         for row in details.tasks:
             if row.task == task:
                 return self.task_log(details.run.run_uid, row, offset)
@@ -97,6 +97,6 @@ class RunReader:
 
 
 def is_handed_over(details: RunDetails) -> bool:
-    """Return whether every export of every end of the run is made or has failed."""
+    """Return whether every export of the run, for all of its ends, is made or has failed."""
     finished = sum(export.state is not ExportState.PENDING for export in details.exports)
     return finished >= details.run.end_number * len(ExportKind)

@@ -1,4 +1,4 @@
-"""Commands for the runs of an installation: start, stop, add tasks, resume, export."""
+"""Commands for runs: start, stop, add tasks, resume, export."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -66,7 +66,7 @@ class Runs(RunReader):
     async def start(self, request: RunRequest, key: str | None = None) -> Started:
         """Start a run and return it once its row is in the database, or raise and leave nothing behind.
 
-        A second request with the same key returns the run of the first request.
+        A second request with the same key returns the first run.
         """
         installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = workflow_id_of(request.crawler, installation, key)
@@ -208,7 +208,7 @@ class Runs(RunReader):
         return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
 
     async def export(self, run: int | str) -> RunOverview:
-        """Announce and archive the last end of a run again, under the same ids, and what earlier ends still lack."""
+        """Announce and archive the run's last end again, under the same ids, and what earlier ends still lack."""
         record = (await self._context.calls.run(self.overview, run)).run
         if not record.status.is_over:
             raise Conflict(f"run {record.run_id} is {record.status}: it is exported when it is over")

@@ -1,7 +1,7 @@
-"""Where is the embedded stack of a state folder, and which processes are it?
+"""The file `stack.json`, which describes the embedded stack on a state folder and its processes.
 
-`stack.json` is written by the stack and read by everybody else. It holds the scheduler service's token, so
-only its owner can read it.
+The stack writes the file, and all other processes read it. The file holds the scheduler service's token, so only its
+owner can read it.
 """
 
 import os
@@ -18,7 +18,7 @@ TOKEN_FILE = "scheduler.token"
 
 
 class Process(Message):
-    """A process of the stack. The time of its start tells it from a later one with the same pid."""
+    """A process of the stack. The start time distinguishes the process from a later process with the same pid."""
 
     name: str
     pid: int
@@ -53,7 +53,7 @@ def remove(state: Path) -> None:
 
 
 def make_token(state: Path, name: str = TOKEN_FILE) -> str:
-    """Made once, kept for good, for its owner's eyes only."""
+    """Return the token, which is made once and readable by its owner only."""
     path = state / name
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32))
@@ -61,7 +61,7 @@ def make_token(state: Path, name: str = TOKEN_FILE) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """The whole of it or nothing, for its owner's eyes only; NotReady on a full disk and the like."""
+    """Write the whole text or nothing, readable by its owner only. NotReady for example on a full disk."""
     new = path.with_name(path.name + ".new")
     try:
         new.unlink(missing_ok=True)

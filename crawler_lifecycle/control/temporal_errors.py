@@ -1,4 +1,4 @@
-"""Errors of Temporal's client as errors of ours."""
+"""Translation of errors: from Temporal's client to our own."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,14 +10,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
 
-# of the request itself; all else may get better (CANCELLED is the SDK's word for no answer in time)
+# the request itself is wrong; after all other errors a retry may help (CANCELLED: the SDK had no answer in time)
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 @asynccontextmanager
 async def translated(address: str) -> AsyncIterator[None]:
-    """Raise errors of the SDK as errors of ours, with the address of the server."""
+    """Raise the SDK's errors as our own errors, with the server's address."""
     try:
         yield
     except RPCError as error:
@@ -33,12 +33,12 @@ def _family(error: RPCError) -> type[LifecycleError]:
 
 
 def _misses_its_namespace(error: RPCError) -> bool:
-    """A busy server says so now and then of one that is there: nothing was told of what was asked for."""
+    """A busy server now and then denies a namespace that exists, so the answer says nothing about the workflow."""
     return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
 
 def failure_of(error: WorkflowFailureError) -> LifecycleError:
-    """Return the error with which a workflow has failed."""
+    """Return the workflow's failure as our own error."""
     cause: BaseException = error.cause
     while cause.__cause__ is not None and not isinstance(cause, ApplicationError):
         cause = cause.__cause__

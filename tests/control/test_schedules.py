@@ -166,7 +166,7 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
         assert changed.run.arguments == {"site": "y"}
     assert (changed.paused, changed.pauses, changed.created_at) == (True, made.pauses, made.created_at)
     assert changed.occurrences == [], "the list begins anew with the other rules"
-    with pytest.raises(BadInput, match="is one of bookshop"):
+    with pytest.raises(BadInput, match="starts bookshop"):
         await schedules.replace(rules.model_copy(update={"run": RunRequest(crawler="..")}))
     with pytest.raises(BadInput, match="'Mars/Base' is unknown"):
         await schedules.replace(rules.model_copy(update={"time_zone": "Mars/Base"}))
@@ -223,7 +223,7 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
     assert [(each.reason, each.until is not None) for each in changed.pauses] == [("number 1", True)]
     overtaken = 0
     monkeypatch.setattr("crawler_lifecycle.control.schedules.replacement.TRIES", 1)
-    with pytest.raises(TemporaryError, match="changed by others"):
+    with pytest.raises(TemporaryError, match="changed by other clients"):
         await schedules.replace(yearly("overtaken", jitter_seconds=10))
     kept = await schedules.show("overtaken")
     assert (kept.jitter_seconds, kept.paused, kept.pauses[-1].reason) == (9, True, "number 1")

@@ -119,7 +119,7 @@ async def _delete(case: Case, run: Started) -> None:
 async def _until_handed_over(case: Case, run: Started) -> None:
     """Nobody nudges it but we."""
     async with asyncio.timeout(PATIENCE):
-        while await case.site.control.engine.is_open(run.workflow_id):
+        while (await case.site.control.engine.describe(run.workflow_id)).is_open:
             await _nudge(case, run)
             await asyncio.sleep(BETWEEN_NUDGES)
     await case.until_handed_over(run)

@@ -19,7 +19,7 @@ from pymysql._auth import sha2_rsa_encrypt
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.sql.database import parse_url
-from crawler_lifecycle.control.engine import search_attribute_types
+from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.services.embedded.addresses import free_ports
 from tests.deploy.dockerfile import CHECKOUT
 from tests.stores import announced

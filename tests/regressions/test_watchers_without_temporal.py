@@ -15,7 +15,7 @@ import pytest
 from crawler_lifecycle.adapters.sql import pages
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlClaims, SqlStore
-from crawler_lifecycle.control import engine
+from crawler_lifecycle.control import connection
 from crawler_lifecycle.errors import NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Nudge
 from crawler_lifecycle.services import watcher as watching
@@ -166,8 +166,10 @@ async def test_a_configuration_that_cannot_be_read_is_told_at_once(database: Dat
 
 
 async def test_connecting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TemporaryError, match=address):
-            await engine.Engine({"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": "/dev/null"}, "any").client()
+            await connection.Connection(
+                {"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": "/dev/null"}, "any"
+            ).client()

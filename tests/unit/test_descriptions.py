@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.lifecycle import Carried, Continuation
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
-from crawler_lifecycle.control.descriptions import described, run_of
+from crawler_lifecycle.control.descriptions import run_of, workflow_info
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 CLOSED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ def answer(info: WorkflowExecutionInfo) -> DescribeWorkflowExecutionResponse:
 @pytest.mark.parametrize("status", ["UNSPECIFIED", "RUNNING", "PAUSED"])
 def test_what_is_not_closed_is_open(status: str) -> None:
     number = WorkflowExecutionStatus.Value(f"WORKFLOW_EXECUTION_STATUS_{status}")
-    seen = described(answer(WorkflowExecutionInfo(status=number, type=WorkflowType(name=RUN_WORKFLOW))))
+    seen = workflow_info(answer(WorkflowExecutionInfo(status=number, type=WorkflowType(name=RUN_WORKFLOW))))
     assert (seen.is_open, seen.is_ours, seen.ended_at) == (True, True, None)
 
 
@@ -39,7 +39,7 @@ def test_what_is_closed(status: str) -> None:
     info = WorkflowExecutionInfo(
         status=number, type=WorkflowType(name="Another"), first_run_id="first", close_time=closed_at
     )
-    seen = described(answer(info))
+    seen = workflow_info(answer(info))
     assert (seen.is_open, seen.end, seen.ended_at) == (False, status.lower(), CLOSED_AT)
     assert (seen.is_ours, seen.first_execution) == (False, "first")
 

@@ -1,4 +1,4 @@
-"""Schedules start runs by the clock. Temporal keeps them; this package translates them to our terms and back."""
+"""Schedules start runs by the clock. Temporal keeps schedules; this package translates them to our terms and back."""
 
 from crawler_lifecycle.control.schedules.verbs import Schedules
 

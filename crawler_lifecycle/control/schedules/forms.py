@@ -1,4 +1,4 @@
-"""Translation of a schedule between our terms and Temporal's."""
+"""Translation of schedules between our terms and Temporal's."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,12 +21,12 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-NOT_OF_OURS = "calendar"  # a rule that was made by other means
+NOT_OF_OURS = "calendar"  # a rule that another tool made
 OVERLAPS = {
     Overlap.SKIP: ScheduleOverlapPolicy.SKIP,
     Overlap.QUEUE: ScheduleOverlapPolicy.BUFFER_ONE,
-    # cancel means stop here: asked, forced after the grace period, proved, exported. Only then the next one starts.
-    # A terminated workflow would leave its jobs running beside those of the next.
+    # A cancel is a stop here: asked, forced after the grace period, proved, exported. Only then the next run starts.
+    # A terminated workflow would leave its jobs running beside the jobs of the next run.
     Overlap.REPLACE: ScheduleOverlapPolicy.CANCEL_OTHER,
     Overlap.ALLOW: ScheduleOverlapPolicy.ALLOW_ALL,
 }
@@ -53,7 +53,7 @@ def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> Schedul
 def _spec(request: ScheduleRequest) -> ScheduleSpec:
     every, offset = request.every_seconds, timedelta(seconds=request.offset_seconds)
     return ScheduleSpec(
-        cron_expressions=[f"{line} # {line}" for line in request.cron],  # the comment is what Temporal keeps of it
+        cron_expressions=[f"{line} # {line}" for line in request.cron],  # Temporal keeps only the comment
         intervals=[ScheduleIntervalSpec(timedelta(seconds=every), offset)] if every else [],
         jitter=timedelta(seconds=request.jitter_seconds),
         time_zone_name=request.time_zone,
@@ -61,7 +61,7 @@ def _spec(request: ScheduleRequest) -> ScheduleSpec:
 
 
 def of_spec(spec: ScheduleSpec) -> dict[str, Any]:
-    """The fields of a summary that tell when it occurs."""
+    """Return the summary's fields about the times of occurrences."""
     interval = spec.intervals[0] if spec.intervals else None
     return {
         "cron": [calendar.comment or NOT_OF_OURS for calendar in spec.calendars],
@@ -73,7 +73,7 @@ def of_spec(spec: ScheduleSpec) -> dict[str, Any]:
 
 
 def overlap_of(policy: SchedulePolicy) -> Overlap | None:
-    """None for a policy that we have no word for."""
+    """Return None for a policy without a word of ours."""
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
 
 
@@ -87,7 +87,7 @@ def window_of(schedule: Schedule) -> timedelta:
 
 
 def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:
-    """Whether its rules are these already."""
+    """Return whether the schedule has the rules of the request already."""
     rules = of_spec(schedule.spec)
     return (
         rules == request.model_dump(include=set(rules))
@@ -98,13 +98,13 @@ def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:
 
 
 def action_of(schedule: Schedule) -> ScheduleActionStartWorkflow:
-    """Of one of ours."""
+    """Return the action, which is always a start in our schedules."""
     assert isinstance(schedule.action, ScheduleActionStartWorkflow)
     return schedule.action
 
 
 def run_of(action: ScheduleActionStartWorkflow) -> RunRequest | None:
-    """None if it does not fit: then its workflows fail with what is wrong."""
+    """Return None if the stored request is not acceptable; the schedule's workflows then fail with the reason."""
     data = getattr(action.args[0], "data", b"") if action.args else b""
     try:
         return RunRequest.model_validate_json(data)
@@ -145,7 +145,7 @@ def _workflow_id(schedule_id: str) -> str:
 
 
 def nominal_time(workflow_id: str) -> datetime | None:
-    """What Temporal has added to the workflow id, to the second."""
+    """Return the time that Temporal has added to the workflow id, to the second."""
     try:
         return datetime.strptime(workflow_id[-20:], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Occurrences of a schedule: the times that were due by its present rules, and the outcome of each.
+"""Occurrences of a schedule: the times that were due by its present rules, and their outcomes.
 
 Temporal names times by the present rules only, so the list begins where these rules took effect.
 """
@@ -12,14 +12,15 @@ from temporalio.client import ScheduleDescription
 
 from crawler_lifecycle.contract.schedules import Occurrence, Overlap
 from crawler_lifecycle.contract.states import RunStatus
+from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
-from crawler_lifecycle.control.engine import RPC_TIMEOUT, Engine
+from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.schedules import forms, pauses
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
-PAGE = 1000  # Temporal names at most so many times in one answer
-FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence a second the window is still within a page
+PAGE = 1000  # the most times that Temporal names in an answer
+FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence every second the window is still within a page
 GROWTH = 8
 JUST_BEFORE = timedelta(microseconds=1)
 
@@ -32,7 +33,7 @@ class Occurrences:
     async def latest(
         self, description: ScheduleDescription, most: int, before: datetime | None
     ) -> Sequence[Occurrence]:
-        """Return the latest occurrences, newest first; with `before`, the latest of those earlier than that time."""
+        """Return the latest occurrences, newest first; with `before`, only occurrences before that time."""
         now = datetime.now(UTC)
         until = min(now, before - JUST_BEFORE) if before else now
         due = await self._latest_due(description, most, until) if most else []
@@ -42,15 +43,15 @@ class Occurrences:
         known = _circumstances(description, starts, now, is_first_page=before is None)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
         occurrences = with_queue(outcomes(due, known), known)
-        return [await self._with_run(each, first_executions) for each in reversed(occurrences)]
+        return [await self._with_run(occurrence, first_executions) for occurrence in reversed(occurrences)]
 
     async def _starts(
         self, description: ScheduleDescription, due: Sequence[datetime], *, to_the_last: bool
     ) -> Sequence[Start]:
         jitter, window = forms.jitter_of(description.schedule), forms.window_of(description.schedule)
         until = due[-1] + jitter + window + SETTLING if to_the_last else None
-        async with self._engine.translated():
-            starts = await starts_of(await self._engine.client(), description, due[0], until)
+        async with self._engine.calls() as client:
+            starts = await starts_of(client, description, due[0], until)
         ids = (forms.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
         runs = await self._context.database(lambda store: store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)
@@ -73,7 +74,7 @@ class Occurrences:
     async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
         """Return the latest times up to `until`.
 
-        Temporal counts forwards only, so the window grows backwards until it has enough times."""
+        Temporal counts forwards only, so the window grows backwards until the window has enough times."""
         rules_since, span = description.info.last_updated_at or description.info.created_at, FIRST_WINDOW
         if until <= rules_since:
             return []
@@ -88,9 +89,9 @@ class Occurrences:
         self, schedule_id: str, since: datetime, until: datetime, most: int | None = None
     ) -> Sequence[datetime]:
         """Return the times after `since` that were due, as Temporal counts them, jitter included."""
-        client, times = await self._engine.client(), [since]
+        times = [since]
         while most is None or len(times) <= most:
-            async with self._engine.translated():
+            async with self._engine.calls() as client:
                 answer = await client.workflow_service.list_schedule_matching_times(
                     ListScheduleMatchingTimesRequest(
                         namespace=client.namespace,
@@ -111,11 +112,11 @@ def _circumstances(
 ) -> Circumstances:
     schedule = description.schedule
     overlap = forms.overlap_of(schedule.policy)
-    # with `replace` the run that waits is the last one due, so an earlier page has none
+    # with `replace` only the last occurrence can wait, so an earlier page has no waiting run
     has_queue = is_first_page or overlap is not Overlap.REPLACE
     return Circumstances(
         starts=starts,
-        pauses=pauses.in_force(pauses.pauses(schedule.state.note or ""), paused=schedule.state.paused),
+        pauses=pauses.in_force(pauses.of_note(schedule.state.note or ""), paused=schedule.state.paused),
         paused=schedule.state.paused,
         overlap=overlap,
         jitter=forms.jitter_of(schedule),

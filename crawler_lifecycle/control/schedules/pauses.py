@@ -1,6 +1,6 @@
-"""The pauses of a schedule, kept as lines of its note, which Temporal's own pages show as well.
+"""The pauses of a schedule, as lines in its note, which Temporal's own pages show as well.
 
-Temporal keeps whether a schedule is paused, but neither since when nor earlier pauses.
+Temporal keeps whether a schedule is paused, but neither the beginning of the pause nor earlier pauses.
 """
 
 import re
@@ -16,7 +16,7 @@ LINE = re.compile(r"(paused|resumed) (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)
 
 
 def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str | None) -> str:
-    """The note with one more line; the oldest ones of these go."""
+    """Return the note with a further line about a pause. Above a limit, the oldest lines about pauses go."""
     stamp = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     line = f"{word} {stamp}"
     if actor:
@@ -24,27 +24,27 @@ def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str
     if reason:
         line += f": {_one_line(reason)}"
     lines = [*note.splitlines(), line]
-    surplus = [number for number, each in enumerate(lines) if LINE.fullmatch(each)][:-MOST_LINES]
-    return "\n".join(each for number, each in enumerate(lines) if number not in surplus)
+    surplus = [number for number, text in enumerate(lines) if LINE.fullmatch(text)][:-MOST_LINES]
+    return "\n".join(text for number, text in enumerate(lines) if number not in surplus)
 
 
-def pauses(note: str) -> list[Pause]:
-    """What was written by other means is passed over."""
-    found: list[Pause] = []
+def of_note(note: str) -> list[Pause]:
+    """Return the pauses in the note. Lines in another form are ignored."""
+    pauses: list[Pause] = []
     for match in filter(None, map(LINE.fullmatch, note.splitlines())):
         word, stamp, actor, reason = match.groups()
         at = datetime.fromisoformat(stamp)
-        is_open = bool(found) and found[-1].until is None
+        is_open = bool(pauses) and pauses[-1].until is None
         if word == PAUSED and not is_open:
-            found.append(Pause(since=at, actor=actor, reason=reason))
+            pauses.append(Pause(since=at, actor=actor, reason=reason))
         elif word == RESUMED and is_open:
-            found[-1] = found[-1].model_copy(update={"until": at})
-    return found
+            pauses[-1] = pauses[-1].model_copy(update={"until": at})
+    return pauses
 
 
-def in_force(found: Sequence[Pause], *, paused: bool) -> list[Pause]:
-    """Without one that another tool has ended, nobody knows when."""
-    return [each for each in found if paused or each.until is not None]
+def in_force(pauses: Sequence[Pause], *, paused: bool) -> list[Pause]:
+    """Leave out a pause that another tool has ended: its end is unknown."""
+    return [pause for pause in pauses if paused or pause.until is not None]
 
 
 def _one_line(text: str) -> str:

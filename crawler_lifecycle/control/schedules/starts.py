@@ -1,4 +1,4 @@
-"""The workflows that a schedule started, with the time in which each was open.
+"""Workflows that a schedule started, and when each workflow was open.
 
 Temporal's list has all workflows within its retention, a moment late. The schedule itself has the last ten at once.
 Older workflows are found by their runs in the database.
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from temporalio.client import Client, ScheduleDescription, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
-from crawler_lifecycle.control.engine import RPC_TIMEOUT
+from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.schedules.forms import nominal_time, occurrence_id
 from crawler_lifecycle.domain.occurrences import Start
 from crawler_lifecycle.ports import ScheduledRun
@@ -23,52 +23,49 @@ NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 async def starts_of(
     client: Client, description: ScheduleDescription, since: datetime, until: datetime | None = None
 ) -> list[Start]:
-    """Those that were open at or after `since`, and had started at `until`."""
+    """Return workflows that were open at or after `since` and had started at `until`."""
     quoted = description.id.replace("\\", "\\\\").replace('"', '\\"')
     closed_late = f'CloseTime >= "{since.astimezone(UTC).isoformat()}"'
     query = f'TemporalScheduledById = "{quoted}" AND (ExecutionStatus = "Running" OR {closed_late})'
     if until is not None:
         query += f' AND StartTime <= "{until.astimezone(UTC).isoformat()}"'
-    listed = [each async for each in client.list_workflows(query, limit=MOST, rpc_timeout=RPC_TIMEOUT)]
-    found = _of_list(listed)
+    listed = [execution async for execution in client.list_workflows(query, limit=MOST, rpc_timeout=RPC_TIMEOUT)]
+    starts = _of_list(listed)
     for start in _of_schedule(description):
-        if start.workflow_id not in found:
-            found[start.workflow_id] = start
-    return list(found.values())
+        starts.setdefault(start.workflow_id, start)
+    return list(starts.values())
 
 
-def with_runs(known: Sequence[Start], made: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
-    """What Temporal has forgotten is no longer in the way of anything."""
-    found = {start.workflow_id: start for start in known}
-    for each in made:
-        nominal = nominal_time(each.workflow_id)
-        if nominal is not None and each.workflow_id == occurrence_id(schedule_id, nominal):
-            closed_at = each.finished_at or each.created_at
-            start = Start(each.workflow_id, each.first_execution, nominal, each.created_at, closed_at)
-            found.setdefault(each.workflow_id, start)
-    return list(found.values())
+def with_runs(known: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id: str) -> list[Start]:
+    """Add workflows that Temporal has forgotten, by their runs. These workflows are closed and block no occurrence."""
+    starts = {start.workflow_id: start for start in known}
+    for run in runs:
+        nominal = nominal_time(run.workflow_id)
+        if nominal is not None and run.workflow_id == occurrence_id(schedule_id, nominal):
+            closed_at = run.finished_at or run.created_at
+            start = Start(run.workflow_id, run.first_execution, nominal, run.created_at, closed_at)
+            starts.setdefault(run.workflow_id, start)
+    return list(starts.values())
 
 
 def _of_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
-    """An execution that was continued as new, or started again by a backfill, is one with the others of its id."""
-    found: dict[str, Start] = {}
-    for each in sorted(executions, key=lambda each: each.start_time):
-        nominal = each.typed_search_attributes.get(NOMINAL)
+    """Executions with the same id, after a continue-as-new or by a backfill, count as a single start."""
+    starts: dict[str, Start] = {}
+    for execution in sorted(executions, key=lambda execution: execution.start_time):
+        nominal = execution.typed_search_attributes.get(NOMINAL)
         if nominal is None:
             continue
-        first = found.get(each.id)
-        found[each.id] = (
-            replace(first, closed_at=each.close_time)
-            if first
-            else Start(
-                workflow_id=each.id,
-                first_execution=each.raw_info.first_run_id or each.run_id,
+        if execution.id in starts:
+            starts[execution.id] = replace(starts[execution.id], closed_at=execution.close_time)
+        else:
+            starts[execution.id] = Start(
+                workflow_id=execution.id,
+                first_execution=execution.raw_info.first_run_id or execution.run_id,
                 nominal=nominal,
-                started_at=each.start_time,
-                closed_at=each.close_time,
+                started_at=execution.start_time,
+                closed_at=execution.close_time,
             )
-        )
-    return found
+    return starts
 
 
 def _of_schedule(description: ScheduleDescription) -> Iterable[Start]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.engine import search_attribute_types
+from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.installation import TEMPORAL
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.services.api.tokens import Tokens, embedded_token

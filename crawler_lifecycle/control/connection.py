@@ -1,0 +1,119 @@
+"""The connection to a Temporal server, and questions about the server itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+
+from crawler_lifecycle.control.temporal_errors import translated
+from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.workflows.converter import lifecycle_data_converter
+from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
+
+DEFAULT_ADDRESS = "localhost:7233"
+RPC_TIMEOUT = timedelta(seconds=10)
+CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server sends no byte at all
+
+
+class Connection:
+    """A Temporal server, named by Temporal's own variables and configuration file.
+
+    A worker passes its `runtime`, which has metrics. Without one, the SDK's library writes no log.
+    """
+
+    def __init__(self, environment: Mapping[str, str], task_queue: str, runtime: Runtime | None = None) -> None:
+        self._environment = environment
+        self._runtime = runtime
+        self._client: Client | None = None
+        self.task_queue = task_queue
+
+    async def client(self) -> Client:
+        if self._client is None:
+            self._client = await self._connect()
+        return self._client
+
+    @asynccontextmanager
+    async def calls(self) -> AsyncIterator[Client]:
+        """Yield the client. Errors of its calls are raised as our own errors."""
+        client = await self.client()
+        async with translated(self.address):
+            yield client
+
+    @property
+    def address(self) -> str:
+        return str(self._options().get("target_host", DEFAULT_ADDRESS))
+
+    @property
+    def namespace(self) -> str:
+        return str(self._options().get("namespace", "default"))
+
+    async def ping(self) -> None:
+        """Check the server and its store of workflows."""
+        async with self.calls() as client:
+            await client.workflow_service.describe_namespace(
+                DescribeNamespaceRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
+            )
+            await client.count_workflows(rpc_timeout=RPC_TIMEOUT)
+
+    async def missing_search_attributes(self) -> dict[str, str]:
+        """Return the search attributes that are not registered with the server, and their types."""
+        async with self.calls() as client:
+            answer = await client.operator_service.list_search_attributes(
+                ListSearchAttributesRequest(namespace=self.namespace), timeout=RPC_TIMEOUT
+            )
+        types = search_attribute_types()
+        return {name: types[name] for name in types if name not in answer.custom_attributes}
+
+    async def pollers(self) -> dict[str, float]:
+        """Return the task queue's workers, and when each worker last asked for work (seconds since 1970)."""
+        request = DescribeTaskQueueRequest(
+            namespace=self.namespace,
+            task_queue=TaskQueue(name=self.task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        async with self.calls() as client:
+            answer = await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+        return {poller.identity: poller.last_access_time.ToNanoseconds() / 1e9 for poller in answer.pollers}
+
+    async def _connect(self) -> Client:
+        options = {"target_host": DEFAULT_ADDRESS, **self._options()}
+        runtime = self._runtime or _silent_runtime()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await Client.connect(**options, data_converter=lifecycle_data_converter, runtime=runtime)
+        except (RuntimeError, TimeoutError) as error:  # the SDK raises RuntimeError when no server answers
+            raise TemporaryError(
+                f"Temporal does not answer at {self.address}: start the stack with `crawlctl up`, "
+                "or set TEMPORAL_ADDRESS to the server's address"
+            ) from error
+
+    def _options(self) -> dict[str, Any]:
+        try:
+            return {**ClientConfig.load_client_connect_config(override_env_vars=dict(self._environment))}
+        except RuntimeError as error:
+            raise NotReady(f"Temporal's own configuration cannot be read: {error}") from error
+
+
+@cache
+def _silent_runtime() -> Runtime:
+    """Return a runtime whose Rust library writes no log.
+
+    The library would write its log, with colour codes, to stdout, among the answers of `crawlctl --json`. The errors
+    that the SDK raises say the same.
+    """
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter="off")))
+
+
+def search_attribute_types() -> dict[str, str]:
+    """Return the search attributes of runs, with their types as the server names them."""
+    return {attribute.name: attribute.indexed_value_type.name.title() for attribute in SEARCH_ATTRIBUTES}
