@@ -1,1 +1,1 @@
-"""Workflows: what happens to a run, in which order, whatever crashes in between."""
+"""Workflows: the order of a run's steps, whatever crashes in between."""

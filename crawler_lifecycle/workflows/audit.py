@@ -1,6 +1,6 @@
 """The audit: compare database, Temporal and cluster, part by part and page by page, and repair where they disagree.
 
-The audit stands outside of every run, so it also finds runs whose own workflow is gone.
+The audit stands outside every run, so it also finds runs without a workflow.
 """
 
 from collections.abc import Awaitable, Callable
@@ -24,11 +24,11 @@ from crawler_lifecycle.contract.audits import (
     PartReport,
 )
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
-from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
-from crawler_lifecycle.workflows.inputs import NOTHING, decoded
+from crawler_lifecycle.workflows.failures import failing_with_activity_message
+from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded
 from crawler_lifecycle.workflows.options import AUDIT, WRITE
 
-FINDINGS_TOLD = 200
+FINDINGS_RETURNED = 200
 STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
     AuditPart.RUNS: RunAudit.audit_runs,
     AuditPart.JOBS: JobAudit.audit_jobs,
@@ -39,27 +39,27 @@ STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
 @workflow.defn(name=AUDIT_WORKFLOW)
 class AuditWorkflow:
     @workflow.run
-    async def run(self, raw: RawValue = NOTHING) -> AuditReport:
-        report, part, after = await _begun(raw)
+    async def run(self, raw: RawValue = NO_INPUT) -> AuditReport:
+        report, part, after = await _begin(raw)
         for unfinished in list(AuditPart)[list(AuditPart).index(part) :]:
-            report = await _audited(report, unfinished, after)
+            report = await _audit_part(report, unfinished, after)
             after = None
         await workflow.execute_activity_method(AuditActivities.finish_audit, report, **WRITE)
         return report
 
 
-async def _begun(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
+async def _begin(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
     if workflow.info().continued_run_id:
         carried = decoded(AuditContinuation, raw)
         return carried.report, carried.part, carried.after
     request = decoded(AuditRequest, raw)
-    with failing_with_the_message_of_the_activity():
+    with failing_with_activity_message():
         audit = await workflow.execute_activity_method(AuditActivities.begin_audit, request, **WRITE)
     return AuditReport(audit=audit), AuditPart.RUNS, None
 
 
-async def _audited(report: AuditReport, part: AuditPart, after: str | None) -> AuditReport:
-    """Audit one part. Return the report with it; a part that cannot be finished says so and hinders no other one."""
+async def _audit_part(report: AuditReport, part: AuditPart, after: str | None) -> AuditReport:
+    """Audit a part and add its result to the report. A failed part is reported and does not prevent other parts."""
     try:
         while True:
             step = AuditStep(audit=report.audit, part=part, after=after)
@@ -82,5 +82,5 @@ async def _audited(report: AuditReport, part: AuditPart, after: str | None) -> A
 
 def _with_page(report: AuditReport, part: AuditPart, page: AuditPage) -> AuditReport:
     parts = {**report.parts, part: report.parts.get(part, PartReport()).with_page(page)}
-    findings = [*report.findings, *page.findings][:FINDINGS_TOLD]
+    findings = [*report.findings, *page.findings][:FINDINGS_RETURNED]
     return report.model_copy(update={"parts": parts, "findings": findings})

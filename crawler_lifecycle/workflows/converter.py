@@ -1,10 +1,10 @@
-"""Payload converter of workflows: a door that is given several inputs gets one.
+"""Payload converter for workflows: an entry point that is called with several inputs gets a single input.
 
-Every door of our workflows takes one input. The SDK calls a door with as many arguments as there are payloads, and a
-door that gets too many raises TypeError, which fails the workflow task: Temporal tries that task for ever, and neither
-stop nor cancel reaches the run. Type hints do not help (the SDK drops them where the numbers differ), and doors that
-take any name hide the real ones. So where payloads and hints differ in number, the first payload stands for all,
-undecoded and marked with their number, and the door decides.
+Every workflow, signal, update and query takes one input. The SDK calls its method with as many arguments as there are
+payloads, and too many arguments raise TypeError, which fails the workflow task: Temporal tries the task for ever, and
+neither stop nor cancel reaches the run. Type hints do not help (the SDK drops them where the numbers differ), and
+methods for any name hide the real methods. So where payloads and hints differ in number, the first payload stands for
+all, undecoded and marked with their number, and the method decides.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from temporalio.common import RawValue
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter
 
-INPUTS = "crawler-lifecycle-inputs"  # metadata of a payload that stands for several
+INPUTS = "crawler-lifecycle-inputs"  # metadata on a payload that stands for several payloads
 
 
 class OneInputConverter(PydanticPayloadConverter):
@@ -25,14 +25,14 @@ class OneInputConverter(PydanticPayloadConverter):
         return super().from_payloads(payloads, type_hints)
 
     def from_payloads_wrapper(self, payloads: Payloads | None) -> list[Any]:
-        """Details of failures come this way: there may be several, and none of them has a hint."""
+        """Convert details of failures: there may be several, all without a hint."""
         return super().from_payloads(payloads.payloads) if payloads else []
 
 
 def number_of_inputs(payload: Payload) -> int:
-    """Return how many payloads this one stands for."""
-    said = payload.metadata.get(INPUTS, b"")[:9]
-    return int(said) if said.isdigit() else 1
+    """Return how many payloads the payload stands for."""
+    number = payload.metadata.get(INPUTS, b"")[:9]
+    return int(number) if number.isdigit() else 1
 
 
 def _marked(payloads: Sequence[Payload]) -> Payload:

@@ -1,4 +1,4 @@
-"""THE flow: one durable workflow supervises one run, from the request to its end.
+"""THE flow: a durable workflow supervises a run from the request to the end.
 
 The stages are initiation, deployment, reconciliation and completion, top to bottom; a stop may come at any time. Every
 detail is one level down.
@@ -26,29 +26,29 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import Deployment, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
-from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
-from crawler_lifecycle.workflows.initiation import Beginning, begin, given_to
-from crawler_lifecycle.workflows.inputs import NOTHING, decoded_stop
+from crawler_lifecycle.workflows.failures import failing_with_activity_message
+from crawler_lifecycle.workflows.initiation import Beginning, begin, decoded_input
+from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded_stop
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import remove_after_export, remove_before_export
-from crawler_lifecycle.workflows.stopping import ourselves, record_stops, stop
-from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.stopping import record_stops, stop, stop_by_service
+from crawler_lifecycle.workflows.visibility import set_search_attributes
 from crawler_lifecycle.workflows.watch import Watch
 
 
 @workflow.defn(name=RUN_WORKFLOW)
 class CrawlerLifecycleWorkflow:
     @workflow.init
-    def __init__(self, raw: RawValue = NOTHING) -> None:  # noqa: ARG002 (the SDK wants run's parameters)
+    def __init__(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the SDK wants run's parameters)
         self._watch = Watch()
         self._over: RunOutcome | None = None
 
     @workflow.run
-    async def run(self, raw: RawValue = NOTHING) -> RunOutcome | HandedOver:
-        """Supervise the run. A cancel by Temporal's own tools reaches this coroutine only, and counts as a stop."""
-        supervision = asyncio.create_task(self._supervise(given_to(raw)))
-        with failing_with_the_message_of_the_activity():
+    async def run(self, raw: RawValue = NO_INPUT) -> RunOutcome | HandedOver:
+        """Supervise the run. A cancel by Temporal's own tools reaches only this coroutine, and counts as a stop."""
+        supervision = asyncio.create_task(self._supervise(decoded_input(raw)))
+        with failing_with_activity_message():
             while not supervision.done():
                 try:
                     await asyncio.shield(supervision)
@@ -62,45 +62,45 @@ class CrawlerLifecycleWorkflow:
         return outcome
 
     async def _supervise(self, request: RunRequest | Carried) -> RunOutcome | HandedOver:
-        """Supervise the run to its end, unless the run belongs to another workflow, which goes on with it."""
+        """Supervise the run to its end, unless the run belongs to another workflow and is resumed there."""
         beginning = await begin(self._watch, request)
         if isinstance(beginning, HandedOver):
             self._refuse_stops_of(beginning)
             return beginning
         if beginning.over:
-            return await self._over_already(beginning.carried.plan, beginning)
+            return await self._deliver_again(beginning.carried.plan, beginning)
         self._watch.resume(beginning.carried)
         gave_up = beginning.carried.gave_up
         if not self._watch.stop.is_asked:
-            gave_up = await self._course(beginning.carried)
+            gave_up = await self._run_stages(beginning.carried)
         await self._stop_if_asked(beginning.carried.plan, gave_up)
         return await self._complete(beginning.carried.plan, gave_up)
 
     def _refuse_stops_of(self, handed_over: HandedOver) -> None:
-        """Fail if this workflow was asked to stop a run of another workflow: stops are not passed on."""
+        """Fail if a stop came for another workflow's run: stops are not passed on."""
         if self._watch.stop.has_unrecorded:
             message = f"the run belongs to workflow {handed_over.workflow_id}, which goes on with it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
-    async def _course(self, carried: Carried) -> str | None:
-        """Deploy and reconcile until that is over, a stop is asked for, or the run's time is up."""
+    async def _run_stages(self, carried: Carried) -> str | None:
+        """Deploy and reconcile until the stages are over, a stop is asked for, or the time limit is reached."""
         stages = asyncio.create_task(self._stages(carried))
         try:
             while not self._is_to_end(stages):
-                await self._until_its_time_is_up(stages, carried.plan)
+                await self._wait_for_stages(stages, carried.plan)
         except TimeoutError:
-            return await _cut_short(stages, MAX_DURATION)
-        return await _cut_short(stages, None)
+            return await _cancel_stages(stages, MAX_DURATION)
+        return await _cancel_stages(stages, None)
 
     def _is_to_end(self, stages: "asyncio.Task[str | None]") -> bool:
         return stages.done() or self._watch.stop.is_asked
 
-    async def _until_its_time_is_up(self, stages: "asyncio.Task[str | None]", plan: RunPlan) -> None:
+    async def _wait_for_stages(self, stages: "asyncio.Task[str | None]", plan: RunPlan) -> None:
         """Wait until the stages are over, a stop is asked for or the limit clock changes. TimeoutError: time is up."""
         limits = self._watch.limits
         changes, limit = limits.changes, limits.duration_limit(plan)
-        left = None if limit is None else max(timedelta(), limit - workflow.now())
-        await workflow.wait_condition(lambda: self._is_to_end(stages) or limits.changes != changes, timeout=left)
+        timeout = None if limit is None else max(timedelta(), limit - workflow.now())
+        await workflow.wait_condition(lambda: self._is_to_end(stages) or limits.changes != changes, timeout=timeout)
 
     async def _stages(self, carried: Carried) -> str | None:
         deployed = Deployment()
@@ -111,9 +111,9 @@ class CrawlerLifecycleWorkflow:
         return deployed.gave_up
 
     async def _stop_if_asked(self, plan: RunPlan, gave_up: str | None) -> None:
-        """Stop the run if that was asked for, or a limit was reached. Return when it is proved that nothing is left."""
+        """Stop the run after a request or at a limit. Return when the stop is proved."""
         if gave_up in LIMITS and not self._watch.stop.is_asked:
-            self._watch.stop.accept(ourselves(gave_up, "limit"), ends_as=gave_up)
+            self._watch.stop.accept(stop_by_service(gave_up, "limit"), ends_as=gave_up)
         if self._watch.stop.is_asked:
             await stop(self._watch, plan, gave_up)
 
@@ -124,8 +124,8 @@ class CrawlerLifecycleWorkflow:
         await self._deliver(plan, outcome)
         return outcome
 
-    async def _over_already(self, plan: RunPlan, beginning: Beginning) -> RunOutcome:
-        """Deliver the end of a run that is over: its supervisor may have died before that."""
+    async def _deliver_again(self, plan: RunPlan, beginning: Beginning) -> RunOutcome:
+        """Deliver the end of a run that is over: the supervisor may have died before the delivery."""
         outcome = await self._close(plan, None)
         await record_stops(self._watch.stop, plan)
         await self._deliver(plan, outcome, is_exported=beginning.exported, owed=beginning.owed)
@@ -139,17 +139,17 @@ class CrawlerLifecycleWorkflow:
         is_exported: bool = False,
         owed: ExportsOwed | None = None,
     ) -> None:
-        """Send the closing notice and export the run. A receiver of notices that is away delays the export."""
+        """Send the closing notice and export the run. An absent receiver delays the export by two minutes at most."""
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         is_notified = await watch.notify(closing, plan, options=OPTIONAL)
-        left = await remove_before_export(plan.run)
+        kept = await remove_before_export(plan.run)
         if not is_exported:
             watch.show(Stage.COMPLETION, "the export", plan)
             await export_if_possible(RunEnd(run=plan.run, end=plan.end), owed)
         if not is_notified:
             await watch.notify(closing, plan, options=ANNOUNCE)
-        await remove_after_export(plan.run, left)
+        await remove_after_export(plan.run, kept)
         watch.show(Stage.COMPLETION, "nothing: the run is over", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
@@ -157,61 +157,64 @@ class CrawlerLifecycleWorkflow:
             HistoryActivities.update_run_status, CloseRun(run=plan.run, reason=gave_up), **WRITE
         )
         self._over = outcome
-        list_under(plan, outcome.status)
+        set_search_attributes(plan, outcome.status)
         self._watch.apply_saturation(plan, None)
         return outcome
 
     # Doors
 
     @workflow.signal
-    def nudge(self, raw: RawValue = NOTHING) -> None:  # noqa: ARG002 (the look acknowledges its number, from the database)
-        """Look soon, since something in the cluster has changed."""
+    def nudge(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the look takes the number from the database)
+        """Look soon, because the cluster has changed."""
         self._watch.wakeups.nudge()
 
     @workflow.signal(name="stop")
-    def stop_signalled(self, raw: RawValue = NOTHING) -> None:
-        """Accept a stop. One that does not decode is still a stop."""
+    def stop_signalled(self, raw: RawValue = NO_INPUT) -> None:
+        """Accept a stop, even if its input does not decode."""
         if self._over is None:
             self._watch.accept_stop(any_stop(raw.payload.data))
 
     @workflow.update(name="stop")
-    def stop_asked(self, raw: RawValue = NOTHING) -> StopAnswer:
+    def stop_asked(self, raw: RawValue = NO_INPUT) -> StopAnswer:
         """Accept a stop and answer at once; the stop is proved later."""
         return self._watch.accept_stop(decoded_stop(raw))
 
     @stop_asked.validator
-    def _may_stop(self, raw: RawValue = NOTHING) -> None:
+    def _may_stop(self, raw: RawValue = NO_INPUT) -> None:
         if self._over is not None:
             raise ApplicationError(f"run {self._over.run_id} is over ({self._over.status}): there is nothing to stop")
         decoded_stop(raw)
 
     @workflow.query
-    def state(self, raw: RawValue = NOTHING) -> LifecycleState:  # noqa: ARG002 (a query with an input is answered, too)
+    def state(self, raw: RawValue = NO_INPUT) -> LifecycleState:  # noqa: ARG002 (a query with an input is answered, too)
         return self._watch.state
 
 
-async def _cut_short(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
-    """Cancel the stages, unless they are over. Return their own reason to end, else the given one.
+async def _cancel_stages(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
+    """Cancel the stages unless they are over. Return their own reason to end, or else the given reason.
 
-    A step that they had under way does no harm: every write compares what was read."""
+    A cancelled step does no harm: every write compares the row with the row read before.
+    """
     if stages.done():
         return stages.result()
     stages.cancel()
     await workflow.wait([stages])
-    if not stages.cancelled() and (error := stages.exception()) and not is_cancelled_exception(error):
+    error = None if stages.cancelled() else stages.exception()
+    if error and not is_cancelled_exception(error):
         raise error
     return reason
 
 
 def _ended_by_a_stop(outcome: RunOutcome) -> bool:
-    """Return whether a stop ended the run, also one that began at a limit of the run."""
+    """Return whether a stop ended the run, including a stop that began at a limit."""
     return outcome.reason in BY_A_STOP or outcome.reason in LIMITS
 
 
 async def _may_close_as_cancelled() -> bool:
-    """Return whether this execution may close as cancelled: it, and not only one that it continues, was cancelled.
+    """Return whether this execution may close as cancelled: Temporal demands a cancel of this very execution.
 
-    An execution that continues a cancelled one has itself cancelled first."""
+    An execution that continues a cancelled execution first cancels itself.
+    """
     if workflow.cancellation_reason() is None:
         info = workflow.info()
         step = OwnExecution(workflow_id=info.workflow_id, temporal_run_id=info.run_id)

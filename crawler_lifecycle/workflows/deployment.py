@@ -17,9 +17,9 @@ from crawler_lifecycle.workflows.options import DEPLOY, READ
 from crawler_lifecycle.workflows.stopping import cancel_queued
 from crawler_lifecycle.workflows.watch import Watch
 
-BEFORE_FIRST_STATUS = timedelta(seconds=6)  # a nudge ends this wait: docs/architecture.md says why it is no setting
+BEFORE_FIRST_STATUS = timedelta(seconds=6)  # a nudge ends the wait: docs/architecture.md says why it is no setting
 PAUSES = Backoff(timedelta(seconds=5), timedelta(minutes=5))
-LOOKS_THAT_MISS_THE_MAIN_JOB = 2
+LOOKS_WITHOUT_MAIN_JOB = 2
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Deployment:
     """The end of stage 2. Without `gave_up` the run goes on to stage 3, or a stop is under way."""
 
     gave_up: str | None = None  # the run's own reason to end
-    started_at: datetime | None = None  # of the main job; None: the cluster does not say
+    started_at: datetime | None = None  # the main job's start; None: the cluster does not say
 
 
 async def deploy(watch: Watch, plan: RunPlan) -> Deployment:
-    """Have the main job deployed and wait until it runs or has run, the run gives up, or a stop is asked for."""
+    """Deploy the main job and wait until it runs or has run, the run gives up, or a stop is asked for."""
     deployed = await _deployed(watch, plan)
     if watch.stop.is_asked or (deployed and watch.stop.apply_intent(deployed.intent)):
         return Deployment()
@@ -44,7 +44,7 @@ async def deploy(watch: Watch, plan: RunPlan) -> Deployment:
 
 
 async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
-    """Return the outcome of the deployment, or None if a stop or the start limit came first."""
+    """Return the deployment's outcome, or None if a stop or the start limit came first."""
     activities = DeploymentActivities
     scheduled = plan.trigger is Trigger.SCHEDULED
     deploying = activities.run_scheduled_crawler if scheduled else activities.run_onetime_crawler
@@ -96,13 +96,13 @@ async def _started(watch: Watch, plan: RunPlan) -> Deployment:
             await watch.limits.apply_suspension(plan.run, status.cause == SUSPENDED)
         missed = missed + 1 if status.vanished else 0
         # the looks in stage 3 judge a vanished job
-        if status.started or missed >= LOOKS_THAT_MISS_THE_MAIN_JOB or watch.stop.apply_intent(status.intent):
+        if status.started or missed >= LOOKS_WITHOUT_MAIN_JOB or watch.stop.apply_intent(status.intent):
             return Deployment(started_at=status.started_at)
-        # a job that cannot be seen may have started: only a look that succeeded can say that it did not
+        # an invisible job may have started: only a successful look can tell otherwise
         if status.known and _is_late(watch, plan):
             break
         watch.show(Stage.DEPLOYMENT, f"the main job to start ({status.cause or status.message})", plan)
-        await _pause(watch, plan, attempt, limited=status.known)  # at the start limit one last look follows
+        await _pause(watch, plan, attempt, limited=status.known)  # at the start limit a last look follows
         if watch.stop.is_asked:
             break
     return Deployment(NEVER_STARTED if not watch.stop.is_asked else None)

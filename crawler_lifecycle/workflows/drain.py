@@ -1,6 +1,6 @@
-"""The end of a stop: jobs that have ended and were deleted leave the cluster, where they still take room.
+"""The end of a stop: ended and deleted jobs leave the cluster, where they still take room.
 
-A stop waits for them, but not for jobs that something (mostly a finalizer of somebody else) holds in the cluster.
+A stop waits for leaving jobs, but not for jobs held in the cluster, mostly by a foreign finalizer.
 """
 
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ PATIENCE = timedelta(minutes=1)  # without progress, while the cluster could be 
 
 
 class DrainWait:
-    """Wait for jobs that are leaving, for as long as they become fewer. While it waits, nothing runs."""
+    """Wait for leaving jobs as long as their number falls. During the wait no job runs."""
 
     def __init__(self) -> None:
         self._until: datetime | None = None
@@ -24,11 +24,11 @@ class DrainWait:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the last look has shown the jobs that leave. Frequent looks are of use only then."""
+        """Whether the last look has shown leaving jobs: only then are frequent looks of use."""
         return self.has_begun and self._hidden_since is None
 
     def is_draining(self, leaving: int) -> bool:
-        """Return whether to wait on, when a look has shown so many jobs that are leaving."""
+        """Return whether to wait on after a look with so many leaving jobs."""
         if not leaving:
             return False
         now = workflow.now()
@@ -40,5 +40,5 @@ class DrainWait:
         return now < self._until
 
     def note_outage(self) -> None:
-        """A look has shown nothing: the time until the next one that does is no time without progress."""
+        """Leave the time until the next successful look out of the time without progress."""
         self._hidden_since = self._hidden_since or workflow.now()

@@ -1,7 +1,7 @@
-"""Collect debug evidence (log tail, events, node) of tasks that end, once, before their statuses are written.
+"""Collect debug evidence (log tail, events, node) for tasks that end, once, before their statuses are written.
 
-No status depends on evidence, so a run spends one attempt on it. `remove_jobs` leaves jobs whose evidence is missing in
-the cluster, until the audit collects the evidence and removes them, or the cluster's own clean-up does.
+No status depends on evidence, so a run spends a single attempt on it. `remove_jobs` leaves jobs without evidence in the
+cluster, until the audit collects their evidence and removes them, or the cluster's own clean-up does.
 """
 
 from datetime import timedelta
@@ -15,11 +15,11 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.workflows.options import EVIDENCE
 
 LONGEST_COLLECTION = timedelta(seconds=90)  # no page is begun later: statuses wait for the collection
-LONG_HISTORY = 40_000_000  # bytes; Temporal ends a workflow at 50 MB, and each page is in its history twice
+LONG_HISTORY = 40_000_000  # bytes; Temporal ends a workflow at 50 MB, and every page is in its history twice
 
 
 async def collect_evidence(run: RunRef, tasks: str) -> None:
-    """Put the evidence of these tasks on record, a page at a time, until a page fails or the time is up."""
+    """Put the tasks' evidence on record, a page at a time, until a page fails or the time is up."""
     until = workflow.now() + LONGEST_COLLECTION
     try:
         while tasks and workflow.now() < until and workflow.info().get_current_history_size() < LONG_HISTORY:

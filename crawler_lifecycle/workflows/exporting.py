@@ -1,4 +1,4 @@
-"""Announce that a run is over, and archive its supporting files. Neither changes how the run ended."""
+"""Announce the end and archive the run's files. Neither changes how the run ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,8 +11,8 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from crawler_lifecycle.activities.exports import ExportActivities
 from crawler_lifecycle.contract.steps.exports import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW
-from crawler_lifecycle.workflows.failures import failing_with_the_message_of_the_activity
-from crawler_lifecycle.workflows.inputs import NOTHING, decoded
+from crawler_lifecycle.workflows.failures import failing_with_activity_message
+from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG
 
 T = TypeVar("T")
@@ -27,9 +27,10 @@ async def archive(step: RunEnd) -> ExportedFiles:
 
 
 async def export_if_possible(step: RunEnd, owed: ExportsOwed | None = None) -> None:
-    """Export the run. A part that fails is shown as failed and can be exported again.
+    """Export the run. A failed part is shown as failed and can be exported again.
 
-    `owed`: the missing exports of a run that was over before."""
+    `owed`: the missing exports, if the run was over before.
+    """
     _, problems = await _export(step, owed or ExportsOwed(events=[step.end], archives=[step.end]))
     for problem in problems:
         workflow.logger.error("run %s is over, but its export failed: %s", step.run.run_id, problem.cause)
@@ -46,15 +47,15 @@ async def _export(step: RunEnd, owed: ExportsOwed) -> tuple[list[ExportedFiles],
 async def _for_ends(
     make: Callable[[RunEnd], Awaitable[T]], step: RunEnd, ends: Sequence[int]
 ) -> tuple[list[T], list[ActivityError]]:
-    made, problems = list[T](), list[ActivityError]()
+    results, problems = list[T](), list[ActivityError]()
     for end in ends:
         try:
-            made.append(await make(RunEnd(run=step.run, end=end)))
+            results.append(await make(RunEnd(run=step.run, end=end)))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
             problems.append(error)
-    return made, problems
+    return results, problems
 
 
 @workflow.defn(name=EXPORT_WORKFLOW)
@@ -62,19 +63,21 @@ class RunExportWorkflow:
     """Export a run again, under the same ids and without crawling again, with the missing exports of its other ends."""
 
     @workflow.run
-    async def run(self, raw: RawValue = NOTHING) -> ExportedFiles:
+    async def run(self, raw: RawValue = NO_INPUT) -> ExportedFiles:
         step = decoded(ExportAgain, raw)
-        with failing_with_the_message_of_the_activity():
+        with failing_with_activity_message():
             return await _export_again(step)
 
 
 async def _export_again(step: ExportAgain) -> ExportedFiles:
-    owed = ExportsOwed(events=_after(step.end, step.owed.events), archives=_after(step.end, step.owed.archives))
+    owed = ExportsOwed(
+        events=_with_first(step.end, step.owed.events), archives=_with_first(step.end, step.owed.archives)
+    )
     archived, problems = await _export(step, owed)
     if problems:
         raise problems[0]
     return archived[0]
 
 
-def _after(first: int, others: Sequence[int]) -> list[int]:
-    return [first, *(end for end in others if end != first)]
+def _with_first(first: int, ends: Sequence[int]) -> list[int]:
+    return [first, *(end for end in ends if end != first)]

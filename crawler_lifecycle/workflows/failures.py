@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 
 @contextmanager
-def failing_with_the_message_of_the_activity() -> Iterator[None]:
+def failing_with_activity_message() -> Iterator[None]:
     """Raise an activity's failure under the activity's own message.
 
     Otherwise Temporal's tools show "Activity task failed" as the workflow's failure, and hide our sentence in a cause.

@@ -21,22 +21,22 @@ from crawler_lifecycle.contract.steps.supervision import (
 )
 from crawler_lifecycle.workflows.inputs import decoded
 from crawler_lifecycle.workflows.options import WRITE
-from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.visibility import set_search_attributes
 from crawler_lifecycle.workflows.watch import Watch
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The result of stage 1. `carried`: where to go on."""
+    """The result of stage 1. `carried`: the place to go on from."""
 
     carried: Carried
     over: bool = False  # the run has ended already
     exported: bool = False
-    owed: ExportsOwed | None = None  # exports of a run that is over
+    owed: ExportsOwed | None = None  # missing exports, if the run is over
 
 
-def given_to(raw: RawValue) -> RunRequest | Carried:
-    """Decode the input: an execution that continues another is given its state, any other one a request."""
+def decoded_input(raw: RawValue) -> RunRequest | Carried:
+    """Decode the input: a state if the execution continues another execution, otherwise a request."""
     if workflow.info().continued_run_id:
         return decoded(Continuation, raw).carried
     return decoded(RunRequest, raw)
@@ -61,7 +61,7 @@ async def _create(watch: Watch, request: RunRequest) -> RunPlan:
         ),
         **WRITE,
     )
-    list_under(plan, RunStatus.INITIALIZING)
+    set_search_attributes(plan, RunStatus.INITIALIZING)
     watch.show(Stage.INITIATION, "the workflow to be registered", plan)
     await workflow.execute_activity_method(
         HistoryActivities.add_workflow_id, RegisterWorkflow(run=plan.run, workflow_id=info.workflow_id), **WRITE
@@ -83,14 +83,14 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
     if taken.plan is None:
         await workflow.execute_activity_method(SupervisionActivities.hand_over_run, step, **WRITE)
         return HandedOver(run_id=run_id, workflow_id=taken.supervised_by)
-    list_under(taken.plan, taken.status)
+    set_search_attributes(taken.plan, taken.status)
     watch.stop.apply_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
-    where = _where_it_stands(watch, taken, taken.plan)
+    where = _place_to_go_on(watch, taken, taken.plan)
     return Beginning(where, over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
 
 
-def _where_it_stands(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:
-    """Return where the run goes on: in deployment, which finds the job if there is one, or with a look at once."""
+def _place_to_go_on(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:
+    """Return where the run goes on: in deployment, which finds an existing job, or with a look at once."""
     started = taken.status is RunStatus.PROCESSING
     if started:
         watch.wakeups.nudge()

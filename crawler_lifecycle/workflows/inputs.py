@@ -1,7 +1,7 @@
-"""Decode the inputs of workflows, so that a bad one ends its workflow at once with a line that names the field.
+"""Decode the inputs of workflows: a bad input ends its workflow at once with a line that names the field.
 
-The SDK would try for ever to decode an input that does not fit. So inputs arrive undecoded and are validated in the
-workflow's first lines.
+The SDK would try for ever to decode an unsuitable input. So inputs arrive undecoded and are validated in the workflow's
+first lines.
 """
 
 from typing import TypeVar
@@ -18,12 +18,12 @@ from crawler_lifecycle.workflows.converter import number_of_inputs
 M = TypeVar("M", bound=BaseModel)
 JSON = "json/plain"
 
-NOTHING = RawValue(Payload())  # where the caller gave no input at all
+NO_INPUT = RawValue(Payload())  # where the caller gave no input at all
 
 
 def decoded(model: type[M], raw: RawValue) -> M:
     encoding = raw.payload.metadata.get("encoding", b"none").decode(errors="replace")[:80]
-    if raw.payload == NOTHING.payload:
+    if raw.payload == NO_INPUT.payload:
         raise _refusal(BadInput("request", "expected a JSON object, got no input"))
     _refuse_several(raw)
     if encoding != JSON:
@@ -32,13 +32,14 @@ def decoded(model: type[M], raw: RawValue) -> M:
 
 
 def decoded_stop(raw: RawValue) -> StopRequest:
-    """For an update, whose sender hears that it was not understood. Every field of a stop is optional."""
+    """Decode the stop in an update, whose sender gets an error for a bad input. Every field of a stop is optional."""
     _refuse_several(raw)
     return _parsed(StopRequest, raw.payload.data or b"{}")
 
 
 def _refuse_several(raw: RawValue) -> None:
-    if (count := number_of_inputs(raw.payload)) > 1:
+    count = number_of_inputs(raw.payload)
+    if count > 1:
         raise _refusal(BadInput("request", f"expected one input, got {count}"))
 
 

@@ -1,4 +1,4 @@
-"""The clock of a run's limits: it stands still while all that is left of the run in the cluster is suspended."""
+"""The clock for a run's limits: it stands still while all remaining jobs in the cluster are suspended."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ class LimitClock:
 
     @property
     def changes(self) -> int:
-        """How often the clock was stopped or went on: a limit that was computed before the last change is wrong."""
+        """Number of stops and restarts: a limit computed before the last change is wrong."""
         return self._clock.changes
 
     def start_limit(self, plan: RunPlan) -> datetime | None:
@@ -28,17 +28,18 @@ class LimitClock:
         return limit_at(plan.begun_at, plan.max_duration_seconds, self._clock)
 
     async def apply_suspension(self, run: RunRef, suspended: bool) -> bool:
-        """Stop the clock while the run is suspended, and let it go on afterwards. Return whether it stands still.
+        """Stop the clock while the run is suspended, and restart it afterwards. Return whether the clock stands still.
 
-        The timeline may have more changes than this execution knows (it was reset by hand): each answer brings the
-        clock a change further."""
+        After a reset by hand the timeline may have more changes than this execution knows: every answer brings the
+        clock a change further.
+        """
         while suspended is not self._clock.is_held:
             step = HoldLimits(run=run, held=suspended, number=self._clock.changes + 1)
             self._clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
         return self._clock.is_held
 
     def carry_in(self, plan: RunPlan) -> RunPlan:
-        """Return the plan with this clock, for the next execution."""
+        """Return the plan with the clock, for the next execution."""
         return plan.model_copy(update={"clock": self._clock})
 
     def resume(self, plan: RunPlan) -> None:

@@ -1,4 +1,4 @@
-"""A look: observe the cluster once, and make the database agree with it."""
+"""A look: observe the cluster once, and make the database agree."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from crawler_lifecycle.workflows.removal import remove_in_a_look
 
 
 @dataclass(frozen=True)
-class Looked:
+class LookResult:
     """The outcome of a look."""
 
     differences: Differences
@@ -25,16 +25,16 @@ class Looked:
 
     @property
     def took(self) -> timedelta:
-        """How long a worker observed and compared: neither its queue nor the writes slow down the next look."""
+        """Time for observation and comparison: neither the worker's queue nor the writes slow down the next look."""
         return timedelta(seconds=self.differences.seconds)
 
     @property
     def is_proof(self) -> bool:
-        """Whether nothing of the run runs in the cluster any more."""
+        """Whether the look proves that nothing of the run runs in the cluster any more."""
         return self.differences.known and not self.alive and not self.differences.unwanted
 
 
-async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> Looked:
+async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> LookResult:
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, RunInput(run=run), **READ
     )
@@ -46,13 +46,14 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     more = await _write(run, differences)
     alive = await _close(run, active, differences, next_look_at)
     await remove_in_a_look(run, differences.removable)
-    return Looked(differences, alive.total, active.intent, more)
+    return LookResult(differences, alive.total, active.intent, more)
 
 
 async def _write(run: RunRef, differences: Differences) -> bool:
     """Write the differences. Return whether another look has to follow at once.
 
-    This look acknowledges its nudge all the same, so nothing but another look would write stale rows soon."""
+    The look acknowledges its nudge although some rows were stale: without another look they would stay so for long.
+    """
     if not differences.changes:
         return differences.more
     await collect_evidence(run, differences.evidence)

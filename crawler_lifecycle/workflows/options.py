@@ -1,9 +1,9 @@
 """Options of activities: how long a try may take, and how often an activity is tried.
 
-An activity that the run cannot do without is tried for ever, visibly: no outage of any length ends a run. An activity
+An activity that a run cannot do without is tried for ever, visibly: no outage of any length ends a run. An activity
 that may fail without harm has a bound, and its caller goes on without the result.
 
-A worker that dies is missed after the heartbeat time-out (see `activities.boundary`), long before the try's own.
+The heartbeat time-out (see `activities.boundary`) detects a dead worker long before the try's own time-out.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ PATIENT = RetryPolicy(
 
 
 def _tries(most: int) -> RetryPolicy:
-    """Return a policy of so many tries, counted and not timed: an outage of our own workers uses none of them up."""
+    """Return a policy with a maximum number of tries. An outage of the workers uses up none, unlike a time limit."""
     return replace(PATIENT, maximum_attempts=most)
 
 
@@ -32,18 +32,18 @@ def _step(seconds: int, policy: RetryPolicy = PATIENT) -> ActivityConfig:
 
 
 READ = _step(60)
-LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server that is short of CPU gives in minutes
+LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server short of CPU sends in minutes
 WRITE = _step(60)
 DEPLOY = _step(90)
-STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look says what is wrong
+STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look reports the problem
 REMOVE = _step(120, _tries(20))
 REMOVE_IN_A_LOOK = ActivityConfig(**_step(40, _tries(4)), schedule_to_close_timeout=timedelta(minutes=3))
 OPTIONAL = _step(30, _tries(10))  # two minutes
-EVIDENCE = _step(70, _tries(1))  # the audit collects what one try does not give
-BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for it
+EVIDENCE = _step(70, _tries(1))  # the audit collects evidence that a single try did not get
+BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for the try
 ONCE = ActivityConfig(**_step(10, _tries(1)), schedule_to_close_timeout=timedelta(seconds=10))
 ANNOUNCE = _step(60, _tries(240))  # an hour
-# five minutes of outage, or tries that take their time: then that part is for the next audit
+# five minutes of outage, or slow tries: the next audit continues
 AUDIT = ActivityConfig(**_step(900, _tries(20)), schedule_to_close_timeout=timedelta(minutes=30))
 LONG = ActivityConfig(
     start_to_close_timeout=timedelta(hours=12),

@@ -1,4 +1,4 @@
-"""Plugin of client, worker and replayer: the converter, the sandbox and the boundary on which they have to agree."""
+"""Plugin for client, worker and replayer: all three must agree on converter, sandbox and boundary."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -11,19 +11,19 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.contract.steps.deployment import StartRun
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.pacing import look_time, next_look
-from crawler_lifecycle.workflows.looks import Looked, look
+from crawler_lifecycle.workflows.looks import LookResult, look
 from crawler_lifecycle.workflows.options import BRIEF, ONCE, WRITE
 from crawler_lifecycle.workflows.stopping import end_unwanted
-from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.visibility import set_search_attributes
 from crawler_lifecycle.workflows.watch import Watch
 
 
 async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None = None) -> None:
-    """Look until no task is alive, or the run is to end. `started_at`: when the main job started, if that is known."""
+    """Look until no task is alive, or the run is to end. `started_at`: the main job's start, if known."""
     plan, number = carried.plan, carried.look_number
     anchor = carried.anchor or await _start(watch, plan, started_at)
     if carried.resumed and carried.anchor:
-        await watch.notify_start(plan)  # the supervisor before may have died before it was sent
+        await watch.notify_start(plan)  # the earlier supervisor may have died before sending
         number = next_look(anchor, number, workflow.now())
     watch.wakeups.renew_owed_nudge()
     while True:
@@ -44,14 +44,14 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
 async def _start(watch: Watch, plan: RunPlan, started_at: datetime | None) -> datetime:
     step = StartRun(run=plan.run, started_at=started_at)
     await workflow.execute_activity_method(HistoryActivities.update_run_started, step, **WRITE)
-    list_under(plan, RunStatus.PROCESSING)
+    set_search_attributes(plan, RunStatus.PROCESSING)
     anchor = workflow.now()
     await watch.notify_start(plan)
     return anchor
 
 
-async def _follow_up(watch: Watch, plan: RunPlan, looked: Looked) -> None:
-    """Do what a look gives reason to: pacing, limits, the notice of progress, jobs to be ended."""
+async def _follow_up(watch: Watch, plan: RunPlan, looked: LookResult) -> None:
+    """Act on the look: pacing, limits, the progress notice, unwanted jobs."""
     differences = looked.differences
     looks = watch.close_look(looked.took, looked.alive, more=looked.more)
     watch.apply_saturation(plan, differences.saturated)
@@ -62,8 +62,8 @@ async def _follow_up(watch: Watch, plan: RunPlan, looked: Looked) -> None:
     await end_unwanted(plan.run, differences.unwanted)
 
 
-async def _is_over(watch: Watch, plan: RunPlan, looked: Looked) -> bool:
-    """Return whether the stage is over. A run that is not stopped tries the notice of its start again before that."""
+async def _is_over(watch: Watch, plan: RunPlan, looked: LookResult) -> bool:
+    """Return whether the stage is over. Before its end the start notice is tried again, unless the run is stopped."""
     if looked.is_proof:
         if watch.owes_start and not watch.stop.apply_intent(looked.intent):
             await watch.notify_start(plan, BRIEF)

@@ -1,4 +1,4 @@
-"""Remove jobs from the cluster once their end and their evidence are on record. No status depends on it."""
+"""Remove jobs from the cluster when their end and evidence are on record. No status depends on the removal."""
 
 from datetime import timedelta
 
@@ -11,42 +11,42 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
 IN_A_LOOK = timedelta(minutes=2)  # the next look removes the rest
-AT_THE_END = timedelta(minutes=30)  # the export waits for it
+AT_THE_END = timedelta(minutes=30)  # the export waits for the removal
 PAUSE = timedelta(seconds=30)
-TRIES = 4  # longer than any claim; jobs that stay after that are for the audit and the cluster's own clean-up
+TRIES = 4  # longer than any claim; the audit and the cluster's own clean-up remove later jobs
 
 
 async def remove_in_a_look(run: RunRef, tasks: str) -> None:
-    """Remove the jobs of these tasks, as many as a look has time for."""
+    """Remove the tasks' jobs, as many as the time of a look allows."""
     if tasks:
         await _remove(RemoveJobs(run=run, tasks=tasks), IN_A_LOOK, REMOVE_IN_A_LOOK)
 
 
 async def remove_before_export(run: RunRef) -> int:
-    """Remove all jobs that are over, since their logs belong into the archive. Return how many have to stay for now."""
+    """Remove all jobs that are over, because the archive contains their logs. Return how many have to stay for now."""
     return await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
 
 
-async def remove_after_export(run: RunRef, left: int) -> None:
+async def remove_after_export(run: RunRef, kept: int) -> None:
     """Try again to remove the jobs that had to stay before the export."""
     for _ in range(TRIES):
-        if not left:
+        if not kept:
             return
         await workflow.sleep(PAUSE)
-        left = await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
+        kept = await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
 
 
 async def _remove(step: RemoveJobs, within: timedelta, options: workflow.ActivityConfig) -> int:
     """Remove a page of jobs at a time. Return how many have to stay for now."""
-    left, until = 0, workflow.now() + within
+    kept, until = 0, workflow.now() + within
     try:
         while True:
             removal = await workflow.execute_activity_method(ReconciliationActivities.remove_jobs, step, **options)
-            left += removal.left
+            kept += removal.left
             if not removal.rest:
-                return left
+                return kept
             if workflow.now() >= until:
-                return left + 1
+                return kept + 1  # at least a job of the remaining tasks
             step = step.model_copy(update={"tasks": removal.rest})
     except ActivityError as error:
         if is_cancelled_exception(error):

@@ -1,4 +1,4 @@
-"""The stops that were asked of a run: which are accepted, which are not on record yet, and whether force is allowed."""
+"""The stops of a run: accepted stops, stops not yet on record, and whether force is allowed."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain.reasons import SCHEDULE_DOOR
 
 SCHEDULE = SearchAttributeKey.for_keyword("TemporalScheduledById")
-REPLACED = "cancelled by schedule overlap policy"  # the reason that Temporal gives where the overlap is `replace`
+REPLACED = "cancelled by schedule overlap policy"  # Temporal's reason where the overlap is `replace`
 LONGEST_ACTOR, LONGEST_REASON = 256, 1024
 
 
@@ -24,7 +24,7 @@ class StopState:
 
     @property
     def first(self) -> Asked | None:
-        """The first stop of all: its grace period is the one that counts. None: nobody has asked for a stop."""
+        """The first stop, whose grace period counts. None: no stop was asked for."""
         return self._first
 
     @property
@@ -37,7 +37,7 @@ class StopState:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether a stop was a cancel from Temporal, so that the workflow has to close as cancelled."""
+        """Whether a stop was a cancel by Temporal, so that the workflow has to close as cancelled."""
         return self._is_cancelled
 
     @property
@@ -51,9 +51,10 @@ class StopState:
         return Intent.FORCE if self._is_forced else Intent.STOP
 
     def accept(self, stop: StopRequest, ends_as: str | None = None) -> bool:
-        """Note a stop, and nothing more: the flow acts on it. Return whether one was accepted before.
+        """Note a stop, and leave the action to the flow. Return whether an earlier stop was accepted.
 
-        `ends_as`: the reason of the end, where the run itself gives up."""
+        `ends_as`: the reason of the end, where the run itself gives up.
+        """
         is_again = self.is_asked
         self._unrecorded.append(Asked(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
         self._first = self._first or Asked(stop=stop, at=workflow.now())
@@ -65,9 +66,10 @@ class StopState:
         self.accept(_stop_by_cancel())
 
     def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> bool:
-        """Take over the intent that is in the database, even if no signal brought it. Return whether the run is to end.
+        """Take over the intent from the database, even without a signal. Return whether the run is to end.
 
-        `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end."""
+        `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end.
+        """
         if intent is not Intent.RUN and self._first is None:
             self._first = Asked(stop=StopRequest(door="database"), at=workflow.now())
         if self._first is not None and since is not None:
@@ -83,7 +85,7 @@ class StopState:
         return taken
 
     def carry(self) -> dict[str, object]:
-        """Return the fields of `Carried` that the next execution needs."""
+        """Return the fields of `Carried` for the next execution."""
         return {
             "asked": self._unrecorded,
             "stopping": self._first,
@@ -99,7 +101,7 @@ class StopState:
 
 
 def _stop_by_cancel() -> StopRequest:
-    """Return the stop that a cancel means. Temporal's own cancel of a replaced run names the schedule."""
+    """Return the stop that corresponds to a cancel. Temporal's own cancel for a replaced run names the schedule."""
     reason = workflow.cancellation_reason()
     schedule = workflow.info().typed_search_attributes.get(SCHEDULE)
     if reason == REPLACED and schedule is not None:

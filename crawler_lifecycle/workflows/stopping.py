@@ -1,7 +1,7 @@
-"""End all jobs of a run, until the cluster proves that nothing of it runs any more.
+"""End all jobs of a run, until the cluster proves that nothing of the run runs any more.
 
-Every round does everything again: a job may have been deployed while the stop was asked for, a request may have been
-lost, a force may have been asked for. A stop never gives up: an outage only makes it wait.
+Every round repeats every step: a job may have been deployed during the request for the stop, a request may have been
+lost, a force may have followed. A stop never gives up: an outage only delays the stop.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.workflows.drain import DrainWait
-from crawler_lifecycle.workflows.looks import Looked, look
+from crawler_lifecycle.workflows.looks import LookResult, look
 from crawler_lifecycle.workflows.options import STOP, WRITE
 from crawler_lifecycle.workflows.stop_state import StopState
-from crawler_lifecycle.workflows.visibility import list_under
+from crawler_lifecycle.workflows.visibility import set_search_attributes
 from crawler_lifecycle.workflows.watch import Watch
 
 PAUSES = Backoff(timedelta(seconds=1), timedelta(minutes=5))
 DRAIN_PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))
-OURSELVES = "crawler-lifecycle"
+SERVICE = "crawler-lifecycle"
 StopActivity = Callable[[StoppingActivities, StopTasks], StopReport]
 
 
@@ -40,17 +40,19 @@ async def cancel_queued(run: RunRef, reason: str) -> int:
 
 
 async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
-    """End all jobs and return when that is proved. `gave_up`: the reason of the end, where the run itself stops."""
-    list_under(plan, RunStatus.STOPPING)
+    """End all jobs and return at the proof. `gave_up`: the reason of the end, where the run itself stops."""
+    set_search_attributes(plan, RunStatus.STOPPING)
     await record_stops(watch.stop, plan)
     await _force_in_time(watch.stop, plan)
     cancelled = await cancel_queued(plan.run, gave_up or "stopped")
     await _note(plan.run, StopPhase.QUEUED_CANCELLED, f"{counted(cancelled, 'queued task')} cancelled")
     rounds = Rounds(watch, plan)
-    while not rounds.are_over(looked := await rounds.next()):
-        if not looked.is_proof:  # else the next execution might force, when there is nothing to force
+    looked = await rounds.next()
+    while not rounds.are_over(looked):
+        if not looked.is_proof:  # without jobs the next execution might force for no reason
             watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
+        looked = await rounds.next()
     await _note(plan.run, StopPhase.PROVED, _proved(looked.differences.leaving))
 
 
@@ -60,7 +62,7 @@ def _proved(leaving: int) -> str:
 
 
 class Rounds:
-    """Ask, force if it is time, look; then a pause that grows, and begins anew when the stop is forced."""
+    """Rounds of a stop: ask, force if it is time, look, pause. The pause grows, and begins anew with the force."""
 
     def __init__(self, watch: Watch, plan: RunPlan) -> None:
         self._watch = watch
@@ -70,7 +72,7 @@ class Rounds:
         self._has_asked = False
         self._drain = DrainWait()
 
-    async def next(self) -> Looked:
+    async def next(self) -> LookResult:
         watch, plan = self._watch, self._plan
         waits_for = "what has ended to leave the cluster" if self._drain.has_begun else "the jobs to end"
         watch.show(Stage.STOPPING, waits_for, plan, self._force_at())
@@ -85,7 +87,7 @@ class Rounds:
         self._quiet += 1
         return looked
 
-    def are_over(self, looked: Looked) -> bool:
+    def are_over(self, looked: LookResult) -> bool:
         """Return whether nothing runs, and ended jobs have left the cluster or are held there."""
         if looked.is_proof:
             if not self._drain.has_begun:
@@ -98,7 +100,7 @@ class Rounds:
         return False
 
     async def pause(self) -> None:
-        """Wait for the next round; not at all where the last look has shown that the stop is forced."""
+        """Wait for the next round, unless the last look has shown a new force."""
         if not self._is_newly_forced():
             pauses = DRAIN_PAUSES if self._drain.is_seen else PAUSES
             due = workflow.now() + pauses.pause(self._quiet)
@@ -111,11 +113,11 @@ class Rounds:
         return None if self._drain.has_begun else force_at(self._watch.stop, self._plan)
 
     async def _ask(self) -> None:
-        asked = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
-        if asked is None or self._has_asked:
+        jobs = await in_pages(StoppingActivities.k8_stop_task, StopTasks(run=self._plan.run))
+        if jobs is None or self._has_asked:
             return
         self._has_asked = True
-        await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(asked, 'job')} asked to end")
+        await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(jobs, 'job')} asked to end")
 
     async def _force(self) -> None:
         """Make the jobs end at once when the stop is on record. That takes moments, so the pauses begin anew."""
@@ -133,9 +135,10 @@ class Rounds:
 async def record_stops(stop: StopState, plan: RunPlan) -> None:
     """Write every accepted stop that is not on record yet: its actor, time, reason and door.
 
-    Stops that are accepted after the last look and before the end is written change nothing else."""
-    for asked in stop.take_unrecorded():
-        await _log(plan.run, asked)
+    Stops accepted between the last look and the end change nothing else.
+    """
+    for accepted in stop.take_unrecorded():
+        await _log(plan.run, accepted)
 
 
 async def _force_in_time(stop: StopState, plan: RunPlan) -> None:
@@ -144,17 +147,18 @@ async def _force_in_time(stop: StopState, plan: RunPlan) -> None:
     if due is not None and workflow.now() >= due:
         reason = f"the grace period of {plan.grace_seconds} s is over"
         stop.force()
-        await _log(plan.run, Asked(stop=ourselves(reason, "grace_period", force=True), at=workflow.now()))
+        await _log(plan.run, Asked(stop=stop_by_service(reason, "grace_period", force=True), at=workflow.now()))
 
 
-def ourselves(reason: str, door: str, *, force: bool = False) -> StopRequest:
-    return StopRequest(actor=OURSELVES, reason=reason, door=door, force=force)
+def stop_by_service(reason: str, door: str, *, force: bool = False) -> StopRequest:
+    return StopRequest(actor=SERVICE, reason=reason, door=door, force=force)
 
 
 def force_at(stop: StopState, plan: RunPlan) -> datetime | None:
-    """Return when the grace period is over. None: the stop is forced already, or there is none.
+    """Return when the grace period is over. None: the stop is forced already, or no stop was asked for.
 
-    Jobs that an earlier supervisor has asked to end have had a part of their grace."""
+    Where an earlier supervisor has asked the jobs to end, a part of the grace period is over.
+    """
     if stop.is_forced or stop.first is None:
         return None
     return (stop.first.told_at or stop.first.at) + timedelta(seconds=plan.grace_seconds)
@@ -164,8 +168,8 @@ def _earlier(due: datetime, force_at: datetime | None) -> datetime:
     return due if force_at is None else min(due, force_at)
 
 
-async def _log(run: RunRef, asked: Asked) -> None:
-    step = LogCancellation(run=run, stop=asked.stop, asked_at=asked.at, ends_as=asked.ends_as)
+async def _log(run: RunRef, accepted: Asked) -> None:
+    step = LogCancellation(run=run, stop=accepted.stop, asked_at=accepted.at, ends_as=accepted.ends_as)
     await workflow.execute_activity_method(StoppingActivities.add_cancellation_log_to_db, step, **WRITE)
 
 
@@ -175,7 +179,7 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
 
 
 async def end_unwanted(run: RunRef, tasks: str) -> None:
-    """End the jobs of these tasks that a look showed to be unwanted, whichever attempt they belong to."""
+    """End the tasks' jobs that a look showed to be unwanted, in every attempt."""
     if tasks:
         await in_pages(StoppingActivities.k8_stop_unwanted, StopTasks(run=run, tasks=tasks))
 
@@ -184,13 +188,13 @@ async def in_pages(activity: StopActivity, step: StopTasks) -> int | None:
     """Call the activity page by page. Return how many jobs were asked to end.
 
     None: the cluster does not answer. The next look says so, and the next round asks again."""
-    asked = 0
+    jobs = 0
     try:
         while True:
             report = await workflow.execute_activity_method(activity, step, **STOP)
-            asked += report.asked
+            jobs += report.asked
             if not report.rest:
-                return asked
+                return jobs
             step = step.model_copy(update={"tasks": report.rest})
     except ActivityError as error:
         if error.retry_state is not RetryState.TIMEOUT:

@@ -16,8 +16,8 @@ CRAWL_SATURATED = SearchAttributeKey.for_keyword("CrawlSaturated")  # why, while
 SEARCH_ATTRIBUTES = (CRAWLER_NAME, CRAWL_RUN_ID, CRAWL_RUN_STATUS, CRAWL_TRIGGER, CRAWL_SATURATED)
 
 
-def list_under(plan: RunPlan, status: RunStatus) -> None:
-    """Set the search attributes, if the server knows them: unknown ones would fail the workflow task for ever."""
+def set_search_attributes(plan: RunPlan, status: RunStatus) -> None:
+    """Set the search attributes, if the server knows them: unknown attributes would fail the workflow task for ever."""
     if not plan.search_attributes:
         return
     workflow.upsert_search_attributes(
@@ -30,7 +30,7 @@ def list_under(plan: RunPlan, status: RunStatus) -> None:
     )
 
 
-def list_saturated(plan: RunPlan, cause: str | None) -> None:
+def set_saturated_attribute(plan: RunPlan, cause: str | None) -> None:
     if plan.search_attributes:
         attribute = CRAWL_SATURATED.value_unset() if cause is None else CRAWL_SATURATED.value_set(cause)
         workflow.upsert_search_attributes([attribute])

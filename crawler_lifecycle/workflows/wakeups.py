@@ -1,4 +1,4 @@
-"""The waits of a run, and the events that end them early: nudges and stops."""
+"""The waits of a run, and the events that end waits early: nudges and stops."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,21 +14,22 @@ class Wakeups:
     def __init__(self, stop: StopState) -> None:
         self._stop = stop
         self._is_nudged = False
-        self._owes_a_look = False  # a nudge was heard, and the watcher sends no other one before a look has answered it
+        self._owes_a_look = False  # a nudge came, and the watcher sends no further nudge before a look has answered
         self._nudged_look_from = workflow.now()
 
     def nudge(self) -> None:
         self._is_nudged = True
 
     def renew_owed_nudge(self) -> None:
-        """Count a nudge that was heard, and not answered by a look, as a new one."""
+        """Count a nudge again if no look has answered it."""
         self._is_nudged = self._is_nudged or self._owes_a_look
 
     async def due_or_nudged(self, due: datetime) -> bool:
         """Wait until the look is due, or until a nudge that is not too soon after the last look.
 
-        Return False if the run is to end: a cancel that comes in the moment in which a wait is over may be swallowed by
-        the wait."""
+        Return False if the run is to end. The state is checked again after the wait, because a wait that is just over
+        may swallow a cancel.
+        """
         if not self._is_nudged and workflow.now() < due:
             try:
                 await workflow.wait_condition(
@@ -46,7 +47,7 @@ class Wakeups:
         return not self._stop.is_asked
 
     async def due_nudged_or_stopped(self, due: datetime) -> None:
-        """Wait in a stop: a further stop ends the wait at once, since it may be a force."""
+        """Wait during a stop: a further stop ends the wait at once, since it may be a force."""
         while not self._stop.has_unrecorded and workflow.now() < due:
             until = min(due, self._nudged_look_from) if self._is_nudged else due
             if until <= workflow.now():
@@ -62,11 +63,11 @@ class Wakeups:
         return lambda: self._stop.has_unrecorded or self._is_nudged is not was_nudged
 
     def space_nudged_looks(self, took: timedelta) -> None:
-        """Keep looks that follow a nudge apart: a look has just ended, and took so long."""
+        """Keep looks after nudges apart: a look has just ended, and took so long."""
         self._nudged_look_from = earliest_nudged_look(workflow.now(), took)
 
     def close_look(self, took: timedelta, *, more: bool) -> None:
-        """A look is over and has answered its nudge. `more`: it could not carry all changes: look again at once."""
+        """End a look, which has answered its nudge. `more`: changes remain, so look again at once."""
         self.space_nudged_looks(took)
         self._owes_a_look = False
         if more:
@@ -74,7 +75,7 @@ class Wakeups:
             self._is_nudged = True
 
     def carry(self) -> dict[str, object]:
-        """Return the field of `Carried` that the next execution needs."""
+        """Return the field of `Carried` for the next execution."""
         return {"nudged": self._is_nudged or self._owes_a_look}
 
     def resume(self, carried: Carried) -> None:

@@ -1,4 +1,4 @@
-"""The state of one execution: its stops, its wakeups, its limit clock, and what it shows and announces of the run."""
+"""The state of an execution: stops, wakeups and limit clock, the shown state, and the notices."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from crawler_lifecycle.workflows.generation import generation
 from crawler_lifecycle.workflows.limit_clock import LimitClock
 from crawler_lifecycle.workflows.options import BRIEF
 from crawler_lifecycle.workflows.stop_state import StopState
-from crawler_lifecycle.workflows.visibility import list_saturated, show_details
+from crawler_lifecycle.workflows.visibility import set_saturated_attribute, show_details
 from crawler_lifecycle.workflows.wakeups import Wakeups
 
 Notice = Callable[[NoticeActivities, Notify], Counted]
@@ -29,7 +29,7 @@ class Watch:
         self.wakeups = Wakeups(self.stop)
         self.limits = LimitClock()
         self.state = LifecycleState(stage=Stage.INITIATION, waiting_for="the history to be written")
-        self.owes_start = False  # the notice of the start was not delivered yet
+        self.owes_start = False  # the start notice is not delivered yet
         self._saturated: str | None = None
 
     def accept_stop(self, stop: StopRequest) -> StopAnswer:
@@ -45,10 +45,10 @@ class Watch:
     def apply_saturation(self, plan: RunPlan, cause: str | None) -> None:
         if cause != self._saturated:
             self._saturated = cause
-            list_saturated(plan, cause)
+            set_saturated_attribute(plan, cause)
 
     def show(self, stage: Stage, waiting_for: str, plan: RunPlan, next_look_at: datetime | None = None) -> None:
-        """Show in Temporal's pages, and to the query `state`, where the run stands and what it waits for."""
+        """Show the run's stage and wait in Temporal's pages and by the query `state`."""
         self.state = self.state.model_copy(
             update={
                 "stage": stage,
@@ -67,7 +67,7 @@ class Watch:
     async def notify(
         self, notice: Notice, plan: RunPlan, number: int = 1, options: workflow.ActivityConfig = BRIEF
     ) -> bool:
-        """Send a notice. Return whether it was delivered: a notice that was not fails nothing."""
+        """Send a notice and return whether it was delivered. A failed notice fails nothing else."""
         try:
             step = Notify(run=plan.run, end=plan.end, number=number)
             await workflow.execute_activity_method(notice, step, **options)
@@ -79,7 +79,7 @@ class Watch:
         return True
 
     def resume(self, carried: Carried) -> None:
-        """Go on from the state that the execution before has handed on."""
+        """Go on from the state that the earlier execution has handed on."""
         self.stop.resume(carried)
         self.wakeups.resume(carried)
         self.limits.resume(carried.plan)
@@ -88,7 +88,7 @@ class Watch:
         self.state = self.state.model_copy(update={"looks": carried.looks})
 
     def continue_if_long(self, carried: Carried) -> None:
-        """End this execution if its history has become long; another one goes on from here."""
+        """End this execution if its history has become long; the next execution goes on from here."""
         if not workflow.info().is_continue_as_new_suggested():
             return
         known = {

@@ -125,7 +125,7 @@ async def test_a_take_over_that_never_answers_is_given_up_and_tried_again(
     script = Script(taken=lambda step: TakenOver(status=RunStatus.PROCESSING, supervised_by="another"))
     async with hanging(skipping, script, "hand_over_run" if reopen else "take_over_run") as stage:
         request = RunRequest(crawler="books", run_id=7, reopen=reopen)
-        assert await (await stage.start(request)).result() is None
+        assert await (await stage.start(request)).result() == {"run_id": 7, "workflow_id": "another"}
     assert script.names[-1] == "hand_over_run"
 
 
