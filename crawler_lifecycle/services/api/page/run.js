@@ -184,7 +184,7 @@ export function showRun(main, id, place, list, signal) {
 
 function sentence(run) {
   const why = endedBecause(run);
-  if (why.startsWith("stopped")) return why.replace("s", "S");
+  if (shownStatus(run) === "STOPPED") return why[0].toUpperCase() + why.slice(1);
   return `${run.status === "COMPLETED" ? "Completed" : "Failed"}: ${why}`;
 }
 

@@ -32,7 +32,7 @@ export function showRuns(main, filter, signal) {
   });
   const body = h("tbody");
   const table = h("table", { class: "list runs", hidden: true },
-    h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Waits for, or ended because", "Created", "Took"]
+    h("thead", {}, h("tr", {}, ["Run", "Crawler", "Status", "Tasks", "Why", "Created", "Took"]
       .map((name) => h("th", { scope: "col" }, name)))),
     body);
   const waiting = skeleton();
@@ -152,7 +152,7 @@ function updateRow(row, run) {
   setPill(state.firstChild, shownStatus(run));
   setText(tasks.firstChild, taskCount(run.tasks));
   setBar(tasks.lastChild, run.tasks);
-  setText(why, isOver(run) ? endedBecause(run) : waitsFor(run));
+  setText(why, isOver(run) ? endedBecause(run) : `waits for ${waitsFor(run)}`);
   why.title = why.textContent;
   setLasting(took.firstChild, run.created_at, run.finished_at);
 }
