@@ -19,7 +19,7 @@ class Stage(StrEnum):
     COMPLETION = "completion"
 
 
-class Asked(Message):
+class AcceptedStop(Message):
     """A stop, and the time when the stop was requested."""
 
     stop: StopRequest
@@ -44,9 +44,9 @@ class Carried(Message):
     looks: int = 0
     nudged: bool = False
     resumed: bool = Field(default=False, description="another supervisor was here before")
-    stopping: Asked | None = Field(default=None, description="the stop that is under way")
+    stopping: AcceptedStop | None = Field(default=None, description="the stop that is under way")
     forced: bool = False
-    asked: list[Asked] = Field(default=[], description="stops that are not on record yet")
+    asked: list[AcceptedStop] = Field(default=[], description="stops that are not on record yet")
     saturated: str | None = Field(default=None, description="why there is no room, as it is listed")
     cancelled: bool = Field(default=False, description="the stop was a cancel, and the workflow is to close so")
     owes_start: bool = Field(default=False, description="the notice of the start was not delivered yet")

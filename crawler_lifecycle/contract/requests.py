@@ -5,15 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Self, TypeVar
 
 from annotated_types import MaxLen
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request

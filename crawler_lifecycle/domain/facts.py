@@ -5,14 +5,7 @@ The first look that saw an event decides about its order, since the clocks of tw
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
-from crawler_lifecycle.domain.reasons import (
-    BACKOFF,
-    FAILING,
-    FINISHING,
-    POD_OVERDUE,
-    POD_TERMINATING,
-    SIDECAR_HANGING,
-)
+from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_OVERDUE, POD_TERMINATING, SIDECAR_HANGING
 
 OF_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
 

@@ -74,12 +74,7 @@ class Cluster(Protocol):
         """
 
     def kill(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        keep: KeepFacts = keep_no_facts,
+        self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, keep: KeepFacts = keep_no_facts
     ) -> None:
         """End the jobs without asking. An absent job is success. `keep`: as in a stop."""
 

@@ -6,14 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from crawler_lifecycle.contract.notices import Notice
-from crawler_lifecycle.contract.records import (
-    Changed,
-    RunDetails,
-    RunOverview,
-    RunRecord,
-    RunSummary,
-    TaskRecord,
-)
+from crawler_lifecycle.contract.records import Changed, RunDetails, RunOverview, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 

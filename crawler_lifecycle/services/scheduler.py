@@ -28,14 +28,7 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, only
 from crawler_lifecycle.services.placing import PlacesJobs, Placing
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
-from crawler_lifecycle.services.scheduler_document import (
-    DEPLOYED,
-    DESCRIPTION,
-    FOUND,
-    REQUEST,
-    document,
-    problems,
-)
+from crawler_lifecycle.services.scheduler_document import DEPLOYED, DESCRIPTION, FOUND, REQUEST, document, problems
 
 logger = logging.getLogger(__name__)
 
@@ -198,12 +191,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def make_app(
-    cluster: Cluster,
-    catalogue: Catalogue,
-    token: str,
-    *,
-    installation: str | None = None,
-    folders: Sequence[Path] = (),
+    cluster: Cluster, catalogue: Catalogue, token: str, *, installation: str | None = None, folders: Sequence[Path] = ()
 ) -> FastAPI:
     """Make the service. `folders`: where its cluster writes on this machine. `installation`: the only one it serves."""
     app = _routes()

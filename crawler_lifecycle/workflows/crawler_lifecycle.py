@@ -132,12 +132,7 @@ class CrawlerLifecycleWorkflow:
         return outcome
 
     async def _deliver(
-        self,
-        plan: RunPlan,
-        outcome: RunOutcome,
-        *,
-        is_exported: bool = False,
-        owed: ExportsOwed | None = None,
+        self, plan: RunPlan, outcome: RunOutcome, *, is_exported: bool = False, owed: ExportsOwed | None = None
     ) -> None:
         """Send the closing notice and export the run. An absent receiver delays the export by two minutes at most."""
         activities, watch = NoticeActivities, self._watch

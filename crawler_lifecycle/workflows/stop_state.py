@@ -5,7 +5,7 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
-from crawler_lifecycle.contract.lifecycle import Asked, Carried
+from crawler_lifecycle.contract.lifecycle import AcceptedStop, Carried
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain.reasons import SCHEDULE_DOOR
@@ -17,13 +17,13 @@ LONGEST_ACTOR, LONGEST_REASON = 256, 1024
 
 class StopState:
     def __init__(self) -> None:
-        self._unrecorded: list[Asked] = []
-        self._first: Asked | None = None
+        self._unrecorded: list[AcceptedStop] = []
+        self._first: AcceptedStop | None = None
         self._is_forced = False
         self._is_cancelled = False
 
     @property
-    def first(self) -> Asked | None:
+    def first(self) -> AcceptedStop | None:
         """The first stop, whose grace period counts. None: no stop was asked for."""
         return self._first
 
@@ -56,8 +56,8 @@ class StopState:
         `ends_as`: the reason of the end, where the run itself gives up.
         """
         is_again = self.is_asked
-        self._unrecorded.append(Asked(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
-        self._first = self._first or Asked(stop=stop, at=workflow.now())
+        self._unrecorded.append(AcceptedStop(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
+        self._first = self._first or AcceptedStop(stop=stop, at=workflow.now())
         self._is_forced = self._is_forced or stop.force
         return is_again
 
@@ -71,7 +71,7 @@ class StopState:
         `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end.
         """
         if intent is not Intent.RUN and self._first is None:
-            self._first = Asked(stop=StopRequest(door="database"), at=workflow.now())
+            self._first = AcceptedStop(stop=StopRequest(door="database"), at=workflow.now())
         if self._first is not None and since is not None:
             self._first = self._first.model_copy(update={"since": since, "told_at": told_at})
         self._is_forced = self._is_forced or intent is Intent.FORCE
@@ -80,7 +80,7 @@ class StopState:
     def force(self) -> None:
         self._is_forced = True
 
-    def take_unrecorded(self) -> list[Asked]:
+    def take_unrecorded(self) -> list[AcceptedStop]:
         taken, self._unrecorded = self._unrecorded, []
         return taken
 

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, RetryState
 
 from crawler_lifecycle.activities.stopping import StoppingActivities
-from crawler_lifecycle.contract.lifecycle import Asked, Carried, Stage
+from crawler_lifecycle.contract.lifecycle import AcceptedStop, Carried, Stage
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase
 from crawler_lifecycle.contract.steps.completion import CloseRun
@@ -147,7 +147,7 @@ async def _force_in_time(stop: StopState, plan: RunPlan) -> None:
     if due is not None and workflow.now() >= due:
         reason = f"the grace period of {plan.grace_seconds} s is over"
         stop.force()
-        await _log(plan.run, Asked(stop=stop_by_service(reason, "grace_period", force=True), at=workflow.now()))
+        await _log(plan.run, AcceptedStop(stop=stop_by_service(reason, "grace_period", force=True), at=workflow.now()))
 
 
 def stop_by_service(reason: str, door: str, *, force: bool = False) -> StopRequest:
@@ -168,7 +168,7 @@ def _earlier(due: datetime, force_at: datetime | None) -> datetime:
     return due if force_at is None else min(due, force_at)
 
 
-async def _log(run: RunRef, accepted: Asked) -> None:
+async def _log(run: RunRef, accepted: AcceptedStop) -> None:
     step = LogCancellation(run=run, stop=accepted.stop, asked_at=accepted.at, ends_as=accepted.ends_as)
     await workflow.execute_activity_method(StoppingActivities.add_cancellation_log_to_db, step, **WRITE)
 

@@ -15,10 +15,7 @@ class EventBridge:
     def __init__(self, bus: str, settings: ExportSettings) -> None:
         self._bus = bus
         self._source = settings.event_source
-        self._types = {
-            ExportKind.RUN_ENDED: settings.run_ended_type,
-            ExportKind.FILES_READY: settings.files_ready_type,
-        }
+        self._types = {ExportKind.RUN_ENDED: settings.run_ended_type, ExportKind.FILES_READY: settings.files_ready_type}
         self._client = make_client(
             "events", settings, settings.events_endpoint_url, "CRAWLER_EXPORT__EVENTS_ENDPOINT_URL", tries=1
         )

@@ -83,12 +83,7 @@ class Api:
         return self._whole("DELETE", path, query, JSON, body)
 
     def pages(
-        self,
-        path: str,
-        query: Mapping[str, str | int] | None = None,
-        *,
-        accept: str = JSON,
-        until: float = math.inf,
+        self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, until: float = math.inf
     ) -> Iterator[bytes]:
         """Yield every page of a list, as of now.
 

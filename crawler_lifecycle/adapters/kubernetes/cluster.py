@@ -32,16 +32,7 @@ from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
-from crawler_lifecycle.ports import (
-    NO_UIDS,
-    KeepFacts,
-    LogChunk,
-    Place,
-    Places,
-    PlacesInMemory,
-    Uids,
-    keep_no_facts,
-)
+from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Place, Places, PlacesInMemory, Uids, keep_no_facts
 
 CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not ask thirty times a second
 
@@ -142,12 +133,7 @@ class KubernetesCluster:
         self._stopping.ask(run_uid, jobs, uids, hurried=hurried, keep=keep)
 
     def kill(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        keep: KeepFacts = keep_no_facts,
+        self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, keep: KeepFacts = keep_no_facts
     ) -> None:
         self._killing.kill(run_uid, jobs, uids, keep)
 

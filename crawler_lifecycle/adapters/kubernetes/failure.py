@@ -52,11 +52,7 @@ BY_DISRUPTION = {
     "DeletionByPodGC": "node_deleted",
     BY_KUBELET: "evicted",
 }
-BY_END = {
-    "ContainerStatusUnknown": "node_lost",
-    "ContainerCannotRun": "cannot_start",
-    "StartError": "cannot_start",
-}
+BY_END = {"ContainerStatusUnknown": "node_lost", "ContainerCannotRun": "cannot_start", "StartError": "cannot_start"}
 BY_EXIT_CODE = {
     0: "job_failed_main_ok",
     126: "not_executable",

@@ -130,10 +130,6 @@ class _Backend:
 
     def send_request(self, request: Request) -> Any:
         answer = self._http.request(
-            request.method,
-            request.url,
-            largest_answer=LARGEST_ANSWER,
-            headers=request.headers,
-            content=request.body,
+            request.method, request.url, largest_answer=LARGEST_ANSWER, headers=request.headers, content=request.body
         )
         return process_response(answer.status, answer.body.decode("utf-8", "replace"))

@@ -9,12 +9,7 @@ from sqlalchemy import Connection, Update, and_, case, func, insert, select, upd
 from crawler_lifecycle.adapters.sql.fence import LIVE, fence, is_logged, keep_property, log
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
-from crawler_lifecycle.adapters.sql.schema import (
-    LONGEST_WORKFLOW_ID,
-    histories,
-    installation,
-    task_histories,
-)
+from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
@@ -94,13 +89,7 @@ class Histories(OnDatabase):
 
     @transaction
     def mark_look(
-        self,
-        tx: Connection,
-        run: RunRef,
-        nudge: int,
-        known: bool,
-        problem: str | None,
-        next_look_at: datetime | None,
+        self, tx: Connection, run: RunRef, nudge: int, known: bool, problem: str | None, next_look_at: datetime | None
     ) -> None:
         column = histories.c
         newer = case((column.nudge_acknowledged < nudge, nudge), else_=column.nudge_acknowledged)
@@ -154,14 +143,7 @@ def _queued(run_id: int) -> Update:
 
 NOT_WAITING = {"waiting_cause": None, "waiting_since": None, "waiting_message": None}
 ENDED = {"export_state": ExportState.PENDING, "next_look_at": None, **NOT_WAITING}
-FRESH_TASK = {
-    "attempt": 1,
-    "version": 1,
-    "status": TaskStatus.QUEUED,
-    "absent_count": 0,
-    "restarts": 0,
-    "events": "[]",
-}
+FRESH_TASK = {"attempt": 1, "version": 1, "status": TaskStatus.QUEUED, "absent_count": 0, "restarts": 0, "events": "[]"}
 
 
 def _refuse_while_another_lives(connection: Connection, new: NewRun) -> None:

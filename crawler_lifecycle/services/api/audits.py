@@ -59,8 +59,7 @@ DRY_RUN = AuditBody()
 
 @router.get("/audits", dependencies=READING, responses=_said(OVERVIEW) | problems(_422="Not acceptable: `field`."))
 def audits(
-    desk: Here,
-    limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100,
+    desk: Here, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
 ) -> AuditOverview:
     """The last audits, and what disagrees as far as they know. Open findings come first."""
     return desk.control.audits.overview(findings=limit)

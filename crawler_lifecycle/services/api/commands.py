@@ -53,11 +53,7 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     ),
 )
 async def start(
-    desk: Here,
-    caller: Caller,
-    body: Annotated[messages.StartRequest, STARTING],
-    response: Response,
-    key: Key = None,
+    desk: Here, caller: Caller, body: Annotated[messages.StartRequest, STARTING], response: Response, key: Key = None
 ) -> Started | Response:
     """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came.
     Asked twice without a key there are two: of a run that is accepted, but not made yet, the 503 names the workflow."""
@@ -133,8 +129,7 @@ async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESU
 
 
 @router.post(
-    "/runs/{run}/export",
-    responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422="Not a run."),
+    "/runs/{run}/export", responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422="Not a run.")
 )
 async def export(desk: Here, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""
