@@ -26,9 +26,10 @@ from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, only
+from crawler_lifecycle.services.openapi import document, problems
 from crawler_lifecycle.services.placing import PlacesJobs, Placing
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
-from crawler_lifecycle.services.scheduler_document import DEPLOYED, DESCRIPTION, FOUND, REQUEST, document, problems
+from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, FOUND, REQUEST
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,9 @@ Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{ta
 
 # The token is checked by the gate, before a body is read; here it is declared for the document.
 v1 = APIRouter(
-    prefix="/v1", dependencies=[Security(HTTPBearer(auto_error=False, description="The token both sides are given."))]
+    prefix="/v1",
+    dependencies=[Security(HTTPBearer(auto_error=False, description="The token both sides are given."))],
+    responses=COMMON,
 )
 health = APIRouter()
 
@@ -133,7 +136,7 @@ def deploy(
     return deployment
 
 
-@v1.get("/crawlers", responses=problems())
+@v1.get("/crawlers")
 def crawlers(service: Here) -> Names:
     """Return the names of the catalogue, and the error in its file if an older state of the file is in use."""
     names, problem = service.catalogue.names(), service.catalogue.problem()
@@ -159,7 +162,7 @@ async def healthz() -> Health:
     return Health(status="alive")
 
 
-@health.get("/readyz", responses={503: problems()[503]})
+@health.get("/readyz", responses={503: COMMON[503]})
 def readyz(service: Here) -> Health:
     """Deployments can be made: the cluster answers, and its disk has room. Needs no token."""
     service.disks.check()

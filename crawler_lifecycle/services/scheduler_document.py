@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from fastapi import Body, FastAPI
-from fastapi.openapi.utils import get_openapi
+from fastapi import Body
 
-from crawler_lifecycle.contract.deployment import Deployment, Problem
-from crawler_lifecycle.services.problems import MEDIA_TYPE
+from crawler_lifecycle.contract.deployment import Deployment
+from crawler_lifecycle.services.openapi import Responses, problems
 
 DESCRIPTION = """
 Has jobs run in a cluster, each at most once, however often it is asked to. A company may put its own service in
@@ -20,7 +19,6 @@ the place of the reference: this document is the contract.
 - **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which they are found again.
 """
 
-Responses = dict[int | str, dict[str, Any]]
 RUN_UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
 CRAWLER = {
     "name": "bookshop",
@@ -64,21 +62,6 @@ DEPLOYED: Responses = {
     200: _deployment("The job was there already: an earlier request with this key had it made.", False),
 }
 FOUND: Responses = {200: _example(CRAWLER)}
-
-
-def problems(**descriptions: str) -> Responses:
-    """Responses by status, written `_409="..."`; every endpoint has those of the token and of the cluster too."""
-    statuses = {int(status.removeprefix("_")): text for status, text in descriptions.items()}
-    common = {401: "No valid bearer token.", 503: "Try again later (see Retry-After); it is not known what happened."}
-    return {status: {"model": Problem, "description": text} for status, text in sorted((statuses | common).items())}
-
-
-def document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI can only describe errors in the type of the answers; ours have a type of their own."""
-    description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    for path in description["paths"].values():
-        for operation in path.values():
-            for status, response in operation["responses"].items():
-                if int(status) >= 400 and "application/json" in response.get("content", {}):
-                    response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}
-    return description
+COMMON = problems(
+    _401="No valid bearer token.", _503="Try again later (see Retry-After); it is not known what happened."
+)

@@ -14,7 +14,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api import archives, audits, commands, runs, schedules, streams
 from crawler_lifecycle.services.api.desk import READING, Desk, Here
-from crawler_lifecycle.services.api.document import DESCRIPTION
+from crawler_lifecycle.services.api.document import COMMON, DESCRIPTION
 from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
 from crawler_lifecycle.services.api.messages import Health
 from crawler_lifecycle.services.api.metrics import Counting
@@ -25,8 +25,8 @@ from crawler_lifecycle.services.api.tags import Tags
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
+from crawler_lifecycle.services.openapi import document
 from crawler_lifecycle.services.problems import speak_problems
-from crawler_lifecycle.services.scheduler_document import document, problems
 from crawler_lifecycle.settings import Settings
 
 HEALTH = ("/healthz", "/readyz")
@@ -41,7 +41,7 @@ async def healthz() -> Health:
     return Health(status="alive")
 
 
-@health.get("/readyz", responses={503: problems()[503]})
+@health.get("/readyz", responses={503: COMMON[503]})
 async def readyz(desk: Here) -> Health:
     """Database and Temporal answer, or did a moment ago, and the disks have room. Needs no token."""
     desk.disks.check()
@@ -112,7 +112,7 @@ def _routes() -> FastAPI:
     speak_problems(app)
     app.add_exception_handler(405, method_not_allowed)
     for router in (runs, archives, commands, schedules, audits, streams):
-        app.include_router(router.router, dependencies=[Depends(refuse_strange_parameters)])
+        app.include_router(router.router, dependencies=[Depends(refuse_strange_parameters)], responses=COMMON)
     app.include_router(health)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

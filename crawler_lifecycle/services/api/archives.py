@@ -10,7 +10,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from crawler_lifecycle.control.archives import RunArchive
 from crawler_lifecycle.services.api.desk import READING, Here, Run
-from crawler_lifecycle.services.api.document import ARCHIVE, problems
+from crawler_lifecycle.services.api.document import ARCHIVE
+from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import problem
 
 CHECKSUM = "X-Archive-SHA256"

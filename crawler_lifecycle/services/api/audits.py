@@ -9,9 +9,9 @@ from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditR
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audits import AuditStarted
 from crawler_lifecycle.services.api.desk import OPERATING, READING, Here
-from crawler_lifecycle.services.api.document import AUDITING, problems
+from crawler_lifecycle.services.api.document import AUDITING
 from crawler_lifecycle.services.api.messages import Asked
-from crawler_lifecycle.services.scheduler_document import Responses
+from crawler_lifecycle.services.openapi import Responses, problems
 
 ID = "crawler-audit-0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10-9f1b7d0a6f0b"
 AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:02Z"

@@ -21,8 +21,8 @@ from crawler_lifecycle.services.api.document import (
     STOPPED,
     STOPPING,
     TASKS_ADDED,
-    problems,
 )
+from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import perhaps_made, problem
 
 DOOR = "api"

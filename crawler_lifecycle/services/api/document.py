@@ -1,11 +1,8 @@
 """What does the API's OpenAPI document say beyond what the code says? Examples, and how errors look."""
 
-from typing import Any
-
 from fastapi import Body
 
-from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.services.scheduler_document import Responses
+from crawler_lifecycle.services.openapi import Responses, problems
 
 DESCRIPTION = """
 Start, watch and stop runs of crawlers, and have them start by the clock.
@@ -191,18 +188,9 @@ STOPPING = Body(
         "force": {"summary": "Do not wait for the grace period", "value": {"force": True}},
     }
 )
-
-
-def problems(**descriptions: str) -> Responses:
-    """Responses by status, written `_409="..."`; every endpoint has those of the gate and of outages too."""
-    statuses = {int(status.removeprefix("_")): text for status, text in descriptions.items()}
-    common = {
-        401: "No valid bearer token.",
-        403: "The token has not the scope that is needed.",
-        429: "Too many requests; see Retry-After.",
-        503: "A part does not answer; try again later (see Retry-After).",
-    }
-    answers: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": text} for status, text in sorted((statuses | common).items())
-    }
-    return answers
+COMMON = problems(
+    _401="No valid bearer token.",
+    _403="The token has not the scope that is needed.",
+    _429="Too many requests; see Retry-After.",
+    _503="A part does not answer; try again later (see Retry-After).",
+)

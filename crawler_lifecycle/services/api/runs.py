@@ -11,20 +11,21 @@ from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import cursor_to, place_in
 from crawler_lifecycle.services.api.desk import BEARER, READING, Caller, Desk, Here, Run
-from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, PAGE, TASK, TASKS, VIEW, problems
+from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, PAGE, TASK, TASKS, VIEW
+from crawler_lifecycle.services.openapi import problems
 
 LAST_TASK = 10**9
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 
 
-@router.get("/me", dependencies=[BEARER], responses=ME | problems())
+@router.get("/me", dependencies=[BEARER], responses=ME)
 def me(token: Caller) -> messages.Caller:
     """Whose token this is, and what it may do."""
     return messages.Caller(name=token.name, scopes=token.scopes)
 
 
-@router.get("/crawlers", dependencies=READING, responses=CRAWLERS | problems())
+@router.get("/crawlers", dependencies=READING, responses=CRAWLERS)
 async def crawlers(desk: Here) -> messages.CrawlerList:
     """The names that a run can be started with."""
     names = await desk.control.context.scheduler(lambda scheduler: scheduler.crawler_names())

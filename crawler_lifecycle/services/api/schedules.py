@@ -28,8 +28,8 @@ from crawler_lifecycle.services.api.document import (
     SCHEDULES,
     SCHEDULING,
     TRIGGERED,
-    problems,
 )
+from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import perhaps_made, problem
 
 Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
@@ -43,7 +43,7 @@ NOT_ACCEPTABLE = "Not acceptable: `field` says what."
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
-@router.get("", dependencies=READING, responses=SCHEDULES | problems())
+@router.get("", dependencies=READING, responses=SCHEDULES)
 async def schedules(desk: Here) -> messages.ScheduleList:
     """The schedules, by name. One that was just made may take a moment to appear."""
     return messages.ScheduleList(schedules=list(await desk.control.schedules.list()))
@@ -105,7 +105,9 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
 
 
 @router.post(
-    "/{schedule}/pause", dependencies=OPERATING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+    "/{schedule}/pause",
+    dependencies=OPERATING,
+    responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def pause_schedule(
     desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
@@ -115,7 +117,9 @@ async def pause_schedule(
 
 
 @router.post(
-    "/{schedule}/resume", dependencies=OPERATING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+    "/{schedule}/resume",
+    dependencies=OPERATING,
+    responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def resume_schedule(
     desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE

@@ -14,9 +14,10 @@ from starlette.types import Scope as Connection
 from crawler_lifecycle.errors import BadInput, NotReady
 from crawler_lifecycle.services.api import changes, following
 from crawler_lifecycle.services.api.desk import READING, Caller, Desk, Here, Run
-from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, problems
+from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.tokens import Scope, Token
+from crawler_lifecycle.services.openapi import problems
 
 FURTHEST = 1 << 50
 REVOKED_SECONDS = 2.0
@@ -52,7 +53,9 @@ async def follow(
 
 
 @router.get(
-    "/changes", response_class=StreamingResponse, responses=CHANGES | problems(_422="The Last-Event-ID is not ours.")
+    "/changes",
+    response_class=StreamingResponse,
+    responses=CHANGES | problems(_422="The Last-Event-ID is not ours."),
 )
 def follow_changes(
     desk: Here,
