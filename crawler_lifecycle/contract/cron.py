@@ -49,15 +49,15 @@ def is_skipped_in(line: str, zone: str, since: int) -> bool:
     if clocks is None:
         return False  # Temporal refuses an unknown zone itself
     minutes, hours, days, months, weekdays = _fields(line)
-    dates = (each for year in range(since, since + YEARS) for each in _dates(year, months, days))
-    wanted = (each for each in dates if each.isoweekday() % 7 in {weekday % 7 for weekday in weekdays})
+    dates = (day for year in range(since, since + YEARS) for day in _dates(year, months, days))
+    wanted = (day for day in dates if day.isoweekday() % 7 in {weekday % 7 for weekday in weekdays})
     times = (
         datetime(day.year, day.month, day.day, hour, minute, tzinfo=clocks)
         for day in wanted
         for hour in hours
         for minute in minutes
     )
-    return not any(_exists(each) for each in times)
+    return not any(_exists(time) for time in times)
 
 
 def _clocks(zone: str) -> ZoneInfo | None:
@@ -88,7 +88,7 @@ def _fields(line: str) -> list[set[int]]:
 
 
 def _values(text: str, field: str, least: int, most: int) -> set[int]:
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.lower().split(","):
         match = PART.fullmatch(part)
         if match is None:
@@ -102,8 +102,8 @@ def _values(text: str, field: str, least: int, most: int) -> set[int]:
         width = 1 if step is None else int(step)
         if end < start or width == 0:
             raise ValueError(f"{part!r} is an empty range of the {field}")
-        found.update(range(start, end + 1, width))
-    return found
+        values.update(range(start, end + 1, width))
+    return values
 
 
 def _number(text: str, field: str, least: int, most: int) -> int:
