@@ -19,6 +19,7 @@ class SmallCluster:
     installation: str
     own_ends: dict[str, int] = field(default_factory=dict)  # exit codes of those that nobody ended, by the Job's uid
     orphaned: set[str] = field(default_factory=set)  # uids of pods whose Job a person took away
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)  # of Jobs, by uid, before a person edited them
 
     @property
     def jobs(self) -> list[Json]:
@@ -34,7 +35,7 @@ class SmallCluster:
 
     def living(self) -> list[Key]:
         """Of each Job that has not ended."""
-        return [_key(job) for job in self.jobs if not _has_ended(job)]
+        return [_key(self._labels(job)) for job in self.jobs if not _has_ended(job)]
 
     def without_job(self) -> list[str]:
         """Running pods that nobody is responsible for, although no person wanted that."""
@@ -44,7 +45,7 @@ class SmallCluster:
     def move(self, task: int, code: int) -> None:
         """One thing happens to what there is of a task; what may end by itself ends with this exit code."""
         for job in self.jobs:
-            if job["metadata"]["labels"][TASK] == str(task):
+            if self._task(job) == str(task):
                 self._move(job, [pod for pod in self.pods if _owner(pod) == job["metadata"]["uid"]], code)
         jobs = {job["metadata"]["uid"] for job in self.jobs}
         for pod in self.pods:
@@ -54,13 +55,28 @@ class SmallCluster:
 
     def orphan(self, task: int) -> None:
         """A person deletes its Job, and wants its pods to stay."""
-        for job in [job for job in self.jobs if job["metadata"]["labels"][TASK] == str(task)]:
+        for job in [job for job in self.jobs if self._task(job) == str(task)]:
             left = [pod for pod in self.pods if _owner(pod) == job["metadata"]["uid"]]
             self.orphaned |= {_uid(pod) for pod in left}
             self.own_ends.pop(job["metadata"]["uid"], None)  # another Job of that name may hide how it ended
             for pod in left:
                 pod["metadata"]["ownerReferences"] = []
             self._drop("jobs", job)
+
+    def edit_labels(self, task: int, value: str | None) -> None:
+        """A person strips our labels from the task's Job, or gives them another value. The pod template keeps them."""
+        for job in [job for job in self.jobs if self._task(job) == str(task)]:
+            known = self.labels.setdefault(job["metadata"]["uid"], job["metadata"]["labels"])
+            job["metadata"]["labels"] = {} if value is None else dict.fromkeys(known, value)
+            self.server.put("jobs", job)
+
+    def inject_sidecar(self, task: int) -> None:
+        """A webhook puts a container before the main one of the task's pod. Its image cannot be pulled."""
+        for pod in [pod for pod in self.running if pod["metadata"]["labels"][TASK] == str(task)]:
+            beside = {"name": "agent", "restartCount": 0, "state": {"waiting": {"reason": "ErrImagePull"}}}
+            pod["spec"]["containers"] = [{"name": "agent"}, {"name": "crawl"}]
+            pod["status"]["containerStatuses"] = [beside, *pod["status"].get("containerStatuses", [])]
+            self.server.put("pods", pod)
 
     def delete_pod(self, task: int) -> None:
         """A person does, and it is gone at once."""
@@ -133,15 +149,22 @@ class SmallCluster:
     def _ours(self, kind: str) -> Iterator[Json]:
         with self.server.lock:
             found = list(self.server.objects[kind].values())
-        return (each for each in found if each["metadata"]["labels"].get(INSTALLATION) == self.installation)
+        return (each for each in found if self._labels(each).get(INSTALLATION) == self.installation)
+
+    def _labels(self, there: Json) -> dict[str, str]:
+        """Return the labels that an object had before a person edited them."""
+        labels: dict[str, str] = self.labels.get(there["metadata"]["uid"], there["metadata"]["labels"])
+        return labels
+
+    def _task(self, job: Json) -> str:
+        return self._labels(job)[TASK]
 
     def _drop(self, kind: str, value: Json) -> None:
         with self.server.lock:
             del self.server.objects[kind][value["metadata"]["name"]]
 
 
-def _key(job: Json) -> Key:
-    labels = job["metadata"]["labels"]
+def _key(labels: dict[str, str]) -> Key:
     return labels[RUN_UID], labels[TASK], labels[ATTEMPT]
 
 

@@ -26,7 +26,7 @@ from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import TaskRow
 from crawler_lifecycle.domain.reasons import JOB_LEAVING
-from crawler_lifecycle.errors import Conflict, TemporaryError
+from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 from tests.mortals import Died, Line, a_process
 from tests.rows import applied
 from tests.small_cluster import SmallCluster
@@ -168,6 +168,20 @@ class Supervised:
     def orphan(self, task: int, _code: int = 0) -> None:
         self.nature.orphan(task)
 
+    def strip(self, task: int, _code: int = 0) -> None:
+        self._edit(task, None)
+
+    def edit(self, task: int, _code: int = 0) -> None:
+        self._edit(task, "another")
+
+    def _edit(self, task: int, value: str | None) -> None:
+        """Edit labels of a Job whose uid is on record. Without the uid, the Job is deleted as one that is not ours."""
+        if self.records.tasks[task].job_uid:
+            self.nature.edit_labels(task, value)
+
+    def inject(self, task: int, _code: int = 0) -> None:
+        self.nature.inject_sidecar(task)
+
     def lose_pod(self, task: int, _code: int = 0) -> None:
         self.nature.delete_pod(task)
 
@@ -207,7 +221,7 @@ class Supervised:
         )
         try:
             return self.process.deploy(request)
-        except Conflict:
+        except (Conflict, Refused):
             if self.records.tasks[task].status is TaskStatus.DEPLOYING:
                 self.records.write(task, status=TaskStatus.FAILED, reason="deployment_refused")
             return None

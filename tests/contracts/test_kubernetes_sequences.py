@@ -21,7 +21,7 @@ from tests.supervised import Step, Supervised
 
 TASKS = 3  # the name of the last one's Job is taken
 ROUNDS = 12  # of a stop: what there is has gone after four moves of the cluster
-BY_ITSELF = ["move", "move", "move", "end", "orphan", "lose_pod"]
+BY_ITSELF = ["move", "move", "move", "end", "orphan", "lose_pod", "strip", "edit", "inject"]
 IN_A_RUN = ["deploy", "deploy", "send", "look", "look", "remove", *BY_ITSELF]
 IN_A_STOP = ["stop", "force", "look", "send", "remove", *BY_ITSELF]
 
@@ -68,6 +68,7 @@ class Lived:
         self.run = Supervised(line, ground.folder, TASKS, meanwhile=meanwhile)
         self.rows, self.nature = self.run.records.tasks, self.run.nature
         self.made: set[str] = set()  # the uids of all Jobs there ever were
+        self.stranger_uids: set[str] = set()
         for task in range(TASKS):
             self._put_stranger(f"theirs-{task}", task)
         self._put_stranger(job_name(self.run.run.run_uid, TASKS - 1, 1), TASKS - 1)
@@ -125,12 +126,13 @@ class Lived:
         """Another installation's, of a run and a task of the same name: somebody has copied a database."""
         labels = {INSTALLATION: "theirs", RUN_UID: self.run.run.run_uid, TASK: str(task), ATTEMPT: "1"}
         for kind, status in (("jobs", {"active": 1}), ("pods", {"phase": "Running"})):
-            self.line.server.put(kind, {"metadata": {"name": name, "labels": labels}, "status": status})
+            put = self.line.server.put(kind, {"metadata": {"name": name, "labels": labels}, "status": status})
+            self.stranger_uids.add(put["metadata"]["uid"])
 
     def _strangers(self) -> list[Json]:
         objects = self.line.server.objects
         found = [each for kind in ("jobs", "pods") for each in objects[kind].values()]
-        return [each for each in found if each["metadata"]["labels"][INSTALLATION] != self.run.installation]
+        return [each for each in found if each["metadata"]["uid"] in self.stranger_uids]
 
 
 @QUICKLY
