@@ -111,7 +111,7 @@ def warn(kubernetes: KubernetesBench, request: DeploymentRequest) -> None:
     job = next(each for each in kubernetes.objects(request) if "template" in each["spec"])
     about = {"kind": "Job", "name": job["metadata"]["name"], "namespace": kubernetes.namespace}
     event = {
-        "metadata": {"name": f"{job['metadata']['name']}.warned"},
+        "metadata": {"generateName": f"{job['metadata']['name']}.warned-"},
         "involvedObject": {**about, "uid": job["metadata"]["uid"], "apiVersion": "batch/v1"},
         "type": "Warning",
         "reason": "Tested",
