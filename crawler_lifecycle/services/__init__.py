@@ -1,1 +1,1 @@
-"""Long-running parts beside the worker, one duty a module."""
+"""Long-running processes and their parts, one duty a module."""

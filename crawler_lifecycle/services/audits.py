@@ -1,6 +1,6 @@
-"""Upkeep of the audit's schedule by every worker, and metrics about its findings.
+"""Upkeep for the audit's schedule by every worker, and metrics about findings.
 
-An audit that has stopped shows by its age, which grows.
+The metrics show a stopped audit by its growing age.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LOOKS_A_KEEPING = 20  # ten minutes
 class AuditMetrics(Collector):
     every_seconds: int
     overview: AuditOverview | None = None
-    since: datetime = field(default_factory=lambda: datetime.now(UTC))  # start of the age until the first audit
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))  # start for the age until the first audit
 
     def collect(self) -> Iterable[Metric]:
         last = self.overview.last_complete_at if self.overview else None
@@ -47,7 +47,7 @@ class AuditKeeper:
     metrics: AuditMetrics
 
     async def run(self, *, kept: bool = False) -> None:
-        """Keep schedule and metrics up for ever. `kept`: the schedule exists already."""
+        """Keep schedule and metrics up to date for ever. `kept`: the schedule exists already."""
         number = 0
         while True:
             if not kept or (number and number % LOOKS_A_KEEPING == 0):

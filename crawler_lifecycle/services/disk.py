@@ -1,4 +1,4 @@
-"""Watch of a process over the disks on which it writes: a log line when a disk is full, and when it has room again."""
+"""Disk watch of a process: a log line when a disk is full, and when there is room again."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
-"""Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy them.
+"""Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy the tasks.
 
-A claim expires by itself. The next dispatcher takes up the claims of a dead one, and finds a job made meanwhile under
-the same key.
+A claim expires by itself. After the death of a dispatcher the next dispatcher takes over its claims, and finds a job
+made meanwhile under the same key.
 """
 
 import logging
@@ -53,7 +53,7 @@ class Dispatcher:
                 stopped.wait(backoff.seconds(failures + 1))
 
     def dispatch(self) -> int:
-        """Make one pass: deploy admitted tasks, write down why other tasks wait, and return the number deployed."""
+        """Make one pass: deploy admitted tasks, write down why the rest waits, and return the number deployed."""
         backlogs = self.claims.backlogs(self.token)
         if not backlogs:
             return 0

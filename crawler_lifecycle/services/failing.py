@@ -1,7 +1,8 @@
 """Watch of a worker over runs whose workflows fail their tasks.
 
-Such a run makes no progress and does not end, and no workflow can tell: the audit is a workflow itself. So a plain
-loop of the worker describes every open run, keeps what it finds among the findings of audits, and counts it.
+Such a run makes no progress and never ends, and no workflow can report the problem, since the audit is a workflow
+itself. So a plain loop of the worker describes every open run, keeps problems among the findings of audits, and counts
+the problems.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from crawler_lifecycle.ports import Findings, Records, Supervisors
 log = logging.getLogger(__name__)
 RUNS_IN_A_PAGE = 500
 PAUSE = 15.0
-SHARE = 20  # a pause is that many times as long as the round before
+SHARE = 20  # times the duration of the last round
 
 
 @dataclass
@@ -34,7 +35,7 @@ class FailingWorkflows:
     def __post_init__(self) -> None:
         meaning = "Runs whose workflows fail the same task again and again"
         self._gauge = Gauge("crawler_workflows_failing", meaning, registry=self.metrics)
-        self._known: set[int | None] | None = None  # runs of the last round; none before the first
+        self._known: set[int | None] | None = None  # runs found in the last round; none before the first
 
     async def run(self) -> None:
         while True:
@@ -46,7 +47,7 @@ class FailingWorkflows:
             await asyncio.sleep(max(PAUSE, SHARE * (time.monotonic() - began)))
 
     async def look(self) -> list[Finding]:
-        """Report every open run whose workflow fails, and close the findings of those that go on again."""
+        """Report every open run with a failing workflow, and close the findings of recovered runs."""
         round_ = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC))
         found: list[Finding] = []
         after: int | None = 0

@@ -1,4 +1,4 @@
-"""Gate of an HTTP service: checks token and size before any other code sees a request."""
+"""Gate of an HTTP service: checks token and size before any endpoint sees a request."""
 
 import hmac
 from collections.abc import Callable, Collection
@@ -28,7 +28,7 @@ def no_token() -> Response:
 
 
 class Gate:
-    """Passes on requests of admitted callers, with bodies up to a size; paths in `open_paths` need no token."""
+    """Middleware that admits callers and limits bodies; paths in `open_paths` need no token."""
 
     def __init__(self, app: ASGIApp, admit: Admit, open_paths: Collection[str], largest_body: int) -> None:
         self.app = app

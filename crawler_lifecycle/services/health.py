@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.settings.processes import HealthSettings
 
-TRIES = 4  # within a time limit, so that one slow answer does not count
+TRIES = 4  # within a time limit, so that a single slow answer does not count
 PATIENCE_WITH_A_CLIENT = 10.0
 
 Need = Callable[[], Awaitable[object]]
@@ -28,7 +28,7 @@ Need = Callable[[], Awaitable[object]]
 
 @dataclass
 class Pulse:
-    """The last time when a part worked. One thread beats, other threads read."""
+    """The last time when a part worked. The main thread writes, the threads of the health endpoint read."""
 
     problem: str | None = None
     _at: float | None = None
@@ -51,7 +51,7 @@ class Pulse:
 
 @dataclass
 class Pulses:
-    """The pulses of a loop and its needs."""
+    """Pulses for a loop and its needs."""
 
     turned: Pulse = field(default_factory=Pulse)
     succeeded: Pulse = field(default_factory=Pulse)
@@ -136,7 +136,7 @@ class _Visit(BaseHTTPRequestHandler):
 async def told(
     limits: HealthSettings, needs: Mapping[str, Need], loop: Pulses | None = None
 ) -> AsyncIterator[Door | None]:
-    """Serve the health endpoint meanwhile, if a port is set. Without `loop`, the event loop has to turn."""
+    """Serve the health endpoint during the block, if a port is set. Without `loop`, the event loop has to turn."""
     if limits.port is None:
         yield None
         return

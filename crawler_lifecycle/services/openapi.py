@@ -1,4 +1,4 @@
-"""Parts of the OpenAPI documents that the HTTP API and the scheduler service share."""
+"""Helpers for the OpenAPI documents of the HTTP API and the scheduler service."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def problems(**descriptions: str) -> Responses:
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document. FastAPI gives errors the media type of other answers; ours have their own type."""
+    """Return the OpenAPI document, with problems under their own media type."""
     description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     for path in description["paths"].values():
         for operation in path.values():

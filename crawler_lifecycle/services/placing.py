@@ -1,4 +1,4 @@
-"""Loop that starts waiting jobs of a local cluster when room comes free."""
+"""Loop that starts waiting jobs when a local cluster has free places."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ class PlacesJobs(Protocol):
 
 
 class Placing:
-    """Asks the cluster again and again to place waiting jobs."""
+    """Loop that asks the cluster to place waiting jobs."""
 
     def __init__(self, cluster: PlacesJobs) -> None:
         self._cluster = cluster

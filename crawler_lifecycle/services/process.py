@@ -1,4 +1,4 @@
-"""Start and end of every process: settings, log, signals, and one clear line where a start is impossible."""
+"""Start and end for every process: settings, log, signals, and one line for an impossible start."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(main: Main) -> NoReturn:
-    """Run `main` until it returns. SIGTERM and SIGINT set its event, and it ends in order."""
+    """Run `main` until it returns. SIGTERM and SIGINT set the event given to `main`."""
     try:
         configured = configuration.load()
         logs.configure(configured.log.format, configured.log.level)

@@ -1,6 +1,6 @@
-"""The reference scheduler service: has one job run per key, however often it is asked. Keeps nothing itself.
+"""Reference scheduler service: runs one job per key, however often a key is repeated. The service keeps no state.
 
-Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a company that has its own.
+Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for the service of a company.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
 
 
 class Service:
-    """What the endpoints work with."""
+    """Objects that the endpoints work with."""
 
     def __init__(
         self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()
@@ -69,16 +69,17 @@ class Service:
         return deployment
 
     def _must_be_known(self, request: DeploymentRequest) -> None:
-        """The job is made from the copy of the entry that came with the request, but not for a crawler taken out.
+        """Refuse a crawler that is no longer in the catalogue. The job itself follows the copy of the entry in the request.
 
-        Whoever asks again gets the same answer, whatever has become of the catalogue since."""
+        A repeated request gets the same answer after any change of the catalogue.
+        """
         try:
             self.catalogue.entry(request.crawler.name)
         except NotFound as error:
             look = self.cluster.look(request.run_uid)
             if (request.task, request.attempt) in look.jobs:
                 return
-            if not look.complete:  # it may be there, and whoever is refused never asks again
+            if not look.complete:  # the job may exist, and a refusal would be final
                 raise TemporaryError(look.problem or "no jobs can be seen", cause=CLUSTER_UNAVAILABLE) from error
             raise BadInput("crawler", error.message) from error
 
@@ -103,7 +104,7 @@ def _service(request: Request) -> Service:
 Here = Annotated[Service, Depends(_service)]
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
-# The token is checked by the gate, before a body is read; here it is declared for the document.
+# The gate checks the token before reading a body; the document declares the token here.
 v1 = APIRouter(
     prefix="/v1",
     dependencies=[Security(HTTPBearer(auto_error=False, description="The token both sides are given."))],
@@ -127,7 +128,7 @@ health = APIRouter()
 def deploy(
     service: Here, key: Key, body: Annotated[DeploymentRequest, REQUEST], response: Response
 ) -> Deployment | Response:
-    """Have one job run, unless this key has one already."""
+    """Run one job for the key. An existing job is the answer."""
     if key != body.key:
         return problem(400, f"expected the key of the body, {body.key}", "Idempotency-Key")
     with about(run_id=body.run_id, task=body.task, attempt=body.attempt):
@@ -149,7 +150,7 @@ def crawlers(service: Here) -> Names:
     responses=FOUND | problems(_404="There is no such crawler; `field` is `name`.", _422="Not a name."),
 )
 def crawler(service: Here, name: Annotated[Name, Query()]) -> Crawler | Response:
-    """One entry of the catalogue. The name is a parameter because it may hold slashes, percent signs and dots."""
+    """Return one entry of the catalogue. The name is a parameter: a name may hold slashes, percent signs and dots."""
     try:
         return service.catalogue.entry(name)
     except NotFound as error:
@@ -196,7 +197,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def make_app(
     cluster: Cluster, catalogue: Catalogue, token: str, *, installation: str | None = None, folders: Sequence[Path] = ()
 ) -> FastAPI:
-    """Make the service. `folders`: where its cluster writes on this machine. `installation`: the only one it serves."""
+    """Make the service. `folders`: local folders of the cluster. `installation`: the only installation served."""
     app = _routes()
     app.state.service = Service(cluster, catalogue, installation, folders)
     app.add_middleware(Gate, admit=only(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY)
@@ -212,11 +213,11 @@ def _routes() -> FastAPI:
         title="Crawler scheduler",
         version="1.0.0",
         description=DESCRIPTION,
-        docs_url=None,  # the pages would load scripts from elsewhere
+        docs_url=None,  # the documentation pages would load scripts from foreign servers
         redoc_url=None,
         lifespan=_lifespan,
         generate_unique_id_function=lambda route: route.name,
-        telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
+        telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
     )
     speak_problems(app)
     app.include_router(v1)

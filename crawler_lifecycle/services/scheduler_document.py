@@ -1,4 +1,4 @@
-"""What does the scheduler's OpenAPI document say beyond what the code says? Examples, and how errors look."""
+"""Examples and descriptions for the scheduler service's OpenAPI document."""
 
 from typing import Any
 

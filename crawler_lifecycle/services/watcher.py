@@ -27,7 +27,7 @@ class Watcher:
     cluster: Cluster
     send: Callable[[Nudge], Awaitable[None]]
     pulses: Pulses = field(default_factory=Pulses)
-    _changed: set[str] = field(default_factory=set)  # runs whose last nudge is not acknowledged stay here
+    _changed: set[str] = field(default_factory=set)  # runs with an unacknowledged nudge stay here
     _unsent: dict[int, Nudge] = field(
         default_factory=dict
     )  # claimed nudges stay until sent, since no other watcher claims them again
@@ -75,7 +75,7 @@ class Watcher:
         return None
 
     async def _nudge(self) -> None:
-        """Send all nudges. One unreachable workflow must not delay the others."""
+        """Send all nudges. An unreachable workflow must not delay the remaining nudges."""
         if self._repeats():
             await asyncio.to_thread(self._repeat)
         if self._changed:

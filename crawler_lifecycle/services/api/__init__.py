@@ -1,5 +1,5 @@
-"""The HTTP API for front ends and programs, and the live page that is made with it. Thin over `control.Control`.
+"""HTTP API for front ends and programs, with the live page. A thin layer over `control.Control`.
 
-`app` puts it together; `runs`, `tasks`, `commands` and `streams` are its endpoints, `tokens` and `doorkeeper` say who
-may use them, `page/` is what a browser gets.
+`app` assembles the API; `runs`, `schedules`, `commands`, `audits` and `streams` are endpoints; `tokens` and
+`doorkeeper` admit callers; `page/` is sent to browsers.
 """

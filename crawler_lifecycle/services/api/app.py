@@ -1,4 +1,4 @@
-"""The API as one application: gate, endpoints, page."""
+"""HTTP API as one application: gate, endpoints, page."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -80,7 +80,7 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
     open_paths = {*HEALTH, *files()}
     app.add_middleware(Gate, admit=admit, open_paths=open_paths, largest_body=settings.api.largest_body)
     if origins := [each.strip() for each in settings.api.origins.split(",") if each.strip()]:
-        app.add_middleware(  # outside of the gate: browsers ask for leave without the token
+        app.add_middleware(  # outside of the gate: a browser asks for permission without the token
             CORSMiddleware,
             allow_origins=origins,
             expose_headers=["ETag", "Location", "Retry-After", "X-Archive-SHA256"],
@@ -88,7 +88,7 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID"],
         )
     app.add_middleware(Tags)
-    app.add_middleware(GZipMiddleware, compresslevel=5)  # it passes streams and archives as they are
+    app.add_middleware(GZipMiddleware, compresslevel=5)  # streams and archives pass unchanged
     app.add_middleware(Counting, metrics=desk.metrics)
     app.add_middleware(PlainRequests)
     return app
@@ -103,11 +103,11 @@ def _routes() -> FastAPI:
         title="Crawler lifecycle",
         version="1.0.0",
         description=DESCRIPTION,
-        docs_url=None,  # the pages would load scripts from elsewhere
+        docs_url=None,  # the documentation pages would load scripts from foreign servers
         redoc_url=None,
         lifespan=_lifespan,
         generate_unique_id_function=lambda route: route.name,
-        telemetry={"auto_configure": False},  # no exporting because of variables that were set for other programs
+        telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
     )
     speak_problems(app)
     app.add_exception_handler(405, method_not_allowed)

@@ -1,4 +1,4 @@
-"""Endpoint that gives out the archive of a run."""
+"""Endpoint for the archive of a run."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -39,8 +39,9 @@ async def archive(
         int | None, Query(ge=1, le=10**9, description="of a run that was reopened; default: the last")
     ] = None,
 ) -> Response:
-    """The zip of a run's files. Ranges are served; an archive in a bucket is a redirect to an address that is signed
-    for some minutes, to be followed without the token."""
+    """Send the zip of a run's files, also in ranges. An archive in a bucket is a redirect to an address signed for some
+    minutes, which needs no token.
+    """
     found = await desk.archive_readers.run(desk.control.runs.archive, run, end)
     return _redirect(found) if found.stored.url is not None else _file(found)
 
@@ -57,7 +58,7 @@ def _file(found: RunArchive) -> Response:
 
 
 class ArchiveFile(FileResponse):
-    """A file by its ranges, whose refusals are problems as everywhere else."""
+    """A file sent in ranges. A refusal is a problem, as at every other endpoint."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusals = list[Message]()

@@ -1,4 +1,4 @@
-"""Endpoints of the audit: what has it found, and do it now."""
+"""Endpoints for audits: start an audit, and read audits' findings."""
 
 from typing import Annotated
 
@@ -49,7 +49,7 @@ class AuditBody(Asked):
 
 
 class AuditResult(Message):
-    """`report` is none while the audit is under way."""
+    """Result of an audit. `report` is none while the audit is under way."""
 
     report: AuditReport | None
 
@@ -61,7 +61,7 @@ DRY_RUN = AuditBody()
 def audits(
     desk: Here, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
 ) -> AuditOverview:
-    """The last audits, and what disagrees as far as they know. Open findings come first."""
+    """Return the latest audits and their findings. Open findings come first."""
     return desk.control.audits.overview(findings=limit)
 
 
@@ -72,7 +72,7 @@ def audits(
     responses=_said({"audit": ID}, 202, "It is under way.") | problems(_413="The body is too large.", _422="`field`."),
 )
 async def start_audit(desk: Here, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN) -> AuditStarted:
-    """Compare database, Temporal and cluster now. Without `repair` it is a dry run."""
+    """Compare database, Temporal and cluster now. Without `repair` the audit is a dry run."""
     started = await desk.control.audits.start(AuditRequest(**body.model_dump()))
     response.headers["Location"] = f"/v1/audits/{started.audit}"
     return started
@@ -84,5 +84,5 @@ async def start_audit(desk: Here, response: Response, body: Annotated[AuditBody,
     responses=_said({"report": REPORT}) | problems(_404="There is no such audit.", _422="Not an audit."),
 )
 async def audit(desk: Here, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
-    """What came of an audit, if it has come to its end."""
+    """Return the result of an audit, if the audit has ended."""
     return AuditResult(report=await desk.control.audits.result(audit))

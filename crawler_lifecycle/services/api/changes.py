@@ -1,9 +1,9 @@
-"""How does a live view learn of every change, also of those while it was away, from any process?
+"""Stream of changes for live views, without gaps, also after a break and from any process.
 
-The database says of each run when anything of it was last written. A transaction that began earlier may become visible
-later, and clocks of several machines differ: so each pass looks back further than any of that lasts, and sends what
-differs from what it sent. An id is the time of the last change that was sent. Whoever keeps a notice writes to its run:
-so notices are found with the runs that changed.
+The database keeps the time of the last write to each run. A transaction begun earlier may become visible later, and
+clocks of machines differ. So each pass looks further back than such a delay lasts, and sends only differences from the
+state sent before. The id of an event is the time of the latest change sent. A write of a notice touches the row of the
+run, so notices are found with the changed runs.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.events import BEATS, COMMENT, closing, event
 
 LOOK_BACK = timedelta(minutes=2)
-MOST = 10_000  # more at once, and the view is better made anew
+MOST = 10_000  # with more changes at once, a fresh view is cheaper
 PAGE = 200
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -30,19 +30,19 @@ def id_of(moment: datetime) -> str:
 
 
 def moment_of(given: str) -> datetime:
-    """ValueError or OverflowError if it is no id."""
+    """Return the time of an event id. ValueError or OverflowError: the text is no id."""
     if not given.isascii() or not given.isdecimal():
         raise ValueError(given)
     return BEGINNING + int(given) * MICROSECOND
 
 
 async def follow(desk: Desk, last: datetime | None, run: int | None) -> AsyncIterator[bytes]:
-    """`last`: the time of the last event that was received; none: a new view, which reads what is there by itself."""
+    """Yield events after `last`, the time of the last received event. None: a new view, which reads the state."""
     view, silent = View(desk, last, run), 0
     while True:
         try:
             events = await desk.change_readers.run(view.news)
-        except LifecycleError as error:  # an outage is told, and the stream goes on after it
+        except LifecycleError as error:  # the stream reports an outage and goes on afterwards
             told = Problem(title="Service Unavailable", status=503, detail=error.message)
             events = [event("problem", told)] if view.works else []
             view.works = False
@@ -57,7 +57,7 @@ async def follow(desk: Desk, last: datetime | None, run: int | None) -> AsyncIte
 
 
 class View:
-    """What one follower has been sent."""
+    """State and notices sent to one follower."""
 
     def __init__(self, desk: Desk, last: datetime | None, run: int | None) -> None:
         self.works = True
@@ -65,7 +65,7 @@ class View:
         self._run = run
         self._high = None if last is None else _not_ahead(last)
         self._sent: Sent | None = None if last is None else {}
-        self._told = dict[str, datetime]()  # notices, by their ids
+        self._told = dict[str, datetime]()  # times of notices by id
         self._greeted = False
 
     def news(self) -> list[bytes]:
@@ -86,14 +86,14 @@ class View:
 
     def _found(self) -> Sequence[Changed]:
         if self._sent is None and (latest := self._desk.records.latest_change()) is not None:
-            self._high = _not_ahead(latest)  # of all runs: the one that is followed may be quiet for long
+            self._high = _not_ahead(latest)  # of all runs: a single followed run may be quiet for long
         return self._desk.records.changed_since(self._since(), MOST + 1, self._run)
 
     def _since(self) -> datetime:
         return self._high - LOOK_BACK if self._high is not None and self._high - BEGINNING > LOOK_BACK else BEGINNING
 
     def _pass_over(self, found: Sequence[Changed]) -> None:
-        """A new view reads by itself what was told before it."""
+        """Mark old notices as sent: a new view reads notices of earlier changes itself."""
         if self._sent is None:
             known = [each.run_id for each in found] if self._run is None else [self._run]
             for start in range(0, len(known), PAGE):
@@ -107,15 +107,16 @@ class View:
         return not self._greeted or not self.works or (len(found) > MOST and bool(fresh))
 
     def _event(self, found: Sequence[Changed]) -> bytes:
-        """`ready` at the beginning and after an outage; `reset`: what is shown has to be read anew."""
+        """Return `ready`, for a beginning and after an outage, or `reset`: the follower has to read the state anew."""
         new_view = self._sent is None or len(found) > MOST
         high = self._later(found[0].changed_at if found else None) if new_view else self._high
         return event("reset" if len(found) > MOST else "ready", place=id_of(high or BEGINNING))
 
     def _states(self, fresh: Sequence[Changed]) -> list[bytes]:
-        """In the order of their changes, so that who has received some of them has missed none before.
+        """Return the states in the order of changes, so that a broken stream leaves no gap before its last event.
 
-        A run's notices come before its state: who waits for a start is not told of the end first."""
+        Notices of a run come before its state: a client waiting for a start learns of the start before the end.
+        """
         events, high, told = [], self._high, dict[str, datetime]()
         for start in range(0, len(fresh), PAGE):
             page = fresh[start : start + PAGE]
@@ -124,16 +125,16 @@ class View:
             notices = self._untold(numbers)
             told |= {notice.notice_id: notice.at for of_run in notices.values() for notice in of_run}
             for each in page:
-                place = id_of(high or BEGINNING)  # not this change's own: after it comes more of the same
+                place = id_of(high or BEGINNING)  # the previous id, since the run of this event is not complete yet
                 events += [event("notice", notice, place) for notice in notices[each.run_id]]
                 high = max(each.changed_at, high or each.changed_at)
                 if each.run_id in states:
                     events.append(event("run", states[each.run_id], id_of(high)))
-        self._told |= told  # nothing can fail any more
+        self._told |= told  # last, since a failure above repeats the whole pass
         return events
 
     def _untold(self, run_ids: Sequence[int]) -> dict[int, list[Notice]]:
-        """Those of long ago have been told when their run changed then."""
+        """Return unsent notices by run. Older notices were sent when their run changed."""
         since, untold = self._since(), defaultdict[int, list[Notice]](list)
         for notice in self._desk.records.notices_of(run_ids):
             if notice.at >= since and notice.notice_id not in self._told:
@@ -145,5 +146,5 @@ class View:
 
 
 def _not_ahead(moment: datetime) -> datetime:
-    """One machine whose clock is ahead must not hide what the others write."""
+    """Limit a time to the present: a machine whose clock is ahead must not hide later writes."""
     return min(moment, datetime.now(UTC))

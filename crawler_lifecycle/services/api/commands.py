@@ -1,4 +1,4 @@
-"""Endpoints that do something: start, stop, resume and export runs."""
+"""Endpoints for commands: start, stop, resume and export runs."""
 
 from typing import Annotated
 
@@ -36,7 +36,7 @@ KEY = Header(
 Key = Annotated[str | None, KEY]
 NeededKey = Annotated[str, KEY]
 
-STOP, RESUME = messages.StopBody(), messages.ResumeBody()  # without a body
+STOP, RESUME = messages.StopBody(), messages.ResumeBody()  # for a request without a body
 router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
 
 
@@ -55,8 +55,9 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
 async def start(
     desk: Here, caller: Caller, body: Annotated[messages.StartRequest, STARTING], response: Response, key: Key = None
 ) -> Started | Response:
-    """Start a run. Answers as soon as the run is written down; ask again with the same key if no answer came.
-    Asked twice without a key there are two: of a run that is accepted, but not made yet, the 503 names the workflow."""
+    """Start a run. The answer comes as soon as the run is on record. Without an answer, repeat with the same key.
+    Two requests without a key make two runs. If a run is accepted but not made yet, the 503 names its workflow.
+    """
     try:
         started = await desk.control.runs.start(_request(body, caller.name), key)
     except Conflict as error:
@@ -84,10 +85,11 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
     responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413="The body is too large.", _422="`field`."),
 )
 async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP) -> Stopping:
-    """Stop a run, by force if asked. The run's timeline tells when the stop is proved.
+    """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
 
-    The stop is on record when this answers. If `not_on_record` is set, the database took no writes: the run's workflow
-    was told, and puts the stop on record."""
+    The stop is on record before the answer. If `not_on_record` is set, the database took no writes: the run's workflow
+    received the stop and records it later.
+    """
     actor = body.actor or caller.name
     return await desk.control.runs.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
 
@@ -112,7 +114,7 @@ def add_tasks(
     key: NeededKey,
     response: Response,
 ) -> messages.TasksAdded:
-    """Give a run that is under way more tasks. The same key is the same tasks, however often they are asked for."""
+    """Add tasks to a run under way. Requests with the same key add the tasks once."""
     added = desk.control.runs.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
     response.headers["Location"] = f"/v1/runs/{desk.control.runs.run_id(run)}/tasks?first={added.start}"
     return messages.TasksAdded(first=added.start, count=len(added))
@@ -124,7 +126,7 @@ def add_tasks(
     responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413="Too large.", _422="`field`."),
 )
 async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
-    """Have the run's workflow go on with it, or reopen a run that FAILED."""
+    """Resume the run's workflow, or reopen a FAILED run."""
     return await desk.control.runs.resume(run, reopen=body.reopen)
 
 

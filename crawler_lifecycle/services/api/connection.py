@@ -1,7 +1,7 @@
-"""HTTP connections whose client has a limited time for everything that the server waits for.
+"""HTTP connections with time limits for everything awaited from a client.
 
-uvicorn itself limits only the pause between two requests. A request head or body that never ends, and an answer that
-the client never reads, would hold a connection, and a stream its place, for ever.
+uvicorn itself limits only the pause between two requests. A request head or body without an end, or an answer never
+read by the client, would hold a connection, and a stream's place, for ever.
 """
 
 import asyncio
@@ -16,20 +16,21 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-SENDING = (h11.IDLE, h11.SEND_BODY)  # the client's turn: a request's head, and its body
+SENDING = (h11.IDLE, h11.SEND_BODY)  # the client's turn to send: a request's head, then its body
 
 
 class PatientProtocol(H11Protocol):
     """Abort a connection whose client takes longer than `client_seconds` for a head, for a body, or to read anything.
 
-    The time is for the whole head and the whole body, so that bytes that drip do not prolong it. What is to be read may
-    take long, as long as some of it is read in each period."""
+    The limit counts for the whole head and the whole body, so that slow single bytes do not prolong the time. Reading a
+    long answer may take any time, provided that the client reads a part in each period.
+    """
 
     client_seconds = 30.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # else an answer below the limit could stay unread unnoticed
+        transport.set_write_buffer_limits(high=0)  # otherwise a short unread answer would stay unnoticed
         self.app_state = {**self.app_state, "abort": transport.abort}
         self._turn: tuple[object, object] | None = None
         self._sending: asyncio.TimerHandle | None = None
@@ -75,15 +76,15 @@ class PatientProtocol(H11Protocol):
             self.transport.abort()
 
     def _unread(self) -> int:
-        """Return how many bytes wait here and in the kernel, whose buffer hides a slow reader for long."""
+        """Return how many bytes wait here and in the kernel: the kernel hides a slow reader for long."""
         queued = bytearray(4)
-        with suppress(OSError):  # a system without this request tells only of the bytes here
+        with suppress(OSError):  # without this system call, only the bytes here are known
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
         return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
 
 def server_config(app: FastAPI, **options: Any) -> uvicorn.Config:
-    """Return how uvicorn serves the API: with this protocol, and without websockets, which would leave it."""
+    """Return the configuration for uvicorn: this protocol, and no websockets, since an upgrade would bypass all limits."""
     seconds = {"client_seconds": app.state.desk.settings.client_seconds}
     protocol = type("Protocol", (PatientProtocol,), seconds)
     return uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, **options)

@@ -1,4 +1,4 @@
-"""Where does the next page begin? A cursor is good only for the list it came with."""
+"""Cursors: places where next pages begin. A cursor is valid only for the list of its own request."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ def cursor_to(place: int, about: str) -> str:
 
 
 def place_in(cursor: str, about: str) -> int:
-    """BadInput if it is from another installation, another list, other filters, or made up."""
+    """Return the place. BadInput: the cursor belongs to another installation, list or filter, or was never issued."""
     found = re.fullmatch(rf"(\d{{1,18}})\.([0-9a-f]{{{DIGEST}}})", _decoded(cursor))
     if not found or _digest(int(found[1]), about) != found[2]:
         raise BadInput("cursor", "expected the `next` of the page before, asked for with the same filters")

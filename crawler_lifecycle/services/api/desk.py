@@ -1,4 +1,4 @@
-"""What do the endpoints work with, and what may their caller do?"""
+"""State for all endpoints, and the scopes that callers need."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.settings.processes import ApiSettings
 
-# together fewer than the connections to the database that a process may have
+# together fewer than the database connections of a process
 CHANGE_READERS, LOG_READERS, TAIL_READERS, ARCHIVE_READERS = 6, 8, 4, 2
-PATIENCE = 10.0  # seconds that a request waits for a thread
+PATIENCE = 10.0  # seconds that a request may wait for a thread
 
 
 @dataclass
@@ -29,7 +29,9 @@ class Desk:
     control: Control
     settings: ApiSettings
     tokens: Tokens
-    closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end, so that the process can
+    closing: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # ends the streams: an open stream would hold up the end
     streams: Slots = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
     change_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the reading of changes", CHANGE_READERS))
@@ -57,7 +59,7 @@ def _desk(request: Request) -> Desk:
 
 
 def caller(request: Request) -> Token:
-    """Whom the gate has let in."""
+    """Return the token admitted by the gate."""
     token: Token = request.state.caller
     return token
 
@@ -71,7 +73,7 @@ def may(scope: Scope) -> Callable[[Request], None]:
     return check
 
 
-# The token is checked by the gate, before a body is read; here it is declared for the document.
+# The gate checks the token before reading a body; the document declares the token here.
 BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
 READING = [BEARER, Depends(may(Scope.READ))]
 OPERATING = [BEARER, Depends(may(Scope.OPERATE))]

@@ -1,4 +1,4 @@
-"""What does the API's OpenAPI document say beyond what the code says? Examples, and how errors look."""
+"""Examples and descriptions for the API's OpenAPI document."""
 
 from fastapi import Body
 

@@ -1,4 +1,4 @@
-"""May this caller in, and not too often? Asked by the gate before anything of a request is read."""
+"""Admission of API callers: a valid token and a limited rate, checked before any part of a request is read."""
 
 import math
 import time
@@ -13,20 +13,20 @@ from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.gate import no_token
 from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS, problem
 
-BURST = 4  # times what is allowed in a second
+BURST = 4  # times the number allowed in a second
 MOST_CALLERS = 10_000
 
 
 @dataclass
 class Rates:
-    """A bucket for each caller: it fills steadily, and each request takes one out."""
+    """A bucket per caller: a bucket fills steadily, and a request takes one unit."""
 
     per_second: float
     clock: Callable[[], float] = time.monotonic
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def pause(self, caller: str) -> float:
-        """Seconds until the next request of this caller is welcome; 0: this one is."""
+        """Return the seconds until the next welcome request of the caller. 0: the present request is welcome."""
         now, most = self.clock(), max(1.0, self.per_second * BURST)
         if len(self._buckets) > MOST_CALLERS:
             self._buckets.clear()
@@ -40,7 +40,7 @@ class Rates:
 
 
 class Doorkeeper:
-    """Whose token it is goes with the request, as `state.caller`."""
+    """Admission by token and rate. The token goes with the request as `state.caller`."""
 
     def __init__(self, tokens: Tokens, per_second: float) -> None:
         self.tokens = tokens

@@ -1,4 +1,4 @@
-"""How does a stream look on the wire? Server-sent events, and a comment now and then, so that silence is not death."""
+"""Server-sent events on the wire, with regular comments, so that a client can tell a quiet stream from a dead one."""
 
 import asyncio
 from datetime import timedelta
@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from crawler_lifecycle.services.api.desk import Desk
 
 PAUSE = timedelta(seconds=0.5)
-BEATS = 4  # pauses between two comments: a page takes an API that is silent for longer than 4.5 s for away
+BEATS = 4  # pauses between two comments: for the page, 4.5 s of silence mean that the API is away
 COMMENT = b": still here\n\n"
 
 
@@ -20,7 +20,7 @@ def event(kind: str, data: BaseModel | None = None, place: str | None = None) ->
 
 
 async def closing(desk: Desk, seconds: float = PAUSE.total_seconds()) -> bool:
-    """Waits a moment; whether the process is about to end."""
+    """Wait for the pause, and return whether the process is about to end."""
     try:
         async with asyncio.timeout(seconds):
             return await desk.closing.wait()

@@ -1,4 +1,4 @@
-"""What has a task printed, and what does it print now?"""
+"""Log of a task, as a part or as a stream."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -17,21 +17,21 @@ from crawler_lifecycle.services.problems import status_of
 
 SHORTEST = PAUSE.total_seconds()
 OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
-CATCHING_UP = 1 << 14  # characters; what comes in such pieces was there before
+CATCHING_UP = 1 << 14  # characters; a longer piece was printed before the read
 
 Read = tuple[LogPart, int]
-Place = tuple[int | None, int]  # attempt, none: the last one; and the byte in its log
+Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in its log
 
 logger = logging.getLogger(__name__)
 
 
 def part(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
-    """From this byte on of this attempt; from the beginning if there is another attempt by now."""
+    """Return the log from this byte of the attempt; if another attempt began meanwhile, its log from the beginning."""
     return _read(desk, run, task, attempt, offset)[0]
 
 
 def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
-    """And how many bytes had to be fetched for it."""
+    """Return a part with the number of fetched bytes."""
     row = one_task(desk, run, task)
     uid = desk.control.runs.overview(run).run.run_uid
     chunk = desk.control.runs.task_log(uid, row, offset if attempt in (None, row.attempt) else 0)
@@ -39,7 +39,10 @@ def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: in
 
 
 async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
-    """Has read once: of a log that is not there is no stream. An outage is told, and the stream goes on after it."""
+    """Return a follower after its first read, so that a missing log is an error instead of a stream.
+
+    An outage is reported in the stream, which goes on afterwards.
+    """
     follower = await desk.log_readers.run(_follower, desk, run, task, place)
     try:
         follower.read = await _unless_it_moves(desk, follower)
@@ -49,7 +52,10 @@ async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
 
 
 async def _unless_it_moves(desk: Desk, follower: "Follower") -> Read:
-    """Whoever is told that there is none does not ask again; one that leaves the cluster is nowhere for a moment."""
+    """Read, and after NotFound once more: a log moving out of the cluster is absent for a moment.
+
+    A client never repeats a request for a missing log.
+    """
     try:
         return await desk.log_readers.run(follower.next)
     except NotFound:
@@ -65,7 +71,7 @@ def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
 
 @dataclass
 class Follower:
-    """Where it is, and what it has read but not told."""
+    """Place of a follower in a log, with the part read but not sent yet."""
 
     desk: Desk
     run_uid: str
@@ -73,8 +79,8 @@ class Follower:
     attempt: int
     offset: int
     read: Read | None = None
-    outages: int = 0  # reads since the last one that succeeded
-    missing: int = 0  # reads one after the other
+    outages: int = 0  # failed reads since the last success
+    missing: int = 0  # consecutive reads without a log
 
     def next(self) -> Read:
         return _read(self.desk, self.run_uid, self.task, self.attempt, self.offset)
@@ -93,7 +99,7 @@ class Follower:
                 return
 
     async def _news(self) -> tuple[list[bytes], float | None]:
-        """And how long to wait until there may be more; None: never."""
+        """Return events and the pause before the next read. None: the log has ended."""
         try:
             part, fetched = await self.desk.log_readers.run(self.next) if self.read is None else self.read
         except LifecycleError as error:
@@ -103,12 +109,12 @@ class Follower:
         place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST)
         if part.text or (was_away and not part.ended):
             is_all = len(part.text) < CATCHING_UP and not part.ended
-            # a log that is asked for again after every line would be asked for all the time
+            # a read after every printed line would never pause
             return [event("log", part, place)], pause if is_all else 0.0
         return ([event("end", part, place)], None) if part.ended else ([], pause)
 
     def _missed(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
-        """Told once. What is not there has been lost, but a log that leaves the cluster is nowhere for a moment."""
+        """Report a problem once. Accept a first NotFound: a log moving out of the cluster is absent for a moment."""
         told = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
             self.outages, self.missing = self.outages + 1, 0

@@ -1,4 +1,4 @@
-"""What goes in and out of the API, beyond what the contract has already?"""
+"""Request bodies and answers of the API."""
 
 import json
 from datetime import datetime
@@ -17,7 +17,7 @@ from crawler_lifecycle.services.api.tokens import Scope
 
 
 class Asked(Request):
-    """A body. JSON can carry halves of characters, which nothing behind this door can keep or send on."""
+    """A body. JSON can carry half of a surrogate pair, which no part behind the API can store or send."""
 
     @model_validator(mode="before")
     @classmethod
@@ -26,9 +26,9 @@ class Asked(Request):
             json.dumps(given, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise PydanticCustomError("unicode", "contains half of a surrogate pair, which is no character") from error
-        except TypeError as error:  # a body that does not say that it is JSON stays bytes
+        except TypeError as error:  # a body without a JSON media type stays bytes
             raise PydanticCustomError("json", "expected a JSON object, sent as application/json") from error
-        except RecursionError as error:  # reading it went just deep enough
+        except RecursionError as error:  # deep nesting passes the reader, but not the writer
             raise PydanticCustomError("json", "is nested too deeply") from error
         return given
 
@@ -73,7 +73,7 @@ class TasksAdded(Message):
 
 
 class ScheduledRun(Asked, RunParameters):
-    """What each occurrence asks for."""
+    """Run request of every occurrence."""
 
     model_config = Request.model_config
     trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")
@@ -131,7 +131,7 @@ class RunPage(Message):
 
 
 class RunView(RunOverview):
-    """A run, its timeline, its exports and notices. Its tasks are a list of their own."""
+    """A run with timeline, exports and notices, without tasks."""
 
     main_task: TaskStatus | None = Field(description="where task 0 stands, which starts the run")
     notices: list[Notice] = Field(description="that were sent of it, of progress the last one; in order")

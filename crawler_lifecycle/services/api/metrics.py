@@ -1,4 +1,4 @@
-"""How many requests come, how are they answered, and how long until an answer begins?"""
+"""Metrics of requests: number, status, and time until the answer begins."""
 
 import time
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # a client may make up others, without end
-NO_ROUTE = "none"  # refused before, or not there
+METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"}  # a client may invent methods without end
+NO_ROUTE = "none"  # refused before routing, or an unknown path
 
 
 @dataclass
 class Metrics:
-    """Of one process."""
+    """Metrics of one process."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
@@ -29,7 +29,7 @@ class Metrics:
 
 
 class Counting:
-    """Outermost, so that also those are counted who are not let in."""
+    """Middleware that counts requests. It is the outermost layer, so that refused requests count, too."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class Counting:
 
         try:
             return await self._app(scope, receive, counted)
-        except Exception:  # whatever it is, the framework answers 500 outside of here
+        except Exception:  # for any exception, an outer layer of the framework answers 500
             if not answered:
                 self._count(scope, 500, began)
             raise

@@ -1,5 +1,4 @@
-"""The live page: its files as they are, with a policy that lets the browser load nothing else and send nothing
-elsewhere."""
+"""Files for the live page, with a policy that ties the browser to this server."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ HEADERS = {
 
 
 def files() -> dict[str, Path]:
-    """By the path they are served under."""
+    """Return the files by URL path."""
     found = {f"/{path.name}": path for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
     return {"/": FOLDER / "index.html", **found}
 

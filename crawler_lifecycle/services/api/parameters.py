@@ -1,6 +1,6 @@
-"""Query parameters: those that an endpoint does not have, and those that are given twice, are refused.
+"""Refusal of unknown and repeated query parameters.
 
-A filter that was misspelt would otherwise answer with everything, and of two the first would be lost.
+A misspelt filter would otherwise return everything, and a repeated filter would lose its first value.
 """
 
 from fastapi import FastAPI, Request, Response
@@ -24,7 +24,7 @@ def refuse_strange_parameters(request: Request) -> None:
 
 
 async def method_not_allowed(request: Request, error: Exception) -> Response:
-    """Name the methods of every endpoint with this path; the framework names those of the first."""
+    """Name the methods for every endpoint with the path; the framework names only the methods for the first endpoint."""
     assert isinstance(error, HTTPException)
     app: FastAPI = request.app
     asked = {"type": "http", "path": request.url.path, "root_path": "", "headers": []}

@@ -19,7 +19,7 @@ class PlainRequests:
 
 
 def _only_head(send: Send) -> Send:
-    """Complete the answer with its head, so that a stream ends at once, too."""
+    """End the answer after its head, so that a stream ends at once, too."""
 
     async def head(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -30,7 +30,7 @@ def _only_head(send: Send) -> Send:
 
 
 def _with_path(scope: Scope) -> Scope:
-    """A target such as `http://host/path` is what a client sends to a proxy, and every server has to take it."""
+    """Accept a target such as `http://host/path`, which clients send to proxies and every server has to accept."""
     raw: bytes = scope["raw_path"] or b""
     if not raw.lower().startswith((b"http://", b"https://")):
         return scope

@@ -1,4 +1,7 @@
-"""Does everything answer that the API needs? Anybody may ask, so however many do, it is looked at once a second."""
+"""Readiness of the API: the answers of its needs, requested at most once a second.
+
+Strangers may ask for readiness, and must not multiply the requests to database and Temporal.
+"""
 
 import asyncio
 import time
@@ -17,7 +20,7 @@ class Readiness:
         self._problem: LifecycleError | None = None
 
     async def ask(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Raises what is wrong. Those who come meanwhile wait for the same answer."""
+        """Raise the problem, if there is any. Concurrent callers wait for the same answer."""
         async with self._asking:
             if self._clock() >= self._until:
                 self._problem = await _problem_of(look)

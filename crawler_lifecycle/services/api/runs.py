@@ -1,4 +1,4 @@
-"""Endpoints that only read: which runs are there, and how does one stand?"""
+"""Endpoints for reading runs and tasks."""
 
 from typing import Annotated
 
@@ -21,13 +21,13 @@ router = APIRouter(prefix="/v1", tags=["reading"])
 
 @router.get("/me", dependencies=[BEARER], responses=ME)
 def me(token: Caller) -> messages.Caller:
-    """Whose token this is, and what it may do."""
+    """Return name and scopes of the token."""
     return messages.Caller(name=token.name, scopes=token.scopes)
 
 
 @router.get("/crawlers", dependencies=READING, responses=CRAWLERS)
 async def crawlers(desk: Here) -> messages.CrawlerList:
-    """The names that a run can be started with."""
+    """Return the crawlers' names in the catalogue."""
     names = await desk.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
 
@@ -44,7 +44,7 @@ def runs(
     limit: Annotated[int, Query(ge=1, le=500, description="so many at most")] = 50,
     cursor: Annotated[str | None, Query(max_length=128, description="the `next` of the page before")] = None,
 ) -> messages.RunPage:
-    """The runs, newest first."""
+    """Return the runs, newest first."""
     about = f"{desk.control.context.store.records.installation()}:{status}:{crawler}:{search}"
     before = place_in(cursor, about) if cursor is not None else None
     found = desk.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
@@ -54,7 +54,7 @@ def runs(
 
 @router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422="Not a run."))
 def run(desk: Here, run: Run) -> messages.RunView:
-    """A run: how it stands, what it waits for and since when, its timeline, its exports, its notices."""
+    """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
     overview = desk.control.runs.overview(run)
     number = overview.run.run_id
     main = desk.control.runs.tasks(number, limit=1)
@@ -74,7 +74,7 @@ def tasks(
     limit: Annotated[int, Query(ge=1, le=1000, description="so many at most")] = 100,
     status: Annotated[TaskStatus | None, Query(description="only tasks that stand here")] = None,
 ) -> messages.TaskPage:
-    """The tasks of a run by number, without their evidence."""
+    """Return the tasks of a run by number, without their evidence."""
     found = desk.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
     counts = desk.control.runs.overview(run).run.tasks
     return messages.TaskPage(
@@ -90,7 +90,7 @@ def tasks(
     responses=TASK | problems(_404="There is no such run or task.", _422="Not acceptable: `field` says what."),
 )
 def task(desk: Here, run: Run, task: int) -> TaskRecord:
-    """A task with the evidence of how it stands or ended: message, last log lines, events."""
+    """Return a task with its evidence: message, last log lines, events."""
     return one_task(desk, run, task)
 
 

@@ -1,4 +1,4 @@
-"""Endpoints of runs that start by the clock: what is due, what came of it, and who may change that."""
+"""Endpoints for schedules: rules, due times, outcomes and changes."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -37,7 +37,7 @@ NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
 OnlyNew = Annotated[
     str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if there is none of this name")
 ]
-PAUSE = messages.PauseBody()  # without a body
+PAUSE = messages.PauseBody()  # for a request without a body
 NOT_ACCEPTABLE = "Not acceptable: `field` says what."
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
@@ -45,7 +45,7 @@ router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 @router.get("", dependencies=READING, responses=SCHEDULES)
 async def schedules(desk: Here) -> messages.ScheduleList:
-    """The schedules, by name. One that was just made may take a moment to appear."""
+    """Return the schedules by name. A new schedule may take a moment to appear."""
     return messages.ScheduleList(schedules=list(await desk.control.schedules.list()))
 
 
@@ -56,7 +56,7 @@ async def schedule(
     occurrences: Annotated[int, Query(ge=0, le=500, description="so many of the latest")] = 10,
     before: Annotated[Moment | None, Query(description="of those before this time, to go on from a page")] = None,
 ) -> ScheduleDetails:
-    """What a schedule does, when it is due next, and what became of its latest occurrences: why one was skipped."""
+    """Return a schedule's rules, next due times and latest occurrences, with the reasons for skips."""
     return await desk.control.schedules.show(schedule, occurrences=occurrences, before=before)
 
 
@@ -82,7 +82,7 @@ async def put_schedule(
     response: Response,
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
-    """Make a schedule, or have the one of this name go by these rules from now on. Asked twice it is the same."""
+    """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
     request, known = _request(schedule, body, caller.name), desk.control.schedules
     try:
         if only_new is None:
@@ -112,7 +112,7 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
 async def pause_schedule(
     desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
 ) -> ScheduleDetails:
-    """Let nothing of a schedule start until it is resumed. Runs under way go on."""
+    """Pause a schedule. Runs under way go on."""
     return await desk.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
 
 
@@ -124,7 +124,7 @@ async def pause_schedule(
 async def resume_schedule(
     desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
 ) -> ScheduleDetails:
-    """Let a schedule go on. What was due while it was paused stays skipped: a backfill makes up for it."""
+    """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
     return await desk.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
 
 
@@ -135,8 +135,9 @@ async def resume_schedule(
     responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def trigger_schedule(desk: Here, schedule: Name, response: Response) -> Triggered | Response:
-    """Start an occurrence now, also of a schedule that is paused. Its overlap policy holds; the answer says what came
-    of it. Asked twice there are two: where no answer comes, or a 503, look first whether it was made."""
+    """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
+    Two requests start two occurrences: without an answer, or after a 503, check first whether the occurrence exists.
+    """
     try:
         triggered = await desk.control.schedules.trigger(schedule)
     except TemporaryError as error:
@@ -156,8 +157,9 @@ async def trigger_schedule(desk: Here, schedule: Name, response: Response) -> Tr
 async def backfill_schedule(
     desk: Here, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
 ) -> Backfilled | Response:
-    """Start what was due in the past, whether it ran or not. Asked twice it may start twice: where no answer comes, or
-    a 503, look first whether it was made."""
+    """Start the occurrences due in a past period, whether they ran or not. A repeated request may start them twice:
+    without an answer, or after a 503, check first whether they exist.
+    """
     until = body.until or datetime.now(UTC)
     try:
         return await desk.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
@@ -167,6 +169,6 @@ async def backfill_schedule(
 
 @router.delete("/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422="A name."))
 async def delete_schedule(desk: Here, schedule: Name) -> messages.Deleted:
-    """Remove a schedule. Runs under way go on, and those that were stay on record."""
+    """Remove a schedule. Runs under way go on, and earlier runs stay on record."""
     await desk.control.schedules.delete(schedule)
     return messages.Deleted(schedule_id=schedule, deleted=True)

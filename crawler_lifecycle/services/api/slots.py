@@ -1,4 +1,4 @@
-"""Places for live streams: so many in the process, and so many for one token."""
+"""Limits for live streams: for the process, and for one token."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS
 
 @dataclass
 class Slots:
-    """Streams that are open, by token. Without the limit of one token, a single client could take every place."""
+    """Open streams, counted by token. Without a limit for one token, a single client could take every place."""
 
     most: int
     most_of_one: int
@@ -37,4 +37,4 @@ class Slots:
         try:
             yield
         finally:
-            self._open -= Counter({token: 1})  # without those at 0
+            self._open -= Counter({token: 1})  # the subtraction drops tokens without a stream

@@ -1,4 +1,4 @@
-"""Endpoints that go on: logs as they are printed, and every change of every run."""
+"""Endpoints with streams: printed lines, and changes."""
 
 import asyncio
 import re
@@ -34,7 +34,7 @@ LastId = Annotated[
 
 @router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422="`field` says what."))
 async def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
-    """What the last attempt of a task printed."""
+    """Return the log of the task's last attempt."""
     return await desk.tail_readers.run(following.part, desk, run, task, None, offset)
 
 
@@ -46,7 +46,7 @@ async def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) ->
 async def follow(
     desk: Here, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
 ) -> StreamingResponse:
-    """The same as it is printed, attempt after attempt, until the task is over. Ids say where to go on."""
+    """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
     desk.streams.refuse_too_many(caller.name)
     follower = await following.begin(desk, run, task, _place_in_log(last) if last else (None, offset))
     return _stream(desk, caller, follower.events())
@@ -63,10 +63,10 @@ def follow_changes(
     run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only this RunID")] = None,
     last: LastId = None,
 ) -> StreamingResponse:
-    """Every change of every run from now on, or from the event with the id on. What has changed comes as it is now,
-    so a run that changed several times may come once, and one that did not may come again; none is left out.
-    Notices (started, progress, stopped, finished) come as well, each before the state of its run; those that come
-    again do so under their ids."""
+    """Stream every change of every run from now on, or from the event with the id on. An event carries the present
+    state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
+    Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
+    """
     return _stream(desk, caller, changes.follow(desk, _moment(last), run))
 
 
@@ -75,7 +75,9 @@ def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> Streamin
 
 
 class Stream(StreamingResponse):
-    """Counted as it begins, so that of many that were let in at once no more begin than there may be."""
+    """Stream that takes its place when it begins: a check at admission alone would let concurrent requests exceed the
+    limit.
+    """
 
     def __init__(self, desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -92,7 +94,7 @@ class Stream(StreamingResponse):
                 watch.cancel()
 
     async def _abort_once_taken_back(self, abort: Callable[[], None]) -> None:
-        """A send that is blocked would outlive the token; a stream that is not ends by itself within this time."""
+        """Abort the connection after a revocation, since a blocked send would outlive the token."""
         while _may_read_on(self._desk, self._caller):
             await asyncio.sleep(REVOKED_SECONDS)
         await asyncio.sleep(REVOKED_SECONDS)
@@ -107,10 +109,10 @@ async def _unless_taken_back(desk: Desk, caller: Token, events: AsyncIterator[by
 
 
 def _may_read_on(desk: Desk, caller: Token) -> bool:
-    """A stream may outlive its token by days."""
+    """Return whether the token is still valid, since a stream may outlive its token by days."""
     try:
         return desk.tokens.may_still(caller, Scope.READ)
-    except NotReady:  # who comes again is told what is wrong
+    except NotReady:  # the next request of the client gets the problem
         return False
 
 

@@ -1,4 +1,4 @@
-"""Entity tags: a client that has an answer already gets 304 instead of the same answer again."""
+"""Entity tags: a client with a current copy of an answer gets 304 instead of the same answer again."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Tags:
-    """Tag each whole answer to a GET. What comes in pieces, as streams and archives do, passes as it is."""
+    """Middleware that tags whole answers to GET. Streams and archives, which come in pieces, pass untagged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -19,7 +19,7 @@ class Tags:
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start" and _may_be_tagged(message):
-                start.append(message)  # until its body is there
+                start.append(message)  # held until the body is there
                 return
             if start:
                 begun = start.pop()
@@ -37,7 +37,7 @@ def _may_be_tagged(start: Message) -> bool:
 
 
 def _tag(start: Message, body: bytes, known: str) -> bool:
-    """Weak, since the body may be packed on its way. Return whether the client has it."""
+    """Set a weak tag, since a later layer may compress the body. Return whether the client has the body already."""
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = MutableHeaders(raw=start["headers"])
     headers["ETag"] = tag

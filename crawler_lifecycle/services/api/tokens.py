@@ -1,7 +1,7 @@
-"""Who may use the API? A file of names, scopes and hashes; the tokens themselves are kept nowhere.
+"""API tokens: a file with names, scopes and hashes. The tokens themselves are stored nowhere.
 
-Tokens are long and random, so a plain hash is enough: there is nothing to guess. The file is read again as soon as it
-changes, so a token that was taken back is refused from the next request on, and streams send it nothing more.
+Tokens are long and random, so that a plain hash is enough. The file is read again after every change: a revoked token
+is refused from the next request on, and open streams of the token end.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
 EMBEDDED, EMBEDDED_FILE = "embedded", "api.token"
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-PREFIX = "crawl_"  # so that scanners for leaked secrets can know it
+PREFIX = "crawl_"  # lets scanners for leaked secrets recognise a token
 
 
 class Scope(StrEnum):
@@ -51,7 +51,7 @@ class Tokens:
         self._known: Sequence[Token] = ()
 
     def find(self, token: str) -> Token | None:
-        """Compares with all of them, each in constant time."""
+        """Return the token with this text. Every known token is compared in constant time."""
         digest, found = _hash(token), None
         for known in self.all():
             if hmac.compare_digest(known.hash, digest):
@@ -59,11 +59,11 @@ class Tokens:
         return found
 
     def may_still(self, token: Token, scope: Scope) -> bool:
-        """Whether a token that was found before is there yet. One of its name that was made since is another."""
+        """Return whether the token still exists with the scope. A newer token of the same name is another token."""
         return any(known.hash == token.hash and scope in known.scopes for known in self.all())
 
     def all(self) -> Sequence[Token]:
-        """NotReady if the file cannot be read: then nobody gets in."""
+        """Return all tokens. NotReady: the file is unreadable, and no caller is admitted."""
         try:
             state = self.path.stat()
             read_as = (state.st_mtime_ns, state.st_size, state.st_ino)
@@ -81,7 +81,7 @@ class Tokens:
         return self._known
 
     def make(self, name: str, scopes: Sequence[Scope]) -> str:
-        """The token, which nobody can be told again."""
+        """Return a new token's text, which cannot be shown again."""
         token = PREFIX + secrets.token_urlsafe(32)
         self.keep(name, scopes, token)
         return token
@@ -123,7 +123,7 @@ def _hash(token: str) -> str:
 
 
 def embedded_token(state: Path, tokens: Tokens) -> str:
-    """The one that the page of the embedded stack is opened with: kept for its owner's eyes, and let in."""
+    """Return the token for the page of the embedded stack. Its text is in a private file of the state folder."""
     token = make_token(state, EMBEDDED_FILE)
     if tokens.find(token) is None:
         if any(known.name == EMBEDDED for known in tokens.all()):

@@ -1,5 +1,5 @@
-"""The whole service on one machine with nothing installed: who starts it, keeps it up and ends it?
+"""Embedded stack: the whole service on one machine with nothing installed.
 
-`plan` says which parts there are and how they are set up, `child` keeps one of them running, `stack` all of
-them, `reaper` ends them when the stack itself was killed, `jobs` knows the crawls that are under way.
+`plan` lists the parts and their settings, `child` keeps one part running, `stack` runs all parts, `reaper` ends the
+parts of a killed stack, `jobs` finds jobs under way.
 """

@@ -1,4 +1,4 @@
-"""On which ports does the stack answer?"""
+"""Ports of the embedded stack."""
 
 import random
 import socket
@@ -8,7 +8,7 @@ from itertools import islice
 from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
-# Below those that systems give to clients: one of them might have it by the time that its server starts.
+# Below the range for client connections: a client could get a chosen port before the server starts.
 SERVERS = range(20_000, 32_768)
 
 
@@ -24,7 +24,7 @@ class Ports:
         return cls(*free_ports(4))
 
     def refuse_taken(self) -> None:
-        """One line for the first port that something else has, before anything is started."""
+        """Raise NotReady for the first port in use, before any part starts."""
         for option, port, what in (
             ("--temporal-port", self.temporal, "Temporal"),
             ("--ui-port", self.web_ui, "Temporal's Web UI"),

@@ -1,4 +1,4 @@
-"""How is one part of the stack started, kept up, and ended?"""
+"""A part of the stack as a child process: start, restart, end."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from crawler_lifecycle.services.embedded.plan import Part
 PROBE_PAUSE = 0.1
 START_PATIENCE = 30.0
 RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))
-WELL_AFTER = 60.0  # a child that ran this long starts over with the shortest pause
+WELL_AFTER = 60.0  # after so long a run, the restarts begin again with the shortest pause
 LAST_LINES = 8
 BIG_LOG = 10_000_000
 
@@ -28,7 +28,7 @@ Probe = Callable[[], Awaitable[None]]
 
 
 class Child:
-    """`started` is called after every start, so that the process can be recorded."""
+    """A child process. `started` is called after every start, so that the process is recorded."""
 
     def __init__(
         self, part: Part, environment: dict[str, str], log: Path, say: Say, started: Callable[[], None]
@@ -48,7 +48,7 @@ class Child:
         return self.part.name
 
     async def start(self, group: int) -> None:
-        """In the process group of the reaper, so that none can be forgotten however the stack ends."""
+        """Start the process in the reaper's group, so that the reaper finds the process however the stack ends."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.stat().st_size > BIG_LOG:
             self.log.replace(self.log.with_suffix(".log.1"))
@@ -66,7 +66,7 @@ class Child:
         self._started()
 
     async def wait_ready(self, probe: Probe) -> None:
-        """Until the probe succeeds; NotReady with the end of its log if the process ends or takes too long."""
+        """Wait until the probe succeeds. NotReady with the end of the log: the process ended or took too long."""
         ended = asyncio.create_task(self._process.wait())
         deadline, problem = time.monotonic() + START_PATIENCE, "it does not answer"
         try:
@@ -87,11 +87,11 @@ class Child:
             raise self._did_not_start(f"ended with status {self._process.returncode}")
 
     def keep(self, group: Callable[[], int]) -> None:
-        """Start it again, with a growing pause, whenever it ends."""
+        """Restart the process whenever it ends, after a growing pause."""
         self._keeper = asyncio.create_task(self._keep(group))
 
     async def stop(self) -> None:
-        """Asked first, made to after its time."""
+        """End the process: SIGTERM, and after the part's time SIGKILL."""
         if self._keeper:
             self._keeper.cancel()
             with suppress(asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""What happens when somebody wants the stack to end: Ctrl-C, a SIGTERM, a terminal that is closed?"""
+"""Interruption of the stack by Ctrl-C, SIGTERM or a closed terminal."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """The work was ended by this signal, and has cleaned up behind itself."""
+    """The signal ended the work, which has cleaned up."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number.name)
@@ -18,7 +18,7 @@ class Interrupted(Exception):
 
 
 async def until_interrupted(work: Coroutine[Any, Any, T], hurry: Callable[[], None]) -> T:
-    """The first signal cancels the work, which then cleans up; any further one hurries it."""
+    """Run the work. The first signal cancels the work, which then cleans up; every further signal calls `hurry`."""
     task = asyncio.ensure_future(work)
     received: list[signal.Signals] = []
 

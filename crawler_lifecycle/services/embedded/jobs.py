@@ -1,4 +1,4 @@
-"""Which crawls are under way on this machine, and how are they ended with the stack?"""
+"""Jobs under way on this machine, and their end with the stack."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class OpenJob:
 
 @dataclass(slots=True)
 class OpenJobs:
-    """`unseen`: of which runs there may be more, and why that is not known."""
+    """Open jobs. `unseen`: runs with possibly more jobs, and the problem that hides the jobs."""
 
     seen: list[OpenJob] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class OpenJobs:
 
 
 def open_jobs(control: Control) -> OpenJobs:
-    """The jobs that have not ended, of all runs that are not over."""
+    """Return jobs that still run or wait, in all open runs."""
     found = OpenJobs()
     for run in _open_runs(control):
         look = control.parts.cluster.look(run.run_uid)
@@ -58,7 +58,7 @@ def _open_runs(control: Control) -> Iterator[RunSummary]:
 
 
 def end_jobs(control: Control, grace: float = GRACE) -> OpenJobs:
-    """Asked first, made to after the grace period; answers what is left."""
+    """Stop the jobs, and kill the remaining jobs after the grace period. Return the jobs still open."""
     for act, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE)):
         deadline = time.monotonic() + patience
         while left := open_jobs(control):

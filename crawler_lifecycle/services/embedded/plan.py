@@ -1,4 +1,4 @@
-"""Which parts does the stack have, and with what settings do they start?"""
+"""The parts that make up the stack, with commands and settings."""
 
 import os
 import shutil
@@ -22,11 +22,11 @@ SERVICE_STOP = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One child process of the stack."""
+    """A child process of the stack."""
 
     name: str
     command: list[str]
-    without: frozenset[str] = frozenset()  # settings that are not for this part
+    without: frozenset[str] = frozenset()  # variables hidden from the part
     stop_seconds: float = SERVICE_STOP
 
 
@@ -34,7 +34,7 @@ class Part:
 class Plan:
     state: Path
     ports: Ports
-    environment: dict[str, str]  # every setting of ours and of Temporal's
+    environment: dict[str, str]  # every setting of ours and of Temporal
     page_token: str
 
     @property
@@ -55,18 +55,18 @@ class Plan:
 
     @property
     def page(self) -> str:
-        """A link that lets in whoever has it. Browsers send no fragment, so the token stays out of every log."""
+        """Return a link with the token. Browsers send no fragment, so the token stays out of every log."""
         return f"{self.api_url}/#token={self.page_token}"
 
     @property
     def inherited(self) -> dict[str, str]:
-        """The environment of a child: this process's, with our settings in the place of the caller's."""
+        """Return the environment of a child: the stack's settings replace the caller's."""
         others = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, TEMPORAL))}
         return others | self.environment
 
 
 def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
-    """The state folder gets its tokens here; nothing is started."""
+    """Make the plan, and the tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
     said = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
@@ -84,7 +84,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
             "CRAWLER_API__TOKENS": str(tokens),
             "TEMPORAL_ADDRESS": f"{LOOPBACK}:{ports.temporal}",
             "TEMPORAL_NAMESPACE": "default",
-            "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own may hold TLS or a key for another server
+            "TEMPORAL_CONFIG_FILE": os.devnull,  # the user's own file may hold TLS or a key for another server
         },
         page_token=embedded_token(state, Tokens(tokens)),
     )
@@ -105,7 +105,7 @@ def temporal_part(plan: Plan) -> Part:
 
 
 def service_part(name: str) -> Part:
-    # one port cannot be that of all: the lifecycle worker has it
+    # several parts cannot share one port: the lifecycle worker gets the port
     return Part(name, _main(name), frozenset({"CRAWLER_METRICS__PORT", "CRAWLER_HEALTH__PORT"}))
 
 
@@ -114,7 +114,7 @@ def lifecycle_part(drain_seconds: float) -> Part:
 
 
 def _main(name: str) -> list[str]:
-    # -P: a folder called `workers` where the stack happens to be started must not be taken for ours
+    # -P: a folder called `workers` in the current folder must not be imported instead
     return [sys.executable, "-P", "-m", f"workers.{name}"]
 
 

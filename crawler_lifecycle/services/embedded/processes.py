@@ -1,4 +1,4 @@
-"""Is that process still the one we started, and how do we end it?"""
+"""Recorded processes: find a process again, and end processes."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def describe(name: str, pid: int) -> Process | None:
 
 
 def find(recorded: Process) -> psutil.Process | None:
-    """The process that was recorded, if it still runs: a pid alone may be somebody else's by now."""
+    """Return the recorded process, if it still runs. A pid alone may belong to a new process."""
     try:
         process = psutil.Process(recorded.pid)
         if abs(process.create_time() - recorded.created) < CLOCK_TOLERANCE and _runs(process):
@@ -33,7 +33,7 @@ def find(recorded: Process) -> psutil.Process | None:
 
 
 def members(group: int) -> list[psutil.Process]:
-    """All that runs in this process group, but for the one who asks."""
+    """Return the running processes of the group, without the present process."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -45,7 +45,7 @@ def members(group: int) -> list[psutil.Process]:
 
 
 def end(processes: Iterable[psutil.Process], grace: float) -> None:
-    """Asked first, made to after the grace period."""
+    """End the processes: SIGTERM, and after the grace period SIGKILL."""
     alive = list(processes)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in alive:
@@ -55,7 +55,7 @@ def end(processes: Iterable[psutil.Process], grace: float) -> None:
 
 
 def _wait(processes: list[psutil.Process], patience: float) -> list[psutil.Process]:
-    """Those that still run. psutil's own wait would count the dead that nobody buries as alive."""
+    """Return the processes that still run. psutil's own wait would count zombies as alive."""
     deadline = time.monotonic() + patience
     while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
         time.sleep(PAUSE)

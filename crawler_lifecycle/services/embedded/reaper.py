@@ -1,8 +1,8 @@
-"""Who ends the stack when the stack itself was killed?
+"""Reaper: a small process that ends the stack's children when the stack itself was killed.
 
-A small process that leads the process group of all the stack's children and holds a pipe to its parent. When
-the pipe closes, on purpose or because the parent is no more, whatever still runs in the group is ended. Jobs
-have sessions of their own: they go on, unless the stack was a passing one that takes everything with it.
+The reaper leads the process group of all children and holds a pipe to its parent. When the pipe closes, on purpose or
+by the parent's death, the reaper ends every process left in the group. Jobs have sessions of their own and go on,
+unless the stack is a passing one, which takes jobs and state folder along.
 """
 
 import os
@@ -25,7 +25,7 @@ GRACE = 5.0
 @click.option("--everything", is_flag=True, help="The jobs too, and the state folder.")
 def main(state: Path, stack: str, everything: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # what ends the others must not end the one that ends them
+        signal.signal(number, signal.SIG_IGN)  # signals to the group must not end the reaper
     os.write(sys.stdout.fileno(), b"ready\n")
     sys.stdin.buffer.read()
     _end_children(state, stack)
@@ -38,7 +38,7 @@ def _end_children(state: Path, stack: str) -> None:
     while left := processes.members(os.getpgrp()):
         processes.end(left, GRACE)
     recorded = stack_file.read(state)
-    if recorded and recorded.stack == stack:  # the next stack may have been started meanwhile
+    if recorded and recorded.stack == stack:  # a new stack may have started meanwhile
         others = (processes.find(each) for each in recorded.processes if each.pid != os.getpid())
         processes.end([each for each in others if each], GRACE)
 
@@ -50,7 +50,7 @@ def _end_jobs(state: Path) -> None:
 
     try:
         end_jobs(Control.open(state), GRACE)
-    except LifecycleError as error:  # no database yet: then there is no job either
+    except LifecycleError as error:  # without a database there is no job
         click.echo(error.message, err=True)
 
 

@@ -1,4 +1,4 @@
-"""How do the parts of the embedded stack start, stay up and end, as one?"""
+"""Embedded stack: start, supervise and end all parts."""
 
 import asyncio
 import fcntl
@@ -29,7 +29,7 @@ RECORD_PAUSE = 1.0
 
 @contextmanager
 def owned(state: Path) -> Iterator[None]:
-    """The state folder is ours alone; what an earlier stack left running on it is ended."""
+    """Own the state folder alone, and end the processes that an earlier stack left running."""
     with _lock_file(state) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,7 +40,10 @@ def owned(state: Path) -> Iterator[None]:
 
 
 def _lock_file(state: Path) -> IO[str]:
-    """The folder holds tokens and what crawlers are given: it is its owner's alone, also if it was there before."""
+    """Return the lock file, and give the folder, also an existing folder, to its owner alone.
+
+    The folder holds tokens and the input of crawlers.
+    """
     try:
         state.mkdir(parents=True, exist_ok=True)
         state.chmod(0o700)
@@ -58,7 +61,7 @@ def end_leftovers(state: Path) -> None:
 
 
 class Stack:
-    """Temporal, scheduler service, dispatcher, watcher, API and worker of one state folder that is `owned`.
+    """All parts of the embedded profile, for an `owned` state folder.
 
     `passing`: the stack takes its jobs and its state folder with it, however it ends.
     """
@@ -88,7 +91,7 @@ class Stack:
         return Control(Installation.of(self.plan.state, self._environment))
 
     def kill(self) -> None:
-        """For somebody in a hurry: nothing is drained."""
+        """Kill all parts at once, without a drain."""
         for child in self._children:
             child.kill()
 
@@ -114,7 +117,7 @@ class Stack:
             child.keep(self._group)
 
     async def _stop(self) -> None:
-        """The worker drains first, Temporal goes last."""
+        """End the parts: the worker drains first, Temporal ends last."""
         for child in reversed(self._children):
             await child.stop()
         if self._reaper is not None:
@@ -140,20 +143,20 @@ class Stack:
         try:
             stack_file.write(self.plan.state, stack)
             self._is_recorded = True
-        except NotReady as error:  # no part is ended for that
+        except NotReady as error:  # a missing record is no reason to end a part
             if self._is_recorded:
                 self._say(f"which processes there are is not on record: {error.message} (tried again)")
             self._is_recorded = False
 
     async def _record_when_possible(self) -> None:
-        """A full disk gets room again. Until then nobody else finds what was started since."""
+        """Record the processes when a full disk has room again: until then no other program finds new processes."""
         while True:
             await asyncio.sleep(RECORD_PAUSE)
             if not self._is_recorded:
                 self._record()
 
     def _group(self) -> int:
-        """The reaper's process group; a reaper that was killed gets a successor."""
+        """Return the reaper's process group. A killed reaper gets a successor."""
         if self._reaper is None or self._reaper.poll() is not None:
             self._start_reaper()
         assert self._reaper is not None
@@ -174,11 +177,11 @@ class Stack:
                 process_group=0,
             )
         assert self._reaper.stdout is not None
-        self._reaper.stdout.readline()  # from here on it ends what we start
+        self._reaper.stdout.readline()  # from now on the reaper ends every child
         self._record()
 
     def _dismiss(self, reaper: subprocess.Popen[bytes]) -> None:
-        """It ends what is left, if anything is."""
+        """Let the reaper end the remaining processes, and wait for the reaper."""
         assert reaper.stdin is not None
         reaper.stdin.close()
         try:
@@ -189,7 +192,7 @@ class Stack:
 
 
 def _migrate(plan: Plan) -> str:
-    """The database of the embedded profile is brought up to date; answers the installation."""
+    """Upgrade the embedded database. Return the installation."""
     from crawler_lifecycle.adapters.sql.migrate import upgrade
 
     return upgrade(plan.environment["CRAWLER_DATABASE__URL"])
