@@ -23,7 +23,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
             pool,
         )
         interval = timedelta(seconds=settings.interval_seconds)
-        async with health.told(parts.settings.health, _needs(parts), dispatcher.pulses):
+        async with health.served(parts.settings.health, _needs(parts), dispatcher.pulses):
             loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, told, interval))
             stopping = asyncio.create_task(stopped.wait())
             await asyncio.wait((loop, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -35,7 +35,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
-            health.told(parts.settings.health, _needs(parts, engine)) as door,
+            health.served(parts.settings.health, _needs(parts, engine)) as door,
             _audited(parts, engine, installation, door),
             _watched(parts, engine, door),
             worker,

@@ -13,7 +13,7 @@ from crawler_lifecycle.services.watcher import Watcher
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     engine = Engine(os.environ, parts.settings.worker.task_queue)
     watcher = Watcher(parts.store.claims, parts.cluster, engine.nudge)  # refuses a database with an unknown schema
-    async with health.told(parts.settings.health, _needs(parts, engine), watcher.pulses):
+    async with health.served(parts.settings.health, _needs(parts, engine), watcher.pulses):
         watching = asyncio.create_task(watcher.run(engine.client))
         stopping = asyncio.create_task(stopped.wait())
         await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -34,10 +34,10 @@ class AuditMetrics(Collector):
         every = "Period of the audit; 0: none"
         yield GaugeMetricFamily("crawler_audit_every_seconds", every, value=self.every_seconds)
         if self.overview:
-            found = GaugeMetricFamily("crawler_audit_open_findings", "What disagrees, by kind", labels=["kind"])
+            gauge = GaugeMetricFamily("crawler_audit_open_findings", "What disagrees, by kind", labels=["kind"])
             for kind in FindingKind:
-                found.add_metric([kind], self.overview.open.get(kind, 0))
-            yield found
+                gauge.add_metric([kind], self.overview.open.get(kind, 0))
+            yield gauge
 
 
 @dataclass
@@ -69,4 +69,4 @@ class AuditKeeper:
         try:
             self.metrics.overview = await asyncio.to_thread(self.look)
         except LifecycleError as error:
-            log.warning("what the audit has found cannot be told: %s", error.message)
+            log.warning("what the audit has gauge cannot be told: %s", error.message)

@@ -49,18 +49,18 @@ class FailingWorkflows:
     async def look(self) -> list[Finding]:
         """Report every open run with a failing workflow, and close the findings of recovered runs."""
         round_ = AuditRef(audit_uid=str(uuid4()), began_at=datetime.now(UTC))
-        found: list[Finding] = []
+        findings: list[Finding] = []
         after: int | None = 0
         while after is not None:
             page, after = await asyncio.to_thread(self.records.open_runs, after, RUNS_IN_A_PAGE)
-            found += await failing_workflows(self.supervisors, page)
-        if found:
-            await asyncio.to_thread(self.findings.report, round_, found)
-        if found or self._known is None or self._known:  # a healthy installation writes nothing
+            findings += await failing_workflows(self.supervisors, page)
+        if findings:
+            await asyncio.to_thread(self.findings.report, round_, findings)
+        if findings or self._known is None or self._known:  # a healthy installation writes nothing
             await asyncio.to_thread(self.findings.close, round_, (FindingKind.WORKFLOW_FAILING,))
-        self._gauge.set(len(found))
-        for each in found:
-            if each.run_id not in (self._known or ()):
-                log.error("run %s: %s", each.run_id, each.message, extra={"run_id": each.run_id})
-        self._known = {each.run_id for each in found}
-        return found
+        self._gauge.set(len(findings))
+        for finding in findings:
+            if finding.run_id not in (self._known or ()):
+                log.error("run %s: %s", finding.run_id, finding.message, extra={"run_id": finding.run_id})
+        self._known = {finding.run_id for finding in findings}
+        return findings

@@ -118,8 +118,8 @@ class _Visit(BaseHTTPRequestHandler):
                 self._answer(404, "text/plain", b"/healthz, /readyz or /metrics\n")
 
     def _tell(self, status: str, problems: list[str]) -> None:
-        told = {"status": f"not {status}", "problems": problems} if problems else {"status": status}
-        self._answer(503 if problems else 200, "application/json", json.dumps(told).encode() + b"\n")
+        answer = {"status": f"not {status}", "problems": problems} if problems else {"status": status}
+        self._answer(503 if problems else 200, "application/json", json.dumps(answer).encode() + b"\n")
 
     def _answer(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
@@ -133,7 +133,7 @@ class _Visit(BaseHTTPRequestHandler):
 
 
 @asynccontextmanager
-async def told(
+async def served(
     limits: HealthSettings, needs: Mapping[str, Need], loop: Pulses | None = None
 ) -> AsyncIterator[Door | None]:
     """Serve the health endpoint during the block, if a port is set. Without `loop`, the event loop has to turn."""

@@ -29,7 +29,7 @@ from crawler_lifecycle.services.gate import Gate, only
 from crawler_lifecycle.services.openapi import document, problems
 from crawler_lifecycle.services.placing import PlacesJobs, Placing
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
-from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, FOUND, REQUEST
+from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Service:
         return deployment
 
     def _must_be_known(self, request: DeploymentRequest) -> None:
-        """Refuse a crawler that is no longer in the catalogue. The job itself follows the copy of the entry in the request.
+        """Refuse a crawler that is no longer in the catalogue. The job follows the copy of the entry in the request.
 
         A repeated request gets the same answer after any change of the catalogue.
         """
@@ -101,7 +101,7 @@ def _service(request: Request) -> Service:
     return service
 
 
-Here = Annotated[Service, Depends(_service)]
+CurrentService = Annotated[Service, Depends(_service)]
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
 # The gate checks the token before reading a body; the document declares the token here.
@@ -126,7 +126,7 @@ health = APIRouter()
     ),
 )
 def deploy(
-    service: Here, key: Key, body: Annotated[DeploymentRequest, REQUEST], response: Response
+    service: CurrentService, key: Key, body: Annotated[DeploymentRequest, REQUEST], response: Response
 ) -> Deployment | Response:
     """Run one job for the key. An existing job is the answer."""
     if key != body.key:
@@ -138,7 +138,7 @@ def deploy(
 
 
 @v1.get("/crawlers")
-def crawlers(service: Here) -> Names:
+def crawlers(service: CurrentService) -> Names:
     """Return the names of the catalogue, and the error in its file if an older state of the file is in use."""
     names, problem = service.catalogue.names(), service.catalogue.problem()
     return Names(crawlers=names, problem=problem, installation=service.installation)
@@ -147,9 +147,9 @@ def crawlers(service: Here) -> Names:
 @v1.get(
     "/crawler",
     response_model=Crawler,
-    responses=FOUND | problems(_404="There is no such crawler; `field` is `name`.", _422="Not a name."),
+    responses=ENTRY | problems(_404="There is no such crawler; `field` is `name`.", _422="Not a name."),
 )
-def crawler(service: Here, name: Annotated[Name, Query()]) -> Crawler | Response:
+def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler | Response:
     """Return one entry of the catalogue. The name is a parameter: a name may hold slashes, percent signs and dots."""
     try:
         return service.catalogue.entry(name)
@@ -164,7 +164,7 @@ async def healthz() -> Health:
 
 
 @health.get("/readyz", responses={503: COMMON[503]})
-def readyz(service: Here) -> Health:
+def readyz(service: CurrentService) -> Health:
     """Deployments can be made: the cluster answers, and its disk has room. Needs no token."""
     service.disks.check()
     if service.placing and service.placing.problem:
@@ -173,7 +173,7 @@ def readyz(service: Here) -> Health:
 
 
 @health.get("/metrics", include_in_schema=False)
-def metrics(service: Here) -> Response:
+def metrics(service: CurrentService) -> Response:
     return Response(generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -61,7 +61,7 @@ DEPLOYED: Responses = {
     201: _deployment("The job was made.", True),
     200: _deployment("The job was there already: an earlier request with this key had it made.", False),
 }
-FOUND: Responses = {200: _example(CRAWLER)}
+ENTRY: Responses = {200: _example(CRAWLER)}
 COMMON = problems(
     _401="No valid bearer token.", _503="Try again later (see Retry-After); it is not known what happened."
 )

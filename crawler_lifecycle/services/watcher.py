@@ -111,8 +111,8 @@ class Watcher:
         unanswered = self.claims.unanswered_nudges()
         is_first, self._repeated_at = self._repeated_at is None, time.monotonic()
         again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
-        self._unsent |= {each.run_id: each for each in again if self._repeated.get(each.run_id) != each.number}
-        self._repeated = {each.run_id: each.number for each in again}
+        self._unsent |= {nudge.run_id: nudge for nudge in again if self._repeated.get(nudge.run_id) != nudge.number}
+        self._repeated = {nudge.run_id: nudge.number for nudge in again}
 
     def _claim(self) -> None:
         changed = frozenset(self._changed)

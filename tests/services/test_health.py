@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Backlog
 from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.health import Door, Pulses, told
+from crawler_lifecycle.services.health import Door, Pulses, served
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.settings.processes import HealthSettings
 from tests.api_servers import Answered, an_access, an_api_server
@@ -53,22 +53,22 @@ async def fine() -> None:
 
 
 async def test_without_a_port_there_is_no_door() -> None:
-    async with told(HealthSettings(), {"database": fine}) as door:
+    async with served(HealthSettings(), {"database": fine}) as door:
         assert door is None
 
 
 async def test_a_port_in_use_is_one_line() -> None:
-    async with told(LONG, {}) as door:
+    async with served(LONG, {}) as door:
         assert door is not None
         taken = HealthSettings(port=door.server_address[1])
         with pytest.raises(NotReady, match=r"CRAWLER_HEALTH__PORT.*in use"):
-            async with told(taken, {}):
+            async with served(taken, {}):
                 pass
 
 
 async def test_ready_once_everything_has_answered() -> None:
     answers = asyncio.Event()
-    async with told(LONG, {"database": fine, "temporal": answers.wait}) as door:
+    async with served(LONG, {"database": fine, "temporal": answers.wait}) as door:
         told_ = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
         assert "temporal: no answer" in told_["problems"]
         answers.set()
@@ -88,7 +88,7 @@ async def test_not_ready_when_something_has_been_silent_for_long() -> None:
             await never.wait()
         answered.set()
 
-    async with told(SILENT, {"database": once}) as door:
+    async with served(SILENT, {"database": once}) as door:
         await answered.wait()
         silent = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
         assert silent["problems"] == ["database: no answer"]
@@ -99,14 +99,14 @@ async def test_what_never_answered_says_why() -> None:
     async def away() -> None:
         raise TemporaryError("nobody is at db:3306")
 
-    async with told(LONG, {"database": away}) as door:
+    async with served(LONG, {"database": away}) as door:
         await asyncio.sleep(0)
         told_ = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
     assert told_ == {"status": "not ready", "problems": ["database: nobody is at db:3306"]}
 
 
 async def test_an_event_loop_that_does_not_turn_is_not_alive() -> None:
-    async with told(SHORT, {}) as door:
+    async with served(SHORT, {}) as door:
         await asyncio.to_thread(until_it_says, door, "/healthz", 200)
         with ThreadPoolExecutor(1) as others:
             asked = others.submit(until_it_says, door, "/healthz", 503)
@@ -153,7 +153,7 @@ async def dispatching(house: House, pool: ThreadPoolExecutor, claims: Claims) ->
 
 
 async def test_a_dispatcher_that_fails_is_alive_and_not_ready(dispatching: Pulses, claims: Claims) -> None:
-    async with told(SILENT, {}, dispatching) as door:
+    async with served(SILENT, {}, dispatching) as door:
         await asyncio.to_thread(until_it_says, door, "/readyz", 200)
         claims.error = TemporaryError("the database is away")
         silent = await asyncio.to_thread(until_it_says, door, "/readyz", 503)
@@ -164,7 +164,7 @@ async def test_a_dispatcher_that_fails_is_alive_and_not_ready(dispatching: Pulse
 
 
 async def test_a_dispatcher_that_hangs_is_not_alive(dispatching: Pulses, claims: Claims) -> None:
-    async with told(SHORT, {}, dispatching) as door:
+    async with served(SHORT, {}, dispatching) as door:
         await asyncio.to_thread(until_it_says, door, "/healthz", 200)
         claims.answers.clear()
         stuck = await asyncio.to_thread(until_it_says, door, "/healthz", 503)
@@ -191,7 +191,7 @@ async def test_a_watcher_whose_stream_is_silent_is_not_alive(house: House) -> No
     async def send(_: object) -> None: ...
 
     watcher = Watcher(SqlStore(house.database).claims, cluster, send, Pulses())  # type: ignore[arg-type]
-    async with told(SHORT, {}, watcher.pulses) as door:
+    async with served(SHORT, {}, watcher.pulses) as door:
         watching = asyncio.create_task(watcher.run())
         await asyncio.to_thread(until_it_says, door, "/readyz", 200)
         cluster.flows.clear()
@@ -216,7 +216,7 @@ async def test_a_watcher_whose_stream_is_refused_is_not_ready(
         server.watching = [Answered(403, "Forbidden", "cannot watch jobs") for _ in range(1000)]
         cluster = KubernetesCluster(an_access(server, tmp_path), str(uuid4()), Pods(), Keeping(tmp_path))
         watcher = Watcher(SqlStore(house.database).claims, cluster, send)
-        async with told(SILENT, {"cluster": partial(asyncio.to_thread, cluster.check)}, watcher.pulses) as door:
+        async with served(SILENT, {"cluster": partial(asyncio.to_thread, cluster.check)}, watcher.pulses) as door:
             watching = asyncio.create_task(watcher.run())
             await asyncio.to_thread(until, lambda: watcher.pulses.succeeded.problem, "the refusal to be told")
             refused = await asyncio.to_thread(until_it_says, door, "/readyz", 503)

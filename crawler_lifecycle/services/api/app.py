@@ -13,7 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api import archives, audits, commands, runs, schedules, streams
-from crawler_lifecycle.services.api.desk import READING, Desk, Here
+from crawler_lifecycle.services.api.desk import READING, CurrentDesk, Desk
 from crawler_lifecycle.services.api.document import COMMON, DESCRIPTION
 from crawler_lifecycle.services.api.doorkeeper import Doorkeeper
 from crawler_lifecycle.services.api.messages import Health
@@ -42,7 +42,7 @@ async def healthz() -> Health:
 
 
 @health.get("/readyz", responses={503: COMMON[503]})
-async def readyz(desk: Here) -> Health:
+async def readyz(desk: CurrentDesk) -> Health:
     """Database and Temporal answer, or did a moment ago, and the disks have room. Needs no token."""
     desk.disks.check()
     await desk.readiness.ask(lambda: _all_answer(desk))
@@ -59,7 +59,7 @@ async def _all_answer(desk: Desk) -> None:
 
 
 @health.get("/metrics", include_in_schema=False, dependencies=READING)
-async def metrics(desk: Here) -> Response:
+async def metrics(desk: CurrentDesk) -> Response:
     desk.metrics.streams.set(desk.streams.open)
     return Response(desk.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
@@ -79,7 +79,7 @@ def make_app(control: Control, settings: Settings) -> FastAPI:
     admit = Doorkeeper(desk.tokens, settings.api.requests_per_second)
     open_paths = {*HEALTH, *files()}
     app.add_middleware(Gate, admit=admit, open_paths=open_paths, largest_body=settings.api.largest_body)
-    if origins := [each.strip() for each in settings.api.origins.split(",") if each.strip()]:
+    if origins := [origin.strip() for origin in settings.api.origins.split(",") if origin.strip()]:
         app.add_middleware(  # outside of the gate: a browser asks for permission without the token
             CORSMiddleware,
             allow_origins=origins,

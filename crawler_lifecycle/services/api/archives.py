@@ -9,7 +9,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from crawler_lifecycle.control.archives import RunArchive
-from crawler_lifecycle.services.api.desk import READING, Here, Run
+from crawler_lifecycle.services.api.desk import READING, CurrentDesk, Run
 from crawler_lifecycle.services.api.document import ARCHIVE
 from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import problem
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/v1", tags=["reading"])
     ),
 )
 async def archive(
-    desk: Here,
+    desk: CurrentDesk,
     run: Run,
     end: Annotated[
         int | None, Query(ge=1, le=10**9, description="of a run that was reopened; default: the last")
@@ -42,19 +42,23 @@ async def archive(
     """Send the zip of a run's files, also in ranges. An archive in a bucket is a redirect to an address signed for some
     minutes, which needs no token.
     """
-    found = await desk.archive_readers.run(desk.control.runs.archive, run, end)
-    return _redirect(found) if found.stored.url is not None else _file(found)
+    run_archive = await desk.archive_readers.run(desk.control.runs.archive, run, end)
+    return _redirect(run_archive) if run_archive.stored.url is not None else _file(run_archive)
 
 
-def _redirect(found: RunArchive) -> Response:
-    return RedirectResponse(str(found.stored.url), 307, headers=_checksum(found) | {"Cache-Control": "no-store"})
+def _redirect(run_archive: RunArchive) -> Response:
+    return RedirectResponse(
+        str(run_archive.stored.url), 307, headers=_checksum(run_archive) | {"Cache-Control": "no-store"}
+    )
 
 
-def _file(found: RunArchive) -> Response:
-    assert found.stored.path is not None, "an archive is a file or an address"
-    tag = {"ETag": f'"{found.sha256}"'} if found.sha256 else {}
-    headers = _checksum(found) | tag | {"Cache-Control": "private, no-cache"}
-    return ArchiveFile(found.stored.path, headers=headers, media_type="application/zip", filename=found.stored.name)
+def _file(run_archive: RunArchive) -> Response:
+    assert run_archive.stored.path is not None, "an archive is a file or an address"
+    tag = {"ETag": f'"{run_archive.sha256}"'} if run_archive.sha256 else {}
+    headers = _checksum(run_archive) | tag | {"Cache-Control": "private, no-cache"}
+    return ArchiveFile(
+        run_archive.stored.path, headers=headers, media_type="application/zip", filename=run_archive.stored.name
+    )
 
 
 class ArchiveFile(FileResponse):
@@ -78,5 +82,5 @@ class ArchiveFile(FileResponse):
             )
 
 
-def _checksum(found: RunArchive) -> dict[str, str]:
-    return {CHECKSUM: found.sha256} if found.sha256 else {}
+def _checksum(run_archive: RunArchive) -> dict[str, str]:
+    return {CHECKSUM: run_archive.sha256} if run_archive.sha256 else {}

@@ -8,19 +8,19 @@ from pydantic import Field
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audits import AuditStarted
-from crawler_lifecycle.services.api.desk import OPERATING, READING, Here
+from crawler_lifecycle.services.api.desk import OPERATING, READING, CurrentDesk
 from crawler_lifecycle.services.api.document import AUDITING
-from crawler_lifecycle.services.api.messages import Asked
+from crawler_lifecycle.services.api.messages import RequestBody
 from crawler_lifecycle.services.openapi import Responses, problems
 
 ID = "crawler-audit-0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10-9f1b7d0a6f0b"
 AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:02Z"
 UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
-FOUND = {"kind": "unsupervised", "subject": UID, "run_id": 42, "run_uid": UID, "evidence": None, "problem": None,
+FINDING = {"kind": "unsupervised", "subject": UID, "run_id": 42, "run_uid": UID, "evidence": None, "problem": None,
          "message": "it is PROCESSING, and its workflow has terminated at 2026-11-20T08:51:00Z"}  # fmt: skip
 DONE = {"action": "its workflow was started again"}
 PARTS = {"runs": {"examined": 310, "found": {"unsupervised": 1}, "acted": 1, "unknown": 0, "problem": None}}
-KEPT = FOUND | DONE | {"first_seen_at": AT, "last_seen_at": AT, "closed_at": None, "acted_at": AT, "acts": 1}
+KEPT = FINDING | DONE | {"first_seen_at": AT, "last_seen_at": AT, "closed_at": None, "acted_at": AT, "acts": 1}
 EXECUTION = "019a9f5e-1f0a-7c3e-9b1d-2f4c6a8e0b12"
 OVERVIEW = {
     "audits": [{"audit_uid": EXECUTION, "began_at": AT, "finished_at": LATER, "complete": True, "parts": PARTS}],
@@ -31,7 +31,7 @@ OVERVIEW = {
 REPORT = {
     "audit": {"audit_uid": EXECUTION, "began_at": AT, "repair": True, "remove_unknown_jobs": False},
     "parts": PARTS,
-    "findings": [FOUND | DONE],
+    "findings": [FINDING | DONE],
 }
 
 router = APIRouter(prefix="/v1", tags=["auditing"])
@@ -41,7 +41,7 @@ def _said(value: object, status: int = 200, description: str = "Done.") -> Respo
     return {status: {"description": description, "content": {"application/json": {"example": value}}}}
 
 
-class AuditBody(Asked):
+class AuditBody(RequestBody):
     repair: bool = Field(default=False, description="mend what disagrees; else nothing is changed, or written down")
     remove_unknown_jobs: bool = Field(
         default=False, description="end and remove also jobs of ours that belong to no run; only with `repair`"
@@ -59,7 +59,7 @@ DRY_RUN = AuditBody()
 
 @router.get("/audits", dependencies=READING, responses=_said(OVERVIEW) | problems(_422="Not acceptable: `field`."))
 def audits(
-    desk: Here, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
+    desk: CurrentDesk, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
 ) -> AuditOverview:
     """Return the latest audits and their findings. Open findings come first."""
     return desk.control.audits.overview(findings=limit)
@@ -71,7 +71,9 @@ def audits(
     dependencies=OPERATING,
     responses=_said({"audit": ID}, 202, "It is under way.") | problems(_413="The body is too large.", _422="`field`."),
 )
-async def start_audit(desk: Here, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN) -> AuditStarted:
+async def start_audit(
+    desk: CurrentDesk, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN
+) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` the audit is a dry run."""
     started = await desk.control.audits.start(AuditRequest(**body.model_dump()))
     response.headers["Location"] = f"/v1/audits/{started.audit}"
@@ -83,6 +85,6 @@ async def start_audit(desk: Here, response: Response, body: Annotated[AuditBody,
     dependencies=READING,
     responses=_said({"report": REPORT}) | problems(_404="There is no such audit.", _422="Not an audit."),
 )
-async def audit(desk: Here, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
+async def audit(desk: CurrentDesk, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
     """Return the result of an audit, if the audit has ended."""
     return AuditResult(report=await desk.control.audits.result(audit))

@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_
 from crawler_lifecycle.control.runs import Resumed, Started, Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.desk import OPERATING, Caller, Here, Run
+from crawler_lifecycle.services.api.desk import OPERATING, Caller, CurrentDesk, Run
 from crawler_lifecycle.services.api.document import (
     ADDING,
     EXPORTED,
@@ -53,7 +53,11 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     ),
 )
 async def start(
-    desk: Here, caller: Caller, body: Annotated[messages.StartRequest, STARTING], response: Response, key: Key = None
+    desk: CurrentDesk,
+    caller: Caller,
+    body: Annotated[messages.StartRequest, STARTING],
+    response: Response,
+    key: Key = None,
 ) -> Started | Response:
     """Start a run. The answer comes as soon as the run is on record. Without an answer, repeat with the same key.
     Two requests without a key make two runs. If a run is accepted but not made yet, the 503 names its workflow.
@@ -84,7 +88,9 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
     status_code=202,
     responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413="The body is too large.", _422="`field`."),
 )
-async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP) -> Stopping:
+async def stop(
+    desk: CurrentDesk, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP
+) -> Stopping:
     """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
 
     The stop is on record before the answer. If `not_on_record` is set, the database took no writes: the run's workflow
@@ -107,7 +113,7 @@ async def stop(desk: Here, caller: Caller, run: Run, body: Annotated[messages.St
     ),
 )
 def add_tasks(
-    desk: Here,
+    desk: CurrentDesk,
     caller: Caller,
     run: Run,
     body: Annotated[messages.MoreTasks, ADDING],
@@ -125,7 +131,7 @@ def add_tasks(
     status_code=202,
     responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413="Too large.", _422="`field`."),
 )
-async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
+async def resume(desk: CurrentDesk, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
     return await desk.control.runs.resume(run, reopen=body.reopen)
 
@@ -133,6 +139,6 @@ async def resume(desk: Here, run: Run, body: Annotated[messages.ResumeBody, RESU
 @router.post(
     "/runs/{run}/export", responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422="Not a run.")
 )
-async def export(desk: Here, run: Run) -> messages.Exported:
+async def export(desk: CurrentDesk, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""
     return messages.Exported(exports=(await desk.control.runs.export(run)).exports)

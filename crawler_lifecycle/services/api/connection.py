@@ -84,7 +84,7 @@ class PatientProtocol(H11Protocol):
 
 
 def server_config(app: FastAPI, **options: Any) -> uvicorn.Config:
-    """Return the configuration for uvicorn: this protocol, and no websockets, since an upgrade would bypass all limits."""
+    """Return the configuration for uvicorn: this protocol, and no websockets, since upgrades would bypass limits."""
     seconds = {"client_seconds": app.state.desk.settings.client_seconds}
     protocol = type("Protocol", (PatientProtocol,), seconds)
     return uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, **options)

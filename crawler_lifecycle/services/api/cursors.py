@@ -16,10 +16,10 @@ def cursor_to(place: int, about: str) -> str:
 
 def place_in(cursor: str, about: str) -> int:
     """Return the place. BadInput: the cursor belongs to another installation, list or filter, or was never issued."""
-    found = re.fullmatch(rf"(\d{{1,18}})\.([0-9a-f]{{{DIGEST}}})", _decoded(cursor))
-    if not found or _digest(int(found[1]), about) != found[2]:
+    match = re.fullmatch(rf"(\d{{1,18}})\.([0-9a-f]{{{DIGEST}}})", _decoded(cursor))
+    if not match or _digest(int(match[1]), about) != match[2]:
         raise BadInput("cursor", "expected the `next` of the page before, asked for with the same filters")
-    return int(found[1])
+    return int(match[1])
 
 
 def _decoded(cursor: str) -> str:

@@ -78,6 +78,6 @@ BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl to
 READING = [BEARER, Depends(may(Scope.READ))]
 OPERATING = [BEARER, Depends(may(Scope.OPERATE))]
 
-Here = Annotated[Desk, Depends(_desk)]
+CurrentDesk = Annotated[Desk, Depends(_desk)]
 Caller = Annotated[Token, Depends(caller)]
 Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]

@@ -30,12 +30,12 @@ class Rates:
         now, most = self.clock(), max(1.0, self.per_second * BURST)
         if len(self._buckets) > MOST_CALLERS:
             self._buckets.clear()
-        left, since = self._buckets.get(caller, (most, now))
-        left = min(most, left + (now - since) * self.per_second)
-        if left < 1:
-            self._buckets[caller] = (left, now)
-            return (1 - left) / self.per_second
-        self._buckets[caller] = (left - 1, now)
+        units, since = self._buckets.get(caller, (most, now))
+        units = min(most, units + (now - since) * self.per_second)
+        if units < 1:
+            self._buckets[caller] = (units, now)
+            return (1 - units) / self.per_second
+        self._buckets[caller] = (units - 1, now)
         return 0.0
 
 

@@ -88,10 +88,10 @@ class Follower:
     async def events(self) -> AsyncIterator[bytes]:
         silent = 0.0
         while True:
-            told, pause = await self._news()
-            for each in told:
-                yield each
-            silent = 0.0 if told else silent + (pause or 0.0)
+            events, pause = await self._news()
+            for message in events:
+                yield message
+            silent = 0.0 if events else silent + (pause or 0.0)
             if silent >= BEATS * SHORTEST:
                 silent = 0.0
                 yield COMMENT
@@ -115,12 +115,12 @@ class Follower:
 
     def _missed(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
         """Report a problem once. Accept a first NotFound: a log moving out of the cluster is absent for a moment."""
-        told = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
+        problem = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
             self.outages, self.missing = self.outages + 1, 0
-            return [event("problem", told)] if self.outages == 1 else [], OUTAGE_PAUSES.seconds(self.outages)
+            return [event("problem", problem)] if self.outages == 1 else [], OUTAGE_PAUSES.seconds(self.outages)
         self.missing += 1
         if self.missing == 1:
             return [], SHORTEST
         over = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
-        return [event("problem", told), event("end", over)], None
+        return [event("problem", problem), event("end", over)], None

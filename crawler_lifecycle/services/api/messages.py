@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.states import TaskStatus, Trigger
 from crawler_lifecycle.services.api.tokens import Scope
 
 
-class Asked(Request):
+class RequestBody(Request):
     """A body. JSON can carry half of a surrogate pair, which no part behind the API can store or send."""
 
     @model_validator(mode="before")
@@ -33,7 +33,7 @@ class Asked(Request):
         return given
 
 
-class StartRequest(Asked, RunParameters):
+class StartRequest(RequestBody, RunParameters):
     """Start a run of a crawler."""
 
     model_config = Request.model_config
@@ -47,7 +47,7 @@ class StartRequest(Asked, RunParameters):
         return trigger
 
 
-class StopBody(Asked):
+class StopBody(RequestBody):
     force: bool = Field(
         default=False,
         description="make the jobs end at once: SIGTERM, and without the grace period SIGKILL; on Kubernetes "
@@ -59,11 +59,11 @@ class StopBody(Asked):
     )
 
 
-class ResumeBody(Asked):
+class ResumeBody(RequestBody):
     reopen: bool = Field(default=False, description="give the unfinished tasks of a FAILED run another attempt")
 
 
-class MoreTasks(Asked):
+class MoreTasks(RequestBody):
     count: Annotated[int, Field(ge=1, le=MOST_TASKS_EVER)] = Field(description="so many tasks more")
 
 
@@ -72,7 +72,7 @@ class TasksAdded(Message):
     count: int
 
 
-class ScheduledRun(Asked, RunParameters):
+class ScheduledRun(RequestBody, RunParameters):
     """Run request of every occurrence."""
 
     model_config = Request.model_config
@@ -86,7 +86,7 @@ class ScheduledRun(Asked, RunParameters):
         return trigger
 
 
-class ScheduleBody(Asked, ScheduleRules):
+class ScheduleBody(RequestBody, ScheduleRules):
     run: ScheduledRun = Field(description="what each occurrence asks for")
     overlap: Overlap = Field(
         default=Overlap.SKIP, strict=False, description="while an earlier run of the schedule is open"
@@ -94,14 +94,14 @@ class ScheduleBody(Asked, ScheduleRules):
     paused: bool = Field(default=False, description="made, but not going; one that is there already stays as it is")
 
 
-class PauseBody(Asked):
+class PauseBody(RequestBody):
     reason: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="why, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
         default=None, description="who asks, for the record; default: the token's name"
     )
 
 
-class BackfillBody(Asked):
+class BackfillBody(RequestBody):
     since: Moment = Field(strict=False, description="from this time on")
     until: Moment | None = Field(default=None, strict=False, description="up to this time; default: now")
     at_once: bool = Field(default=False, description="all at the same time; else one after another")
@@ -156,7 +156,7 @@ class TaskLine(Message):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, record: TaskRecord) -> "TaskLine":
+    def from_record(cls, record: TaskRecord) -> "TaskLine":
         return cls.model_validate(record.model_dump(include=set(cls.model_fields)))
 
 

@@ -17,12 +17,12 @@ class Metrics:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
-        of = self.registry
+        registry = self.registry
         self.requests = Counter(
-            "api_requests", "Requests, by how they were answered", ["method", "route", "status"], registry=of
+            "api_requests", "Requests, by how they were answered", ["method", "route", "status"], registry=registry
         )
-        self.seconds = Histogram("api_request_seconds", "Time until an answer began", registry=of)
-        self.streams = Gauge("api_streams", "Streams that are open", registry=of)
+        self.seconds = Histogram("api_request_seconds", "Time until an answer began", registry=registry)
+        self.streams = Gauge("api_streams", "Streams that are open", registry=registry)
 
     def text(self) -> bytes:
         return generate_latest(REGISTRY) + generate_latest(self.registry)

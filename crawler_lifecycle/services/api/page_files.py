@@ -26,8 +26,8 @@ HEADERS = {
 
 def files() -> dict[str, Path]:
     """Return the files by URL path."""
-    found = {f"/{path.name}": path for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
-    return {"/": FOLDER / "index.html", **found}
+    routes = {f"/{path.name}": path for path in sorted(FOLDER.iterdir()) if path.suffix in KINDS}
+    return {"/": FOLDER / "index.html", **routes}
 
 
 def page_router() -> APIRouter:

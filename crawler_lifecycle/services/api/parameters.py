@@ -14,7 +14,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 def refuse_strange_parameters(request: Request) -> None:
-    known = {each.alias for each in request.scope["route"].dependant.query_params}
+    known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
             there = f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
@@ -24,15 +24,15 @@ def refuse_strange_parameters(request: Request) -> None:
 
 
 async def method_not_allowed(request: Request, error: Exception) -> Response:
-    """Name the methods for every endpoint with the path; the framework names only the methods for the first endpoint."""
+    """Name the methods for every endpoint with the path; the framework names the methods for the first endpoint."""
     assert isinstance(error, HTTPException)
     app: FastAPI = request.app
-    asked = {"type": "http", "path": request.url.path, "root_path": "", "headers": []}
+    scope = {"type": "http", "path": request.url.path, "root_path": "", "headers": []}
     allowed = {
         method
         for method in METHODS
         for route in app.routes
-        if route.matches(asked | {"method": method})[0] is Match.FULL
+        if route.matches(scope | {"method": method})[0] is Match.FULL
     }
     allowed |= {"HEAD"} if "GET" in allowed else set()
-    return problem(405, error.detail, headers={"Allow": ", ".join(each for each in METHODS if each in allowed)})
+    return problem(405, error.detail, headers={"Allow": ", ".join(method for method in METHODS if method in allowed)})

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import cursor_to, place_in
-from crawler_lifecycle.services.api.desk import BEARER, READING, Caller, Desk, Here, Run
+from crawler_lifecycle.services.api.desk import BEARER, READING, Caller, CurrentDesk, Desk, Run
 from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, PAGE, TASK, TASKS, VIEW
 from crawler_lifecycle.services.openapi import problems
 
@@ -26,7 +26,7 @@ def me(token: Caller) -> messages.Caller:
 
 
 @router.get("/crawlers", dependencies=READING, responses=CRAWLERS)
-async def crawlers(desk: Here) -> messages.CrawlerList:
+async def crawlers(desk: CurrentDesk) -> messages.CrawlerList:
     """Return the crawlers' names in the catalogue."""
     names = await desk.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
@@ -34,7 +34,7 @@ async def crawlers(desk: Here) -> messages.CrawlerList:
 
 @router.get("/runs", dependencies=READING, responses=PAGE | problems(_422="Not acceptable: `field` says what."))
 def runs(
-    desk: Here,
+    desk: CurrentDesk,
     status: Annotated[RunStatus | None, Query(description="only runs that stand here")] = None,
     crawler: Annotated[Name | None, Query(description="only runs of this crawler")] = None,
     search: Annotated[
@@ -47,13 +47,13 @@ def runs(
     """Return the runs, newest first."""
     about = f"{desk.control.context.store.records.installation()}:{status}:{crawler}:{search}"
     before = place_in(cursor, about) if cursor is not None else None
-    found = desk.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
-    more = cursor_to(found[limit - 1].run_id, about) if len(found) > limit else None
-    return messages.RunPage(runs=list(found[:limit]), next=more)
+    listed = desk.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
+    more = cursor_to(listed[limit - 1].run_id, about) if len(listed) > limit else None
+    return messages.RunPage(runs=list(listed[:limit]), next=more)
 
 
 @router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422="Not a run."))
-def run(desk: Here, run: Run) -> messages.RunView:
+def run(desk: CurrentDesk, run: Run) -> messages.RunView:
     """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
     overview = desk.control.runs.overview(run)
     number = overview.run.run_id
@@ -68,19 +68,19 @@ def run(desk: Here, run: Run) -> messages.RunView:
     responses=TASKS | problems(_404=NO_RUN, _422="Not acceptable: `field` says what."),
 )
 def tasks(
-    desk: Here,
+    desk: CurrentDesk,
     run: Run,
     first: Annotated[int, Query(ge=0, le=LAST_TASK, description="number of the first task")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="so many at most")] = 100,
     status: Annotated[TaskStatus | None, Query(description="only tasks that stand here")] = None,
 ) -> messages.TaskPage:
     """Return the tasks of a run by number, without their evidence."""
-    found = desk.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
+    rows = desk.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
     counts = desk.control.runs.overview(run).run.tasks
     return messages.TaskPage(
-        tasks=[messages.TaskLine.of(row) for row in found[:limit]],
+        tasks=[messages.TaskLine.from_record(row) for row in rows[:limit]],
         total=sum(counts.values()) if status is None else counts.get(status, 0),
-        next=found[limit].task if len(found) > limit else None,
+        next=rows[limit].task if len(rows) > limit else None,
     )
 
 
@@ -89,13 +89,13 @@ def tasks(
     dependencies=READING,
     responses=TASK | problems(_404="There is no such run or task.", _422="Not acceptable: `field` says what."),
 )
-def task(desk: Here, run: Run, task: int) -> TaskRecord:
+def task(desk: CurrentDesk, run: Run, task: int) -> TaskRecord:
     """Return a task with its evidence: message, last log lines, events."""
     return one_task(desk, run, task)
 
 
 def one_task(desk: Desk, run: int | str, number: int) -> TaskRecord:
-    found = desk.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
-    if not found or found[0].task != number:
+    rows = desk.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
+    if not rows or rows[0].task != number:
         raise NotFound(f"run {run} has no task {number}")
-    return found[0]
+    return rows[0]

@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.schedules import (
 )
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.desk import OPERATING, READING, Caller, Here
+from crawler_lifecycle.services.api.desk import OPERATING, READING, Caller, CurrentDesk
 from crawler_lifecycle.services.api.document import (
     BACKFILLED,
     BACKFILLING,
@@ -44,14 +44,14 @@ router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
 @router.get("", dependencies=READING, responses=SCHEDULES)
-async def schedules(desk: Here) -> messages.ScheduleList:
+async def schedules(desk: CurrentDesk) -> messages.ScheduleList:
     """Return the schedules by name. A new schedule may take a moment to appear."""
     return messages.ScheduleList(schedules=list(await desk.control.schedules.list()))
 
 
 @router.get("/{schedule}", dependencies=READING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE))
 async def schedule(
-    desk: Here,
+    desk: CurrentDesk,
     schedule: Name,
     occurrences: Annotated[int, Query(ge=0, le=500, description="so many of the latest")] = 10,
     before: Annotated[Moment | None, Query(description="of those before this time, to go on from a page")] = None,
@@ -75,7 +75,7 @@ async def schedule(
     ),
 )
 async def put_schedule(
-    desk: Here,
+    desk: CurrentDesk,
     caller: Caller,
     schedule: NewName,
     body: Annotated[messages.ScheduleBody, SCHEDULING],
@@ -110,7 +110,7 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
     responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def pause_schedule(
-    desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+    desk: CurrentDesk, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
 ) -> ScheduleDetails:
     """Pause a schedule. Runs under way go on."""
     return await desk.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
@@ -122,7 +122,7 @@ async def pause_schedule(
     responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def resume_schedule(
-    desk: Here, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+    desk: CurrentDesk, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
 ) -> ScheduleDetails:
     """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
     return await desk.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
@@ -134,7 +134,7 @@ async def resume_schedule(
     response_model=Triggered,
     responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
-async def trigger_schedule(desk: Here, schedule: Name, response: Response) -> Triggered | Response:
+async def trigger_schedule(desk: CurrentDesk, schedule: Name, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
     Two requests start two occurrences: without an answer, or after a 503, check first whether the occurrence exists.
     """
@@ -155,7 +155,7 @@ async def trigger_schedule(desk: Here, schedule: Name, response: Response) -> Tr
     responses=BACKFILLED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
-    desk: Here, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
+    desk: CurrentDesk, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
 ) -> Backfilled | Response:
     """Start the occurrences due in a past period, whether they ran or not. A repeated request may start them twice:
     without an answer, or after a 503, check first whether they exist.
@@ -168,7 +168,7 @@ async def backfill_schedule(
 
 
 @router.delete("/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422="A name."))
-async def delete_schedule(desk: Here, schedule: Name) -> messages.Deleted:
+async def delete_schedule(desk: CurrentDesk, schedule: Name) -> messages.Deleted:
     """Remove a schedule. Runs under way go on, and earlier runs stay on record."""
     await desk.control.schedules.delete(schedule)
     return messages.Deleted(schedule_id=schedule, deleted=True)

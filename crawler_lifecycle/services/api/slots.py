@@ -27,8 +27,8 @@ class Slots:
         if self.open >= self.most:
             raise TemporaryError(f"{self.open} streams are open, which is all this process serves")
         if self._open[token] >= self.most_of_one:
-            told = f"{self._open[token]} streams of the token {token} are open, which is all that one token may have"
-            raise HTTPException(429, told, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+            message = f"{self._open[token]} streams of the token {token} are open, which is all that one token may have"
+            raise HTTPException(429, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
     @contextmanager
     def taken(self, token: str) -> Iterator[None]:

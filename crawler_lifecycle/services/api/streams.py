@@ -13,7 +13,7 @@ from starlette.types import Scope as Connection
 
 from crawler_lifecycle.errors import BadInput, NotReady
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.desk import READING, Caller, Desk, Here, Run
+from crawler_lifecycle.services.api.desk import READING, Caller, CurrentDesk, Desk, Run
 from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.tokens import Scope, Token
@@ -33,7 +33,7 @@ LastId = Annotated[
 
 
 @router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422="`field` says what."))
-async def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
+async def log(desk: CurrentDesk, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
     """Return the log of the task's last attempt."""
     return await desk.tail_readers.run(following.part, desk, run, task, None, offset)
 
@@ -44,7 +44,7 @@ async def log(desk: Here, run: Run, task: TaskNumber = 0, offset: Offset = 0) ->
     responses=LOG_STREAM | problems(_404="No such run or task.", _422="`field` says what."),
 )
 async def follow(
-    desk: Here, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
+    desk: CurrentDesk, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
 ) -> StreamingResponse:
     """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
     desk.streams.refuse_too_many(caller.name)
@@ -58,7 +58,7 @@ async def follow(
     responses=CHANGES | problems(_422="The Last-Event-ID is not ours."),
 )
 def follow_changes(
-    desk: Here,
+    desk: CurrentDesk,
     caller: Caller,
     run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only this RunID")] = None,
     last: LastId = None,
@@ -126,7 +126,7 @@ def _moment(last: str | None) -> datetime | None:
 
 
 def _place_in_log(last: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last)
-    if not found:
+    match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,15})", last)
+    if not match:
         raise BadInput("Last-Event-ID", "expected the id of an event of this stream")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

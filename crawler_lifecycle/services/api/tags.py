@@ -42,7 +42,7 @@ def _tag(start: Message, body: bytes, known: str) -> bool:
     headers = MutableHeaders(raw=start["headers"])
     headers["ETag"] = tag
     headers.setdefault("Cache-Control", "private, no-cache")
-    is_known = known.strip() == "*" or tag in (each.strip() for each in known.split(","))
+    is_known = known.strip() == "*" or tag in (tag_given.strip() for tag_given in known.split(","))
     if is_known:
         start["status"] = 304
         del headers["Content-Length"]

@@ -52,11 +52,11 @@ class Tokens:
 
     def find(self, token: str) -> Token | None:
         """Return the token with this text. Every known token is compared in constant time."""
-        digest, found = _hash(token), None
+        digest, match = _hash(token), None
         for known in self.all():
             if hmac.compare_digest(known.hash, digest):
-                found = known
-        return found
+                match = known
+        return match
 
     def may_still(self, token: Token, scope: Scope) -> bool:
         """Return whether the token still exists with the scope. A newer token of the same name is another token."""
@@ -98,10 +98,10 @@ class Tokens:
 
     def revoke(self, name: str) -> None:
         with self._locked():
-            left = [known for known in self.all() if known.name != name]
-            if len(left) == len(self.all()):
+            remaining = [known for known in self.all() if known.name != name]
+            if len(remaining) == len(self.all()):
                 raise NotFound(f"there is no token named {name}")
-            self._write(left)
+            self._write(remaining)
 
     def _write(self, tokens: Sequence[Token]) -> None:
         write_private(self.path, TokenFile(tokens=list(tokens)).model_dump_json(indent=2))

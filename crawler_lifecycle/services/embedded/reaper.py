@@ -35,12 +35,12 @@ def main(state: Path, stack: str, everything: bool) -> None:
 
 
 def _end_children(state: Path, stack: str) -> None:
-    while left := processes.members(os.getpgrp()):
-        processes.end(left, GRACE)
+    while alive := processes.members(os.getpgrp()):
+        processes.end(alive, GRACE)
     recorded = stack_file.read(state)
     if recorded and recorded.stack == stack:  # a new stack may have started meanwhile
-        others = (processes.find(each) for each in recorded.processes if each.pid != os.getpid())
-        processes.end([each for each in others if each], GRACE)
+        others = (processes.find(process) for process in recorded.processes if process.pid != os.getpid())
+        processes.end([process for process in others if process], GRACE)
 
 
 def _end_jobs(state: Path) -> None:

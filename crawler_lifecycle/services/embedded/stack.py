@@ -55,8 +55,8 @@ def _lock_file(state: Path) -> IO[str]:
 def end_leftovers(state: Path) -> None:
     recorded = stack_file.read(state)
     if recorded:
-        alive = (processes.find(each) for each in recorded.processes)
-        processes.end([each for each in alive if each], LEFTOVER_GRACE)
+        alive = (processes.find(process) for process in recorded.processes)
+        processes.end([process for process in alive if process], LEFTOVER_GRACE)
         stack_file.remove(state)
 
 
@@ -137,8 +137,8 @@ class Stack:
 
     def _record(self) -> None:
         reaper = [processes.describe("reaper", self._reaper.pid)] if self._reaper else []
-        found = [*reaper, *(child.process for child in self._children)]
-        recorded = [each for each in found if each is not None]
+        started = [*reaper, *(child.process for child in self._children)]
+        recorded = [process for process in started if process is not None]
         stack = StackFile(stack=self._id, environment=self._environment, web_ui=self.plan.web_ui, processes=recorded)
         try:
             stack_file.write(self.plan.state, stack)
@@ -213,7 +213,7 @@ async def _is_alive(url: str) -> None:
 
 async def _polls(control: Control, since: float) -> None:
     pollers = await control.engine.pollers()
-    if not any(asked >= since for asked in pollers.values()):
+    if not any(last_poll >= since for last_poll in pollers.values()):
         raise NotReady("it does not ask for work yet")
 
 
