@@ -24,9 +24,9 @@ import psutil
 from bench.control_plane import Spent, on_control_plane, standing_still
 from bench.measuring import PATIENCE, cpu_seconds
 from bench.table import Scale, Table
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.connection import Access
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.errors import TemporaryError

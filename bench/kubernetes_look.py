@@ -15,10 +15,10 @@ import msgspec
 from kubernetes.client import ApiClient
 
 from bench.table import Scale, Table
-from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.naming import TASKS_IN_A_SELECTOR
-from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
 from crawler_lifecycle.domain.naming import job_name
 
 REPEATS = 3

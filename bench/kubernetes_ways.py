@@ -19,10 +19,10 @@ import urllib3
 from kubernetes.client import ApiClient, BatchV1Api
 from kubernetes.config import new_client_from_config
 
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.connection import Access
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
-from crawler_lifecycle.adapters.kubernetes.receiving import GZIP, PLAIN
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.receiving import GZIP, PLAIN
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
 from crawler_lifecycle.domain.naming import job_name
 
 THREADS = 16

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
+from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.domain.naming import job_name
 
 NAMESPACE = "crawls"

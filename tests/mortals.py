@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from crawler_lifecycle.adapters.kubernetes import cluster, jobs
-from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes import cluster
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.connection import Access
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.observe import jobs
 from tests.api_servers import Answered, ApiServer, Fault, an_access
 
 

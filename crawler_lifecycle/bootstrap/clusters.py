@@ -19,10 +19,10 @@ def cluster_of(settings: Settings, installation: str | None, places: "Places | N
 
 
 def _kubernetes(settings: Settings, installation: str | None, places: "Places | None") -> "Cluster":
+    from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
     from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-    from crawler_lifecycle.adapters.kubernetes.connection import Access
-    from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
-    from crawler_lifecycle.adapters.kubernetes.looking import Patience
+    from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+    from crawler_lifecycle.adapters.kubernetes.observe.looking import Patience
 
     chosen = settings.kubernetes
     access = Access(

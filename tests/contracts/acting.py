@@ -5,16 +5,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
-from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import Listening
-from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
-from crawler_lifecycle.adapters.kubernetes.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
+from crawler_lifecycle.adapters.kubernetes.act.deploying import Deploying
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
+from crawler_lifecycle.adapters.kubernetes.act.stopping import Reaching, Stopping
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
+from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.domain.naming import job_name
 from tests.api_servers import ApiServer, Json, an_access

@@ -16,17 +16,18 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import evidence, logs, removal
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
-from crawler_lifecycle.adapters.kubernetes.failure import OF_A_DELETION
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import Listening
-from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.mirrors import WORTH_IT, Mirrors
-from crawler_lifecycle.adapters.kubernetes.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
+from crawler_lifecycle.adapters.kubernetes.act import removal
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
+from crawler_lifecycle.adapters.kubernetes.act.stopping import Stopping
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.logs import evidence, store
+from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
+from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import WORTH_IT, Mirrors
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
+from crawler_lifecycle.adapters.kubernetes.observe.failure import OF_A_DELETION
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
@@ -617,7 +618,7 @@ def test_what_was_heard_to_its_end_is_not_replaced_by_less(acting: Acting, monke
     acting.server.print(name, b"unable to retrieve container logs for containerd://0a1b")
     other.stopping.ask(acting.run_uid, [(0, 1)])
     assert heard(other, name) == whole
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.LONGEST_SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.store.LONGEST_SILENCE_SECONDS", 0.2)
     acting.server.print(name, b"page 1\n")
     other.stopping.ask(acting.run_uid, [(0, 1)])
     other.listening.wait(acting.run_uid, [(0, 1)])
@@ -654,7 +655,7 @@ def test_a_stop_does_not_wait_for_a_list_of_pods_that_does_not_come(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would have taken the time that the whole step has."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.stopping.PODS_SECONDS", 0.5)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.PODS_SECONDS", 0.5)
     acting.pod(acting.deploy())
     hung = Fault("GET", "/pods?", hang=threading.Event())
     acting.server.faults = [hung]
@@ -670,7 +671,7 @@ def test_the_evidence_of_many_whose_logs_hang_waits_for_them_once(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waited for each, and held up that of others."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.END_SECONDS", 0.3)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.END_SECONDS", 0.3)
     keys = [(task, 1) for task in range(60)]
     names = [acting.pod(acting.deploy(task))["metadata"]["name"] for task, _ in keys]
     for name in names:
@@ -701,7 +702,7 @@ def prints(acting: Acting, tasks: int) -> dict[int, str]:
 def test_of_a_stop_of_many_all_are_listened_to_while_places_become_free(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST", 2)
     names = prints(acting, 7)
     keys = [(task, 1) for task in names]
     stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, keys])
@@ -724,9 +725,9 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, *, forced: bool
 ) -> None:
     """The first are listened to, the main job among them."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 2)
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.STALLED_SECONDS", 1.0)
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.stopping.LISTEN_SECONDS", 60.0)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST", 2)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.STALLED_SECONDS", 1.0)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.LISTEN_SECONDS", 60.0)
     names, began = prints(acting, 12), time.monotonic()
     (acting.stopping.kill if forced else acting.stopping.ask)(acting.run_uid, [(task, 1) for task in reversed(names)])
     assert time.monotonic() - began < 5, "once, and not each for itself"
@@ -741,7 +742,7 @@ def test_a_stop_of_many_does_not_wait_for_those_who_take_their_time(
 @pytest.fixture
 def trickle(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[int, str]]:
     """Jobs of which one can be listened to at a time, and one ends every now and then."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.MOST", 1)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.MOST", 1)
     names, is_over = prints(acting, 60), threading.Event()
 
     def end() -> None:
@@ -762,7 +763,7 @@ def test_a_stop_does_not_wait_for_ever_while_one_after_the_other_ends(
     acting: Acting, monkeypatch: pytest.MonkeyPatch, trickle: dict[int, str], how: str
 ) -> None:
     patience = "LISTEN_SECONDS" if how == "asked" else "HURRIED_SECONDS"
-    monkeypatch.setattr(f"crawler_lifecycle.adapters.kubernetes.stopping.{patience}", 1.0)
+    monkeypatch.setattr(f"crawler_lifecycle.adapters.kubernetes.act.stopping.{patience}", 1.0)
     ends: dict[str, Callable[..., None]] = {
         "asked": acting.stopping.ask,
         "hurried": partial(acting.stopping.ask, hurried=True),
@@ -786,7 +787,7 @@ def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its pod might be gone with its log before the first byte of it came."""
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.listening.ANSWER_SECONDS", 60)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.follower.ANSWER_SECONDS", 60)
     names, answered = prints(acting, 1), threading.Event()
     acting.server.faults = [Fault("GET", "/log", hang=answered)]
     stop = threading.Thread(target=acting.stopping.ask, args=[acting.run_uid, [(0, 1)]])
@@ -802,7 +803,7 @@ def test_a_job_is_told_to_end_once_its_node_has_answered_who_listens(
 def test_evidence_in_a_hurry_is_what_objects_tell_and_nodes_that_answer_at_once(
     acting: Acting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.evidence.HURRIED_TAIL_SECONDS", 0.5)
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.logs.evidence.HURRIED_TAIL_SECONDS", 0.5)
     keys, hung = [(task, 1) for task in [*prints(acting, 3), 3]], threading.Event()
     acting.server.faults = [Fault("GET", f"{acting.name(1)}-x/log", hang=hung)]
     asked = len(acting.server.seen)
@@ -853,7 +854,7 @@ def test_a_log_of_a_node_that_is_silent_for_good_is_given_up_and_its_place_says_
 @pytest.fixture
 def slow_log(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Of a job that has ended, byte by byte."""
-    monkeypatch.setattr(logs, "WHOLE_SECONDS", 1.0)
+    monkeypatch.setattr(store, "WHOLE_SECONDS", 1.0)
     acting.deploy()
     pod = acting.pod(acting.job(), "Succeeded")
     acting.server.logs[pod["metadata"]["name"]] = b"a line\n" * 100

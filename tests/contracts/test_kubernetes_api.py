@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes import api as transport
-from crawler_lifecycle.adapters.kubernetes import receiving, time_limits
-from crawler_lifecycle.adapters.kubernetes.access import RIGHTS, missing_rights
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http import api as transport
+from crawler_lifecycle.adapters.kubernetes.http import receiving, time_limits
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS, missing_rights
 from crawler_lifecycle.errors import NotReady
 from crawler_lifecycle.settings.cluster import BUSY_SECONDS
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server

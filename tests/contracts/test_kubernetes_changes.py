@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import changes
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.changes import Changes
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.observe import changes
+from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import TemporaryError
 from tests.api_servers import Answered, ApiServer, Fault, Seen, a_change, an_access, an_api_server

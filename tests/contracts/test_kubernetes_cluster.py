@@ -13,7 +13,7 @@ import pytest
 
 from crawler_lifecycle import configuration, settings
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.jobs import THREADS
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import THREADS
 from crawler_lifecycle.bootstrap.clusters import cluster_of
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.control.checks import Check

@@ -12,8 +12,8 @@ import pytest
 
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.adapters.kubernetes.access import RIGHTS
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
+from crawler_lifecycle.adapters.kubernetes.http.rights import RIGHTS
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.settings import Settings
 from tests.deploy import manifests

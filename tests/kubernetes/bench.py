@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.connection import Access
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Patience
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Patience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.naming import job_name

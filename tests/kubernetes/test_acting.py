@@ -11,10 +11,12 @@ from uuid import uuid4
 import pytest
 from kubernetes.config import incluster_config
 
-from crawler_lifecycle.adapters.kubernetes import changes, connection, removal
+from crawler_lifecycle.adapters.kubernetes.act import removal
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.connection import Access
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.http import connection
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.observe import changes
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.domain.looks import JobPhase
 from crawler_lifecycle.errors import NotReady, Refused, TemporaryError

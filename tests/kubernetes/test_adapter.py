@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes import api as transport
-from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.connection import Access, Connection
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of
-from crawler_lifecycle.adapters.kubernetes.looking import Patience
+from crawler_lifecycle.adapters.kubernetes.http import api as transport
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connection
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Patience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence

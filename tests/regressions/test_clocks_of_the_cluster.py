@@ -9,9 +9,9 @@ from temporalio.runtime import MetricBuffer, Runtime, TelemetryConfig
 from temporalio.testing import ActivityEnvironment
 
 from crawler_lifecycle.activities.metrics import measure_clocks
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
-from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
 from crawler_lifecycle.domain.looks import JobLook
 from tests.api_servers import an_access, an_api_server
 from tests.kube import OURS, RUN, Json, Shelf, job, pod, running

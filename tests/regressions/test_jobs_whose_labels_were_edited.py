@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, UID, Json, Shelf, condition, ended, job, pod, running
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS
-from crawler_lifecycle.adapters.kubernetes.failure import message
-from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS
+from crawler_lifecycle.adapters.kubernetes.observe.failure import message
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow

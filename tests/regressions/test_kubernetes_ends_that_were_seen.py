@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import lingering
 from crawler_lifecycle.domain.looks import Look, TaskRow

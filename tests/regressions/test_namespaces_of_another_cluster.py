@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 
 from crawler_lifecycle.activities.deploying import ClaimDeployer
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.ground import Ground
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import Ground
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED

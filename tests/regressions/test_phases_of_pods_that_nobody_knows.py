@@ -3,7 +3,7 @@ succeeded a moment before the stop became STOPPED."""
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import Look
 from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, deleted, ended, job, pod, running

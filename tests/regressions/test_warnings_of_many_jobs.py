@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import evidence, warning_events
-from crawler_lifecycle.adapters.kubernetes.api import LISTS_AT_ONCE
+from crawler_lifecycle.adapters.kubernetes.http.api import LISTS_AT_ONCE
+from crawler_lifecycle.adapters.kubernetes.logs import evidence
 from tests.api_servers import Answered, Fault, an_api_server
 from tests.contracts.acting import Acting, ended_with, warn
 
@@ -85,7 +85,7 @@ def test_events_that_hang_keep_no_thread_from_those_who_read_last_lines(failed: 
     found = failed.jobs.pods(failed.run_uid, keys)
     until = monotonic() + 20
     collecting = failed.collecting
-    begun = [warning_events.asked(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)]
+    begun = [evidence.asked(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)]
     try:
         tails = collecting.jobs.each(lambda key: collecting.logs.tail(found[key][0], until), keys, "no log")
         assert tails == ["the end"] * TASKS

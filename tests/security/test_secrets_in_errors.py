@@ -10,7 +10,7 @@ import pytest
 from crawler_lifecycle import configuration
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
 from crawler_lifecycle.adapters.aws.events import EventBridge
-from crawler_lifecycle.adapters.kubernetes.connection import Access, Connection
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connection
 from crawler_lifecycle.adapters.pushers.channels import PusherChannels
 from crawler_lifecycle.adapters.pushers.webhooks import Webhook, endpoints
 from crawler_lifecycle.adapters.scheduler_client import SchedulerClient

@@ -14,9 +14,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes import changes
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.observe import changes
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady, TemporaryError

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, PODS, Unreadable
-from crawler_lifecycle.adapters.kubernetes.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS, Unreadable
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, RUN, SCHEDULED, Json, Shelf, condition, event, job, labels, pod, running, waiting
 

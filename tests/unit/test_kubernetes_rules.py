@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow

@@ -6,10 +6,10 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.facts import facts_by_uid
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.errors import LifecycleError

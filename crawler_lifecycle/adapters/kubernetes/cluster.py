@@ -6,27 +6,26 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from crawler_lifecycle.adapters.kubernetes.access import missing_rights
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.changes import Changes
-from crawler_lifecycle.adapters.kubernetes.connection import Access
-from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
-from crawler_lifecycle.adapters.kubernetes.deploying import Deploying
-from crawler_lifecycle.adapters.kubernetes.evidence import Collecting
-from crawler_lifecycle.adapters.kubernetes.ground import ACCEPT, CORRECT, Ground
-from crawler_lifecycle.adapters.kubernetes.inventory import inventory
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import Listening
-from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.looking import PATIENT, Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.act.deploying import Deploying
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
+from crawler_lifecycle.adapters.kubernetes.act.removal import Removing
+from crawler_lifecycle.adapters.kubernetes.act.stopping import Reaching, Stopping
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.connection import Access
+from crawler_lifecycle.adapters.kubernetes.http.decoding import METADATA
+from crawler_lifecycle.adapters.kubernetes.http.rights import missing_rights
+from crawler_lifecycle.adapters.kubernetes.http.server_version import checked_version
+from crawler_lifecycle.adapters.kubernetes.logs.evidence import Collecting
+from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
-from crawler_lifecycle.adapters.kubernetes.pods import has_ended
-from crawler_lifecycle.adapters.kubernetes.reaching import Reaching
-from crawler_lifecycle.adapters.kubernetes.removal import Removing
-from crawler_lifecycle.adapters.kubernetes.server_version import checked_version
-from crawler_lifecycle.adapters.kubernetes.status import end_of
-from crawler_lifecycle.adapters.kubernetes.stopping import Stopping
+from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
+from crawler_lifecycle.adapters.kubernetes.observe.inventory import inventory
+from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import ACCEPT, CORRECT, Ground
+from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob

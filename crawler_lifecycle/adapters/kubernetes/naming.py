@@ -5,7 +5,9 @@ The Job and its pods carry the same labels; whatever is read is selected by inst
 
 from collections.abc import Iterable, Iterator
 
-from crawler_lifecycle.domain.naming import checked_uid
+from crawler_lifecycle.adapters.kubernetes.objects import Labels
+from crawler_lifecycle.domain.looks import JobKey
+from crawler_lifecycle.domain.naming import checked_uid, task_and_attempt
 
 PREFIX = "crawler-lifecycle/"
 INSTALLATION = PREFIX + "installation"
@@ -36,3 +38,15 @@ def selectors(installation: str | None, run_uid: str, tasks: Iterable[int]) -> I
     numbers = sorted(set(tasks))
     for start in range(0, len(numbers), TASKS_IN_A_SELECTOR):
         yield selector(installation, checked_uid(run_uid), numbers[start : start + TASKS_IN_A_SELECTOR])
+
+
+def key_named(name: str, labels: Labels | None, run_uid: str) -> JobKey | None:
+    """Return task and attempt of a Job of this run. A name of our form decides: unlike a label nobody can edit it."""
+    return task_and_attempt(name, run_uid) or key_of(labels)
+
+
+def key_of(labels: Labels | None) -> JobKey | None:
+    """Task and attempt as the labels tell them; None: they are no numbers of ours."""
+    task, attempt = (labels.task or "", labels.attempt or "") if labels else ("", "")
+    numbers = task.isascii() and task.isdecimal() and attempt.isascii() and attempt.isdecimal()
+    return (int(task), int(attempt)) if numbers and len(task) < 10 and len(attempt) < 10 else None

@@ -4,7 +4,7 @@ Every field may be missing or null: what a newer or older server leaves out is u
 outside of 1970 to 2200, or a number that no server means: computing with them would end in an OverflowError.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -13,6 +13,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)] | None
 Counter = int | None
 Words = str | None
 FIRST_MOMENT, LAST_MOMENT = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+USUAL_GRACE = timedelta(seconds=30)  # the grace of a pod whose specification names no grace
 LONGEST_SECONDS = 366 * 24 * 3600  # of a grace
 LARGEST = 2**31 - 1  # of a number that a database keeps
 LABELS = {
@@ -40,6 +41,10 @@ def forget_absurd_number(struct: msgspec.Struct, name: str, least: int, most: in
     number = getattr(struct, name)
     if number is not None and not least <= number <= most:
         msgspec.structs.force_setattr(struct, name, None)
+
+
+def is_positive(count: int | None) -> bool:
+    return count is not None and count > 0
 
 
 class Labels(msgspec.Struct, frozen=True, gc=False, rename=LABELS):
@@ -132,10 +137,20 @@ class JobStatus(Object, frozen=True):
         forget_absurd_number(self, "failed", 0, LARGEST >> 8)
 
 
+NO_JOB_STATUS = JobStatus()
+
+
 class Job(Object, frozen=True):
     metadata: Metadata
     spec: JobSpec | None = None
     status: JobStatus | None = None
+
+    @property
+    def grace(self) -> timedelta:
+        """Time that the Job's pods have to end after a request to end."""
+        template = self.spec.template.spec if self.spec and self.spec.template else None
+        seconds = template.termination_grace_period_seconds if template else None
+        return USUAL_GRACE if seconds is None else timedelta(seconds=seconds)
 
 
 class Waiting(Object, frozen=True):

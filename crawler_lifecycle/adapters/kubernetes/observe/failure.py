@@ -7,9 +7,9 @@ failure policy (`job_spec`).
 import re
 from collections.abc import Sequence
 
-from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
-from crawler_lifecycle.adapters.kubernetes.words import word
+from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.domain.reasons import DISRUPTED
 
 AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})

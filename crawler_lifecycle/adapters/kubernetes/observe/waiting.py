@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import pods
 from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event, Pod, Waiting
-from crawler_lifecycle.adapters.kubernetes.words import word
+from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
 from crawler_lifecycle.domain.reasons import (
     CONTAINER_CONFIG,

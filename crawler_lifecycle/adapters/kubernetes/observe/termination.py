@@ -9,8 +9,8 @@ grace the order is not known.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import failure, pods
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.observe import failure, pods
 from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY
 
 TWO_CLOCKS = timedelta(minutes=1)

@@ -14,11 +14,11 @@ from typing import TypeVar
 import msgspec
 
 from crawler_lifecycle.adapters.kubernetes import naming
-from crawler_lifecycle.adapters.kubernetes.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, NAMED, PODS, Decoder, Unreadable
+from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, NAMED, PODS, Decoder, Unreadable
+from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
-from crawler_lifecycle.adapters.kubernetes.survey import key_named, key_of
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import checked_uid, job_name
 from crawler_lifecycle.errors import TemporaryError

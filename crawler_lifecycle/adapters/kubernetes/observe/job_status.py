@@ -4,9 +4,8 @@ from collections.abc import Container
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import failure, leaving, pods, waiting
-from crawler_lifecycle.adapters.kubernetes.leaving import NO_STATUS
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Job, JobStatus, Pod
+from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Condition, Job, JobStatus, Pod, is_positive
+from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, waiting
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
@@ -20,16 +19,16 @@ Stage = tuple[JobPhase, str | None]
 def of_job(key: JobKey, job: Job) -> JobLook | None:
     """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only, and of
     a success only a pod knows whether it was told to end."""
-    status = job.status or NO_STATUS
+    status = job.status or NO_JOB_STATUS
     true = true_conditions(status)
     if complete := true.get("Complete"):
         return _succeeded(key, job, complete)
     if failed := true.get("Failed"):
         return _failed(key, job, failed)
     if deleted := job.metadata.deletion_timestamp:
-        told = POD_TERMINATING if leaving.some(status.terminating) else None
+        told = POD_TERMINATING if is_positive(status.terminating) else None
         ending = look_of(key, job, JobPhase.ENDING, told, stop_asked=True)
-        return replace(ending, due_at=deleted + leaving.grace_of(job))
+        return replace(ending, due_at=deleted + job.grace)
     stage = _by_conditions(job, status, true) or _by_counters(status)
     return look_of(key, job, *stage) if stage else None
 
@@ -41,27 +40,27 @@ def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage |
     if "SuccessCriteriaMet" in true:
         return JobPhase.RUNNING, FINISHING
     if "Suspended" in true or (job.spec is not None and job.spec.suspend):
-        has_pods = leaving.some(status.active) or leaving.some(status.terminating)
+        has_pods = is_positive(status.active) or is_positive(status.terminating)
         return (JobPhase.RUNNING, SUSPENDING) if has_pods else (JobPhase.WAITING, SUSPENDED)
     return (JobPhase.WAITING, waiting.NOT_SYNCED) if status.start_time is None else None
 
 
 def _by_counters(status: JobStatus) -> Stage | None:
     """Rules 11 to 13, and 20 where no pod has to be asked: one that is Ready runs."""
-    if leaving.some(status.active):
-        return (JobPhase.RUNNING, None) if leaving.some(status.ready) else None
-    if leaving.some(status.terminating):
+    if is_positive(status.active):
+        return (JobPhase.RUNNING, None) if is_positive(status.ready) else None
+    if is_positive(status.terminating):
         return JobPhase.RUNNING, POD_TERMINATING
-    if leaving.some(status.succeeded):
+    if is_positive(status.succeeded):
         return JobPhase.RUNNING, FINISHING
-    return (JobPhase.RUNNING, BACKOFF) if leaving.some(status.failed) else None
+    return (JobPhase.RUNNING, BACKOFF) if is_positive(status.failed) else None
 
 
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
     """Of a Job that is being deleted, only to know whether they had ended by then."""
     if look is None or look.phase.has_ended:
         return True
-    return look.phase is JobPhase.ENDING and look.cause is None and leaving.some((job.status or NO_STATUS).active)
+    return look.phase is JobPhase.ENDING and look.cause is None and is_positive((job.status or NO_JOB_STATUS).active)
 
 
 def may_be_overdue(look: JobLook | None) -> bool:
@@ -84,14 +83,14 @@ def true_conditions(status: JobStatus) -> dict[str, Condition]:
 
 def end_of(status: JobStatus | None) -> Condition | None:
     """Return the condition with which a Job has ended; None while the Job goes on."""
-    true = true_conditions(status or NO_STATUS)
+    true = true_conditions(status or NO_JOB_STATUS)
     return true.get("Complete") or true.get("Failed")
 
 
 def _succeeded(key: JobKey, job: Job, complete: Condition) -> JobLook:
     """All containers of a pod exited with 0, or it would not be complete. The controller writes when it saw that, not
     when it was: so the Job alone does not tell whether anybody told it to end before."""
-    at = (job.status or NO_STATUS).completion_time or complete.last_transition_time
+    at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
     return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=None)
 
 
@@ -103,8 +102,8 @@ def _failed(key: JobKey, job: Job, failed: Condition) -> JobLook:
 
 
 def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
-    status, deleted = job.status or NO_STATUS, job.metadata.deletion_timestamp
-    gone = not leaving.some(status.active) and not leaving.some(status.terminating)
+    status, deleted = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
+    gone = not is_positive(status.active) and not is_positive(status.terminating)
     return JobLook(
         *key,
         job.metadata.uid,
@@ -130,7 +129,11 @@ def look_of(
     *,
     stop_asked: bool = False,
 ) -> JobLook:
-    begun = (job.status or NO_STATUS).start_time if phase is JobPhase.RUNNING else None
+    begun = (job.status or NO_JOB_STATUS).start_time if phase is JobPhase.RUNNING else None
     started = (pods.started_at(pod) if pod else None) or begun
     uid, name = job.metadata.uid, job.metadata.name
     return JobLook(*key, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
+
+
+def unclear(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
+    return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)

@@ -5,8 +5,8 @@ from contextlib import suppress
 import msgspec
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.connection import NOT_REACHED
-from crawler_lifecycle.adapters.kubernetes.receiving import whole
+from crawler_lifecycle.adapters.kubernetes.http.connection import NOT_REACHED
+from crawler_lifecycle.adapters.kubernetes.http.receiving import whole
 from crawler_lifecycle.errors import NotFound, TemporaryError
 
 LONGEST_HEAD, ITEMS = 1 << 12, b',"items":['  # of a list; in a string the quotes would be escaped

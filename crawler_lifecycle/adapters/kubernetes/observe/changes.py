@@ -12,9 +12,9 @@ from functools import partial
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import NOT_DECODABLE
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import NOT_DECODABLE
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.objects import Named
 from crawler_lifecycle.domain.pacing import Backoff

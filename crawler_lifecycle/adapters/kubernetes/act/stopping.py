@@ -8,14 +8,16 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.facts import facts_by_uid
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import Listening
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
-from crawler_lifecycle.adapters.kubernetes.pods import controller_uid, has_ended
+from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
+from crawler_lifecycle.adapters.kubernetes.observe.pods import controller_uid, has_ended
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, keep_no_facts
@@ -27,6 +29,8 @@ FEW = 20
 TRIES = 5  # against a job that changes between the reading and the deleting
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 TOLD_BY_THEN = timedelta(minutes=5)  # the garbage collector passes a Job's deletion on to its pods within seconds
+LONG_DUE = timedelta(minutes=1)  # its node kills it when its grace is over
+NODES_SECONDS = 20.0  # of asking nodes; the step around has a minute or two
 AT_ONCE = {"gracePeriodSeconds": 0}
 
 
@@ -171,3 +175,41 @@ def _of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], told: Mapping[JobKe
 
 def _living(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if not has_ended(pod)]
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """Finds jobs that run on nodes which do not answer: a forced end removes their pods, and their programs may go on.
+
+    Pods tell, and nodes: a node that answers can be asked for the log of a pod that runs there.
+    """
+
+    jobs: Jobs
+    logs: Logs
+
+    def unreached(self, run_uid: str, keys: Sequence[JobKey]) -> dict[JobKey, str]:
+        """Those that live on a node which does not answer, each with its node."""
+        found = self.jobs.pods(run_uid, keys) if keys else {}
+        living = [(key, pod, node) for key, several in found.items() for pod in several if (node := _lives_on(pod))]
+        silent = self._silent({node: pod for _, pod, node in living})
+        now = self.jobs.api.clock.now()
+        return {key: node for key, pod, node in living if node in silent or _is_given_up(pod, now)}
+
+    def _silent(self, one_of_each: dict[str, Pod]) -> set[str]:
+        until = time.monotonic() + NODES_SECONDS
+
+        def is_silent(node: str) -> bool:
+            return time.monotonic() < until and not self.logs.can_be_asked(one_of_each[node])
+
+        nodes = list(one_of_each)
+        return {node for node, silent in zip(nodes, self.jobs.each(is_silent, nodes, "no node"), strict=True) if silent}
+
+
+def _lives_on(pod: Pod) -> str | None:
+    return None if pods.has_ended(pod) or pod.spec is None else pod.spec.node_name
+
+
+def _is_given_up(pod: Pod, now: datetime) -> bool:
+    """By the control plane, or as what it should have been ended by has not come."""
+    due = pod.metadata.deletion_timestamp
+    return pods.is_out_of_sight(pod) or (due is not None and now - due > LONG_DUE)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from crawler_lifecycle.adapters.kubernetes import leaving, status
+from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Labels
+from crawler_lifecycle.adapters.kubernetes.observe import job_status
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
-from crawler_lifecycle.domain.naming import job_name, task_and_attempt
+from crawler_lifecycle.domain.naming import job_name
 
 NOT_ASKED = "its pod was not asked for"
 
@@ -36,13 +37,13 @@ class Survey:
             return
         if key in self.jobs and not self._goes_before(key, name):
             return
-        look = status.of_job(key, job)
+        look = job_status.of_job(key, job)
         self.closer.pop(key, None)
-        is_in_question = key in self.watched and status.needs_its_pods(look, job)
+        is_in_question = key in self.watched and job_status.needs_its_pods(look, job)
         is_late = look is not None and look.due_at is not None and look.due_at < self.late
-        if is_in_question or is_late or status.may_be_overdue(look):
+        if is_in_question or is_late or job_status.may_be_overdue(look):
             self.closer[key] = job
-        self.jobs[key] = look or leaving.unclear(key, name, NOT_ASKED, job.metadata.uid)
+        self.jobs[key] = look or job_status.unclear(key, name, NOT_ASKED, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
         """A job that cannot be read; if it does not even tell which it is, nothing counts as absent."""
@@ -50,7 +51,7 @@ class Survey:
             self.problems.append(problem)
         else:
             self.closer.pop(key, None)
-            self.jobs[key] = leaving.unclear(key, name, problem)
+            self.jobs[key] = job_status.unclear(key, name, problem)
 
     def is_theirs(self, labels: Labels | None) -> bool:
         """Of another run or installation, and saying so."""
@@ -85,15 +86,3 @@ class Survey:
         if self.jobs[key].name != self.name(key):
             self.add_unclear(key, name, f"jobs {self.jobs[key].name} and {name} both say that they are this one")
         return False
-
-
-def key_named(name: str, labels: Labels | None, run_uid: str) -> JobKey | None:
-    """Return task and attempt of a Job of this run. A name of our form decides: unlike a label nobody can edit it."""
-    return task_and_attempt(name, run_uid) or key_of(labels)
-
-
-def key_of(labels: Labels | None) -> JobKey | None:
-    """Task and attempt as the labels tell them; None: they are no numbers of ours."""
-    task, attempt = (labels.task or "", labels.attempt or "") if labels else ("", "")
-    numbers = task.isascii() and task.isdecimal() and attempt.isascii() and attempt.isdecimal()
-    return (int(task), int(attempt)) if numbers and len(task) < 10 and len(attempt) < 10 else None

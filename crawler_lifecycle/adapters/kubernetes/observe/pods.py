@@ -1,6 +1,6 @@
 """Pods of one job. Nothing here depends on the order in which they, or their containers, come."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from crawler_lifecycle.adapters.kubernetes.objects import (
@@ -189,3 +189,11 @@ def exit_code(pod: Pod) -> int | None:
     """As the program gave it; where the kubelet lost sight of it, it writes 137 of its own."""
     end = end_of_main(pod)
     return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None
+
+
+def due_at(found: Sequence[Pod]) -> datetime | None:
+    """When the last of its living pods should have ended: a pod's deletion is noted with the time when its grace ends.
+    None: one of them was not told to."""
+    times = [pod.metadata.deletion_timestamp for pod in found if not has_ended(pod)]
+    told = [each for each in times if each]
+    return max(told) if told and len(told) == len(times) else None

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.adapters.kubernetes.answers import Missing
-from crawler_lifecycle.adapters.kubernetes.api import PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.decoding import JOBS, METADATA, Unreadable
-from crawler_lifecycle.adapters.kubernetes.ground import Ground
+from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, METADATA, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST
 from crawler_lifecycle.adapters.kubernetes.objects import Job
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import Ground
 
 MOST_BY_NAME = 20
 AT_ONCE = 4

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes import failure, leaving, pods, telling, waiting
-from crawler_lifecycle.adapters.kubernetes.facts import facts_of
-from crawler_lifecycle.adapters.kubernetes.leaving import NO_STATUS
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, Event, Job, Pod
-from crawler_lifecycle.adapters.kubernetes.status import look_of, of_job, true_conditions
-from crawler_lifecycle.adapters.kubernetes.waiting import Wait
+from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Condition, Event, Job, Pod, is_positive
+from crawler_lifecycle.adapters.kubernetes.observe import deletion, failure, job_status, pods, termination, waiting
+from crawler_lifecycle.adapters.kubernetes.observe.job_status import look_of, of_job, true_conditions
+from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
+from crawler_lifecycle.adapters.kubernetes.observe.waiting import Wait
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import (
     BACKOFF,
@@ -37,13 +36,13 @@ class Clock:
 
 
 def with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
-    """Return what `status.of_job` tells, and what only its pods know."""
+    """Return what `job_status.of_job` tells, and what only its pods know."""
     look = _with_pods(key, job, found, clock)
     if look.phase is not JobPhase.UNCLEAR:
         look = replace(look, facts=facts_of(look, job, found))
     if look.gone or look.due_at is not None:
         return look
-    due_at = leaving.since_its_job(job, leaving.due_at_of(found))
+    due_at = deletion.since_its_job(job, pods.due_at(found))
     return replace(look, due_at=due_at) if due_at else look
 
 
@@ -53,7 +52,7 @@ def _with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> Job
     pod = pods.the_one_that_ended(found, pods.FAILED) if has_failed else pods.the_one_that_counts(found)
     if known is not None and known.phase is JobPhase.ENDING:
         is_held = known.due_at is not None and known.due_at < clock.late
-        return leaving.held(known, job, found) if is_held else leaving.leaving(known, found)
+        return deletion.held(known, job, found) if is_held else deletion.leaving(known, found)
     if known is not None:
         return _explained(known, job, pod, found)
     if pod is None:
@@ -69,7 +68,7 @@ def _by_its_pod(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
         return _of_running(key, job, pod, clock)
     if phase in OVER:
         return look_of(key, job, JobPhase.RUNNING, OVER[phase], pod)
-    return leaving.unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
+    return job_status.unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
 def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
@@ -77,22 +76,22 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -
         return _failed_because(look, job, pod, found)
     if look.phase is JobPhase.SUCCEEDED:
         deleted = job.metadata.deletion_timestamp
-        told = telling.was_told(found)
+        told = termination.was_told(found)
         may_be_told = told is not False and pods.the_one_that_ended(found, pods.SUCCEEDED) is not None
-        return replace(look, stop_asked=told, reason=telling.by_whom(found, deleted) if may_be_told else None)
-    return replace(look, reason=telling.by_whom(found)) if look.cause == POD_TERMINATING else look
+        return replace(look, stop_asked=told, reason=termination.by_whom(found, deleted) if may_be_told else None)
+    return replace(look, reason=termination.by_whom(found)) if look.cause == POD_TERMINATING else look
 
 
 def _without_pod(key: JobKey, job: Job) -> JobLook:
-    if leaving.some((job.status or NO_STATUS).active):
+    if is_positive((job.status or NO_JOB_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
-        return leaving.unclear(key, job.metadata.name, problem, job.metadata.uid)
+        return job_status.unclear(key, job.metadata.name, problem, job.metadata.uid)
     return look_of(key, job, JobPhase.WAITING, POD_NOT_CREATED)
 
 
 def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
     """That it failed, the Job says; why, its pod; and if somebody told it to end, either."""
-    failed = true_conditions(job.status or NO_STATUS).get("Failed")
+    failed = true_conditions(job.status or NO_JOB_STATUS).get("Failed")
     look = replace(look, pods_deleted=_is_by_deletion(job, failed, found))
     if pod is None:
         return look
@@ -163,7 +162,7 @@ def with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) 
         wait = waiting.explained(Wait(look.cause or "", look.message), events)
         return replace(look, cause=wait.cause, message=waiting.cut(wait.message))
     wait = waiting.for_a_pod(events)
-    begun = (job.status or NO_STATUS).start_time
+    begun = (job.status or NO_JOB_STATUS).start_time
     is_hopeless = wait.cause == POD_CREATE_REJECTED and begun is not None and clock.now - begun > clock.patience
     return replace(
         look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ON_RECORD if is_hopeless else None

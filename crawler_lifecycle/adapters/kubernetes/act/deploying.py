@@ -9,10 +9,10 @@ import logging
 from dataclasses import dataclass
 
 from crawler_lifecycle.adapters.job_request import refuse_if_late
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import NAMED, Unreadable
-from crawler_lifecycle.adapters.kubernetes.job_spec import Pods, job_of, labels_of
+from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of, labels_of
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMED, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, SPEC_HASH
 from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest

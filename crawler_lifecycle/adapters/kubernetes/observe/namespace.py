@@ -7,9 +7,9 @@ kube-system tells whether the namespace was made anew in the same cluster.
 
 from dataclasses import dataclass
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import NAMESPACES, Unreadable
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMESPACES, Unreadable
 from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Place, Places

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from crawler_lifecycle.adapters.kubernetes import naming
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import METADATA
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import METADATA
+from crawler_lifecycle.adapters.kubernetes.naming import key_of
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Labels, Metadata
-from crawler_lifecycle.adapters.kubernetes.survey import key_of
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import checked_uid

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import NOT_DECODABLE
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import NOT_DECODABLE
 from crawler_lifecycle.errors import TemporaryError
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -5,27 +5,33 @@ that cannot be had is named in its place, and the rest is collected all the same
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
-from crawler_lifecycle.adapters.kubernetes import pods, warning_events
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.api import LISTS_AT_ONCE
-from crawler_lifecycle.adapters.kubernetes.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.listening import Listening
-from crawler_lifecycle.adapters.kubernetes.logs import Logs
-from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Job, Pod
-from crawler_lifecycle.adapters.kubernetes.status import end_of
-from crawler_lifecycle.adapters.kubernetes.warning_events import LONGEST_EVENT
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import LISTS_AT_ONCE, Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS
+from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
+from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerStatus, Event, Job, Pod
+from crawler_lifecycle.adapters.kubernetes.observe import pods
+from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.domain.looks import JobKey
+from crawler_lifecycle.errors import TemporaryError
 
 OBJECTS_SECONDS = 40.0  # of a page: a single list of a busy API server may take a quarter of it
 SECONDS = 25.0  # for its logs and events; the step around has 70
 HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for it
 LONGEST_MESSAGE = 2000
+FEW = 8  # objects: each is asked for by itself, which is less to send
+MOST_EVENTS = 10  # of an object
+LONGEST_EVENT = 300
+WARNING = "type=Warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class Collecting:
         gone = {key for key in keys if key not in meant and not _end(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _who_warns(jobs.get(key), meant.get(key)) for key in keys if key not in gone}
-        answered = warning_events.asked(self.jobs.api, self.readers, set(chain(*about.values())), until)
+        answered = asked(self.jobs.api, self.readers, set(chain(*about.values())), until)
 
         def collect(key: JobKey) -> TaskEvidence | None:
             if key in gone:
@@ -159,3 +165,61 @@ def _sentences(ended: Condition | None, pod: Pod | None) -> Iterator[str]:
 
 def _joined(*words: str | None) -> str:
     return ": ".join(word for word in words if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Warnings:
+    """Warning events of a page of jobs and their pods, by the uids of these objects.
+
+    For every request the API server reads all events of the namespace, of which a run of 10,000 tasks leaves 20,000 and
+    more: so one list asks for the events of many objects. `problems`: why there may be more events."""
+
+    found: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def about(self, uids: Collection[str]) -> list[str]:
+        latest = [event for uid in uids for event in sorted(self.found.get(uid, []), key=_time)[-MOST_EVENTS:]]
+        problems = sorted({problem for uid in uids if (problem := self.problems.get(uid))})
+        return [*map(_line, sorted(latest, key=_time)), *problems]
+
+
+def asked(api: Api, pool: ThreadPoolExecutor, uids: Collection[str], until: float) -> Callable[[], Warnings]:
+    """At once; what is given waits until they are there."""
+    warnings = Warnings()
+    begun = [pool.submit(_read, api, some, warnings, until) for some in _parts(uids)]
+
+    def answered() -> Warnings:
+        for each in begun:
+            each.result()
+        return warnings
+
+    return answered
+
+
+def _read(api: Api, uids: Collection[str], into: Warnings, until: float) -> None:
+    chosen = WARNING if len(uids) > 1 else f"involvedObject.uid={next(iter(uids))},{WARNING}"
+    try:
+        for page in api.pages(api.core("events"), {"fieldSelector": chosen}, until=until):
+            for event in EVENTS.page(page).whole:
+                about = event.involved_object.uid if event.involved_object else None
+                if about and about in uids:
+                    into.found[about].append(event)
+    except TemporaryError as error:
+        into.problems.update(dict.fromkeys(uids, f"events not read: {error.message}"[:LONGEST_EVENT]))
+
+
+def _parts(uids: Collection[str]) -> Iterator[Collection[str]]:
+    if len(uids) > FEW:
+        yield set(uids)
+    else:
+        yield from ({uid} for uid in uids)
+
+
+def _time(event: Event) -> float:
+    return event.seen_at.timestamp() if event.seen_at else 0.0
+
+
+def _line(event: Event) -> str:
+    at = f"{event.seen_at.isoformat(timespec='seconds')} " if event.seen_at else ""
+    times = f" ({event.count} times)" if event.count and event.count > 1 else ""
+    return f"{at}{event.reason or 'Warning'}: {(event.message or '').strip()}"[:LONGEST_EVENT] + times

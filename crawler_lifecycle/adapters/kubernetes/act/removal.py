@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.jobs import DatedJob, Jobs
-from crawler_lifecycle.adapters.kubernetes.kept_logs import InTheWay
-from crawler_lifecycle.adapters.kubernetes.listening import Listening
-from crawler_lifecycle.adapters.kubernetes.logs import Logs, is_gone, node_is_silent
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.logs.files import InTheWay
+from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs, is_gone, node_is_silent
 from crawler_lifecycle.adapters.kubernetes.objects import LAST_MOMENT, Pod
-from crawler_lifecycle.adapters.kubernetes.pods import has_ended
-from crawler_lifecycle.adapters.kubernetes.status import end_of
+from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import DatedJob, Jobs
+from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS

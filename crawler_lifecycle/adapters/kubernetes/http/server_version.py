@@ -8,8 +8,8 @@ import re
 
 import msgspec
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.errors import NotReady
 
 OLDEST = (1, 30)

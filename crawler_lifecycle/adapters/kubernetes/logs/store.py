@@ -13,12 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from crawler_lifecycle.adapters.kubernetes import kept_logs, pods
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing
-from crawler_lifecycle.adapters.kubernetes.api import Api
-from crawler_lifecycle.adapters.kubernetes.decoding import PODS
-from crawler_lifecycle.adapters.kubernetes.mirrors import COMPARED, WORTH_IT, Mirrors, Place
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
+from crawler_lifecycle.adapters.kubernetes.http.api import Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
+from crawler_lifecycle.adapters.kubernetes.logs import files
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED, WORTH_IT, Mirrors, Place
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_LINES, chunk_of, log_name, tail_of
 from crawler_lifecycle.adapters.log_files import TAIL_BYTES as LAST_BYTES
 from crawler_lifecycle.domain.naming import checked_uid
@@ -50,7 +51,7 @@ class Logs:
         return self.files / checked_uid(run_uid) / log_name(task, attempt)
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
-        return kept_logs.read(self.kept(run_uid, task, attempt), offset)
+        return files.read(self.kept(run_uid, task, attempt), offset)
 
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
         """Empty where the end of it is not kept."""
@@ -109,11 +110,11 @@ class Logs:
 
     def is_kept(self, run_uid: str, task: int, attempt: int) -> bool:
         """Or a crawl has put something there."""
-        return kept_logs.is_there(self.kept(run_uid, task, attempt))
+        return files.is_there(self.kept(run_uid, task, attempt))
 
     def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
         """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
-        kept_logs.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
+        files.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
     def keep_to_its_end(
         self, pod: Pod, run_uid: str, task: int, attempt: int, begun: Callable[[], None] = lambda: None
@@ -134,7 +135,7 @@ class Logs:
                 file.write(_not_read(error))
             file.seek(0)
             pieces = iter(partial(file.read, CHUNK), b"")
-            kept_logs.write(self.kept(run_uid, task, attempt), pieces, over=broke_off is None)
+            files.write(self.kept(run_uid, task, attempt), pieces, over=broke_off is None)
         if broke_off:
             raise broke_off
 
@@ -165,12 +166,12 @@ class Logs:
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
         """In the place of a log that nobody gets any more."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
-        kept_logs.write(self.kept(run_uid, task, attempt), [line.encode()], over=False)
+        files.write(self.kept(run_uid, task, attempt), [line.encode()], over=False)
 
     def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
         """Once for all logs of the run, among its files."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
-        kept_logs.write_once(self.files / checked_uid(run_uid) / NO_PLACE, text)
+        files.write_once(self.files / checked_uid(run_uid) / NO_PLACE, text)
 
     def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""

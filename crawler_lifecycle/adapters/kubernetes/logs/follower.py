@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from crawler_lifecycle.adapters.kubernetes.logs import Logs
+from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import LifecycleError

@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.answers import ApiFailed, Missing, continuation, refusal
-from crawler_lifecycle.adapters.kubernetes.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
-from crawler_lifecycle.adapters.kubernetes.receiving import (
+from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing, continuation, refusal
+from crawler_lifecycle.adapters.kubernetes.http.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
+from crawler_lifecycle.adapters.kubernetes.http.receiving import (
     GZIP,
     LONGEST_ANSWER_SECONDS,
     PLAIN,
@@ -25,8 +25,8 @@ from crawler_lifecycle.adapters.kubernetes.receiving import (
     as_they_come,
     whole,
 )
-from crawler_lifecycle.adapters.kubernetes.server_clock import ServerClock
-from crawler_lifecycle.adapters.kubernetes.time_limits import Limits, limits_of
+from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
+from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limits_of
 from crawler_lifecycle.settings.cluster import longest_request
 
 JSON = "application/json"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from crawler_lifecycle.adapters.kubernetes import failure, pods, telling
 from crawler_lifecycle.adapters.kubernetes.objects import Job, Pod
+from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, termination
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE, OutcomeFacts
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import POD_TERMINATING
@@ -30,7 +30,7 @@ def facts_by_uid(found: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, st
 
 
 def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFacts | None:
-    by_whom = telling.by_whom([pod], job_deleted)
+    by_whom = termination.by_whom([pod], job_deleted)
     if pods.has_ended(pod):
         return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
@@ -51,7 +51,7 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> 
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
         return None  # its main container does not say that it was done
-    told_to_end = telling.was_told_before_its_end(pod)
+    told_to_end = termination.was_told_before_its_end(pod)
     message = failure.message(None, pod)
     return OutcomeFacts(
         job_uid=job_uid,

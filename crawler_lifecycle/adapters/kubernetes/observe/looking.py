@@ -7,15 +7,19 @@ from datetime import timedelta
 from functools import partial
 from itertools import islice
 
-from crawler_lifecycle.adapters.kubernetes import explaining, leaving, naming, pods, status
-from crawler_lifecycle.adapters.kubernetes.absence import Absence
-from crawler_lifecycle.adapters.kubernetes.api import JSON, PAGE, Api
-from crawler_lifecycle.adapters.kubernetes.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
-from crawler_lifecycle.adapters.kubernetes.explaining import Clock
-from crawler_lifecycle.adapters.kubernetes.facts import facts_of
-from crawler_lifecycle.adapters.kubernetes.ground import Ground
+from crawler_lifecycle.adapters.kubernetes import naming
+from crawler_lifecycle.adapters.kubernetes.http.api import JSON, PAGE, Api
+from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS, JOBS, PODS, Broken, Unreadable
+from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Event, Job, Pod
-from crawler_lifecycle.adapters.kubernetes.survey import Survey, key_named, key_of
+from crawler_lifecycle.adapters.kubernetes.observe import job_status, pod_status, pods
+from crawler_lifecycle.adapters.kubernetes.observe.absence import Absence
+from crawler_lifecycle.adapters.kubernetes.observe.deletion import if_overdue
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import Ground
+from crawler_lifecycle.adapters.kubernetes.observe.orphans import of_orphans
+from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
+from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Clock
+from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
@@ -76,7 +80,7 @@ class Looking:
             self._ask_pods(survey, absent)
         now = self._api.clock.now()
         told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
-        survey.jobs.update((key, leaving.if_overdue(job, now, self._patience.overdue)) for key, job in told)
+        survey.jobs.update((key, if_overdue(job, now, self._patience.overdue)) for key, job in told)
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
@@ -112,20 +116,20 @@ class Looking:
         except NOT_SEEN as error:
             survey.problems.append(error.message)
             for key, job in survey.closer.items():
-                if status.tells_enough(survey.jobs[key]):
+                if job_status.tells_enough(survey.jobs[key]):
                     continue
-                survey.jobs[key] = leaving.unclear(key, job.metadata.name, error.message, job.metadata.uid)
+                survey.jobs[key] = job_status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = self._api.clock.now()
         clock = Clock(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
         for key in absent:
-            if key not in survey.jobs and (left := leaving.of_orphans(key, survey.name(key), found.get(key, ()))):
+            if key not in survey.jobs and (left := of_orphans(key, survey.name(key), found.get(key, ()))):
                 survey.jobs[key] = replace(left, facts=facts_of(left, None, found.get(key, ())))
         asking: list[Asking] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = explaining.with_pods(key, job, own, clock)
-            if uid := explaining.asks_events_of(look, job, pods.the_one_that_counts(own)):
+            look = survey.jobs[key] = pod_status.with_pods(key, job, own, clock)
+            if uid := pod_status.asks_events_of(look, job, pods.the_one_that_counts(own)):
                 asking.append((key, uid, job))
         self._ask_events(survey, asking, clock)
 
@@ -177,7 +181,7 @@ class Looking:
             events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
             known = [(key, job, events[uid]) for key, uid, job in asking if uid in events]
             survey.jobs.update(
-                (key, explaining.with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
+                (key, pod_status.with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
             )
             answered.update(key for key, _, _ in known)
         left = [each for each in asking if each[0] not in answered]
@@ -214,7 +218,7 @@ class Looking:
             events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return explaining.with_events(look, job, events, clock)
+        return pod_status.with_events(look, job, events, clock)
 
 
 def _times(what: Sized, size: int) -> int:
@@ -232,7 +236,7 @@ def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
     if key not in keys:
         return
     known = survey.jobs.get(key)
-    if known and status.tells_enough(known):
+    if known and job_status.tells_enough(known):
         survey.closer.pop(key, None)
     elif known is None or not known.phase.has_ended:
         survey.add_unclear(key, survey.name(key), problem)

@@ -1,0 +1,1 @@
+"""Changes to jobs: creation, stop and removal."""

@@ -1,0 +1,1 @@
+"""Requests to the API server: connection, time limits, answers, decoding, rights."""

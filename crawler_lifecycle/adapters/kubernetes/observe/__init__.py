@@ -1,0 +1,1 @@
+"""Observation of jobs: reads objects of the cluster and changes none."""

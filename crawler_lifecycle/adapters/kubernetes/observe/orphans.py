@@ -1,0 +1,43 @@
+"""Pods that outlived their Job: what they tell about a Job that is provably gone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from crawler_lifecycle.adapters.kubernetes.objects import Pod
+from crawler_lifecycle.adapters.kubernetes.observe import failure, job_status, pods, termination
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.domain.reasons import ORPHAN_PODS
+
+
+def of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
+    """A Job that is provably gone, by what pods of it are left; None: nothing is."""
+    pod = pods.the_one_that_counts([each for each in found if not pods.has_ended(each)] or found)
+    if pod is None:
+        return None
+    uids = {pods.controller_uid(each) for each in found}
+    uid = pods.controller_uid(pod)
+    if not uid or len(uids) > 1:
+        problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
+        return replace(job_status.unclear(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
+    asked = pod.metadata.deletion_timestamp is not None
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
+    if not pods.has_ended(pod):
+        return replace(look, started_at=pods.started_at(pod), due_at=pods.due_at(found))
+    end, code = pods.end_of_main(pod), pods.exit_code(pod)
+    ended = replace(
+        look,
+        cause=None,
+        exit_code=code,
+        gone=True,
+        started_at=pods.started_at(pod),
+        ended_at=end.finished_at if end else None,
+    )
+    if pods.phase(pod) == pods.FAILED:
+        why, what = failure.reason(None, pod), failure.message(None, pod)
+        return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
+    if code == 0:
+        told = termination.was_told([pod])
+        by_whom = None if told is False else termination.by_whom([pod])
+        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=by_whom)
+    message = f"pod {pod.metadata.name} succeeded, but not its main container"
+    return replace(ended, phase=JobPhase.UNCLEAR, message=message)
