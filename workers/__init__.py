@@ -1,1 +1,1 @@
-"""The mains, one a process: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`, `.api`."""
+"""Mains of all processes: `python -m workers.lifecycle`, `.dispatcher`, `.watcher`, `.scheduler`, `.api`."""

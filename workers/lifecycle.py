@@ -24,7 +24,7 @@ from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.lifecycle")
-LONGEST_UNTOLD = timedelta(seconds=3)  # a heartbeat held back longer could come too late on a busy machine
+HEARTBEAT_THROTTLE = timedelta(seconds=3)  # a longer throttle could make a heartbeat come too late on a busy machine
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
@@ -94,7 +94,7 @@ def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, t
         max_cached_workflows=settings.cached_workflows,
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=settings.sticky_seconds),
         graceful_shutdown_timeout=timedelta(seconds=settings.drain_seconds),
-        max_heartbeat_throttle_interval=LONGEST_UNTOLD,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
         workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
         activity_task_poller_behavior=PollerBehaviorAutoscaling(),
     )

@@ -64,10 +64,10 @@ def listen(url: str, *, anywhere: bool) -> socket.socket:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", 80 if parts.port is None else parts.port
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        if not anywhere and not ipaddress.ip_address(found[4][0]).is_loopback:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if not anywhere and not ipaddress.ip_address(address[0]).is_loopback:
             raise NotReady(f"CRAWLER_SCHEDULER__URL: {url}: the local cluster's service listens on loopback only")
-        return socket.create_server((host, port), family=found[0])
+        return socket.create_server((host, port), family=family)
     except (ValueError, OSError) as error:
         reason = getattr(error, "strerror", None) or error
         raise NotReady(f"CRAWLER_SCHEDULER__URL: cannot listen on {url}: {reason}") from error

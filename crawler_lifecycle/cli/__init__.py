@@ -1,2 +1,1 @@
-"""`crawlctl`, the command line. `program` names its commands; this file imports nothing, so that the first moments of
-a command are short."""
+"""`crawlctl`, the command line. `program` names its commands. This file has no imports, for fast starts."""

@@ -10,17 +10,17 @@ INTERRUPTED = 130
 
 
 def run() -> NoReturn:
-    """Run the command, then end without taking the interpreter apart: threads of Temporal's SDK outlive its client,
-    and then crash at times, which loses the exit status (temporalio/sdk-python, issue 300)."""
+    """Run the command, then end without the interpreter's own cleanup. Threads of Temporal's SDK outlive its client and
+    sometimes crash in the cleanup, which loses the exit status (temporalio/sdk-python, issue 300)."""
     status = _main()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed by its reader, or never there
+        with suppress(OSError, ValueError, AttributeError):  # closed by its reader, or missing from the start
             stream.flush()
     os._exit(status)
 
 
 def _main() -> int:
-    _end_at_once_on_interrupt()  # a Ctrl-C among the imports would be a traceback
+    _end_at_once_on_interrupt()  # Ctrl-C during an import would print a traceback
     from crawler_lifecycle.cli.failures import OK, WRONG
     from crawler_lifecycle.cli.program import main
 
@@ -35,7 +35,7 @@ def _main() -> int:
 
 
 def _end_at_once_on_interrupt() -> None:
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else ignored, as behind `&` in a script
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a script with `&` ignores the signal
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
 
 

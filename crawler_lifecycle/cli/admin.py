@@ -1,4 +1,4 @@
-"""Commands for whoever runs the installation: db upgrade, doctor."""
+"""Commands for operators: db upgrade, doctor, accept-namespace."""
 
 import asyncio
 from pathlib import Path
@@ -12,14 +12,14 @@ from crawler_lifecycle.errors import NotReady
 
 @click.group("db", cls=Commands)
 def database() -> None:
-    """The database's schema."""
+    """Manage the schema of the database."""
 
 
 @database.command()
 @state_option
 @json_option
 def upgrade(state: Path | None, as_json: bool) -> None:
-    """Brings the schema to the version that this program knows, or makes it.
+    """Make the schema, or upgrade the schema to the version of this program.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def upgrade(state: Path | None, as_json: bool) -> None:
 @state_option
 @json_option
 def doctor(state: Path | None, as_json: bool) -> None:
-    """Checks every connection and says what to mend. Exit status 4 if anything is wrong."""
+    """Check every part and print remedies. The exit status is 4 after a problem."""
     from crawler_lifecycle.control.control import Control
 
     checks = asyncio.run(Control.open(state).doctor())
@@ -68,10 +68,10 @@ def doctor(state: Path | None, as_json: bool) -> None:
 @state_option
 @json_option
 def accept_namespace(state: Path | None, as_json: bool) -> None:
-    """Records the present Kubernetes namespace as the namespace of this installation.
+    """Record the present Kubernetes namespace as the namespace of this installation.
 
     The installation remembers its namespace by the uid. With another kubeconfig, or after a cluster was made anew, a
-    namespace of the same name shows no jobs: no job counts as gone until this command is given.
+    namespace with the same name shows no jobs: no job counts as gone until this command is given.
 
     \b
     Example:

@@ -1,10 +1,11 @@
-"""How does an audit look as text? Pure: records in, lines out."""
+"""Audits and findings as text."""
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 
+from crawler_lifecycle.cli.words import rfc3339
 from crawler_lifecycle.contract.audits import (
     AuditOverview,
     AuditRecord,
@@ -21,16 +22,16 @@ def overview_lines(overview: AuditOverview) -> Iterator[str]:
     yield f"last complete audit  {_time(overview.last_complete_at)}"
     if last is not None:
         yield f"last audit           {_audit(last)}"
-        yield from (f"  {part}: {_part(each)}" for part, each in last.parts.items())
+        yield from (f"  {name}: {_part(part)}" for name, part in last.parts.items())
     yield ""
     yield click.style("What disagrees", bold=True)
     yield f"  {_counts(overview.open)}"
-    for each in overview.findings:
-        yield from (f"  {line}" for line in finding_lines(each))
+    for finding in overview.findings:
+        yield from (f"  {line}" for line in finding_lines(finding))
 
 
 def finding_lines(finding: FindingRecord) -> Iterator[str]:
-    """One thing, and what was done about it."""
+    """Yield a finding and the action about it."""
     state = f"until {_time(finding.closed_at)}" if finding.closed_at else "open"
     yield f"{_time(finding.first_seen_at)}  {finding.kind}, {state}: {_about(finding.run_id)}{finding.message}"
     if finding.action:
@@ -45,10 +46,10 @@ def finding_lines(finding: FindingRecord) -> Iterator[str]:
 def report_lines(report: AuditReport) -> Iterator[str]:
     repair = report.audit.repair
     yield "audit with repair" if repair else "dry run: nothing was changed"
-    yield from (f"  {part}: {_part(each)}" for part, each in report.parts.items())
+    yield from (f"  {name}: {_part(part)}" for name, part in report.parts.items())
     for finding in report.findings:
         yield f"  {finding.kind}: {_about(finding.run_id)}{finding.message}"
-        yield from (f"    {told}" for told in _outcome(finding))
+        yield from (f"    {line}" for line in _outcome(finding))
     if report.found > len(report.findings):
         yield f"  ... {report.found - len(report.findings)} more"
 
@@ -70,15 +71,15 @@ def _audit(audit: AuditRecord) -> str:
 
 
 def _part(part: PartReport) -> str:
-    told = f"{part.examined} examined, {_counts(part.found)}"
-    told += f", {part.acted} acted on" if part.acted else ""
-    told += f", {part.unknown} could not be seen" if part.unknown else ""
-    return f"{told}; not finished: {part.problem}" if part.problem else told
+    line = f"{part.examined} examined, {_counts(part.found)}"
+    line += f", {part.acted} acted on" if part.acted else ""
+    line += f", {part.unknown} could not be seen" if part.unknown else ""
+    return f"{line}; not finished: {part.problem}" if part.problem else line
 
 
-def _counts(found: Mapping[FindingKind, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in found.items() if count) or "nothing"
+def _counts(findings: Mapping[FindingKind, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in findings.items() if count) or "nothing"
 
 
 def _time(moment: datetime | None) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "never"
+    return rfc3339(moment) if moment else "never"

@@ -1,4 +1,4 @@
-"""The command audit: what disagrees, and mend it."""
+"""The command audit, which shows and repairs disagreements."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, print_answer, state_option
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
 
 if TYPE_CHECKING:
@@ -16,18 +16,16 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Compare now and tell; nothing is changed, not even written down.")
-@click.option("--repair", is_flag=True, help="Compare now and mend, as the audit does that comes by itself.")
-@click.option(
-    "--remove-unknown-jobs", is_flag=True, help="With --repair: end and remove jobs of ours that belong to no run."
-)
+@click.option("--dry-run", is_flag=True, help="Compare now and print the differences; change and record nothing.")
+@click.option("--repair", is_flag=True, help="Compare and repair now, like the scheduled audit.")
+@click.option("--remove-unknown-jobs", is_flag=True, help="With --repair: end and remove our jobs without a run.")
 @state_option
 @json_option
 def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | None, as_json: bool) -> None:
-    """What disagrees between database, Temporal and cluster, since when, and what was done about it.
+    """Show where database, Temporal and cluster disagree, since when, and the repairs.
 
-    Without an option it shows what the last audits have found. Exit status 7 if anything disagrees (with --repair: and
-    could not be mended), 4 if an audit was not complete or none has been lately.
+    Without an option, show the findings of the last audits. The exit status is 7 after a disagreement (with --repair:
+    after a disagreement that could not be repaired), and 4 if an audit was not complete or no audit ran lately.
 
     \b
     Examples:
@@ -54,11 +52,7 @@ def _show(control: "Control", *, as_json: bool) -> int:
     from crawler_lifecycle.cli.audit_lines import overview_lines
 
     overview = control.audits.overview()
-    if as_json:
-        print_json(overview)
-    else:
-        for line in overview_lines(plain(overview)):
-            click.echo(line)
+    print_answer(overview, overview_lines, as_json=as_json)
     every = control.installation.settings.audit.every_seconds
     if problem := _late(overview, every):
         click.echo(problem, err=True)
@@ -67,15 +61,18 @@ def _show(control: "Control", *, as_json: bool) -> int:
 
 
 def _late(overview: "AuditOverview", every: int) -> str | None:
+    from crawler_lifecycle.control.audits import PERIODS_TO_BE_LATE
+
     if not every:
         return None
     last = overview.last_complete_at
     if last is None:
         return (
-            "no audit was complete yet: the first comes by itself once a worker is there, or `crawlctl audit --repair`"
+            "no audit was complete yet: start a worker, which runs audits by a schedule, or `crawlctl audit --repair`"
         )
-    late = datetime.now(UTC) - last > 3 * timedelta(seconds=every)
-    return "no audit was complete lately: is a worker there? `crawlctl doctor` tells" if late else None
+    if datetime.now(UTC) - last > PERIODS_TO_BE_LATE * timedelta(seconds=every):
+        return "no audit was complete lately: `crawlctl doctor` says whether a worker runs"
+    return None
 
 
 def _audit_now(control: "Control", *, repair: bool, remove_unknown_jobs: bool, as_json: bool) -> int:
@@ -84,11 +81,7 @@ def _audit_now(control: "Control", *, repair: bool, remove_unknown_jobs: bool, a
 
     request = AuditRequest(repair=repair, remove_unknown_jobs=remove_unknown_jobs)
     report = asyncio.run(control.audits.run(request))
-    if as_json:
-        print_json(report)
-    else:
-        for line in report_lines(plain(report)):
-            click.echo(line)
+    print_answer(report, report_lines, as_json=as_json)
     return _status(report)
 
 

@@ -1,23 +1,23 @@
-"""The options and the ways of printing that all commands share."""
+"""Options and ways of printing for all commands."""
 
 import getpass
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., Any])
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Duration(click.ParamType[int]):
-    """`90`, `30s`, `2h`, `1h30m`, as seconds."""
+    """A time as `90`, `30s`, `2h` or `1h30m`, in seconds."""
 
     name = "duration"
 
@@ -45,11 +45,11 @@ class KeyValue(click.ParamType[tuple[str, str]]):
 class Folder(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value).strip():
-            self.fail("expected the path of a folder, not nothing", param, ctx)
+            self.fail("expected the path of a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
-def state_option(command: F) -> F:
+def state_option(command: Command) -> Command:
     return click.option(
         "--state",
         type=Folder(path_type=Path, file_okay=False),
@@ -57,19 +57,27 @@ def state_option(command: F) -> F:
     )(command)
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="For programs.")(command)
+def json_option(command: Command) -> Command:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
 
 
 def print_json(value: Any) -> None:
-    """A model, or a list of them."""
     from pydantic_core import to_json
 
     click.echo(to_json(value).decode())
 
 
+def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
+    """Print models as JSON, or as the lines of text that the function makes of them."""
+    if as_json:
+        print_json(answer)
+    else:
+        for line in lines(plain(answer)):
+            click.echo(line)
+
+
 def user_name() -> str:
-    """Return the login name of whoever types, or the number of a user id that has no name, as in a container."""
+    """Return the user's login name. A user id without a name, as in a container, is a number."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # KeyError before Python 3.13
@@ -77,29 +85,29 @@ def user_name() -> str:
 
 
 def as_typed() -> str:
-    """Return how `crawlctl` is called from here: its name if a shell finds it, else its path."""
-    beside, here = Path(sys.executable).with_name("crawlctl"), Path.cwd()
+    """Return how a user calls `crawlctl` from the present folder: by its name if a shell finds it, else by its path."""
+    beside, folder = Path(sys.executable).with_name("crawlctl"), Path.cwd()
     if shutil.which("crawlctl") or not beside.exists():
         return "crawlctl"
-    return str(beside.relative_to(here) if here in beside.parents[1:] else beside)
+    return str(beside.relative_to(folder) if folder in beside.parents[1:] else beside)
 
 
 def plain(value: Any) -> Any:
-    """Return a text, or a model with all its texts, without control characters: a crawl's output must not steer the
+    """Return a text, or a model with all its texts, without control characters. A crawl's output must not steer the
     terminal."""
     if type(value) is str:
         return value.replace("\r\n", "\n").translate(UNPRINTABLE)
     if isinstance(value, Mapping):
-        return {plain(name): plain(each) for name, each in value.items()}
+        return {plain(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(plain(each) for each in value)
+        return type(value)(plain(item) for item in value)
     if hasattr(value, "model_copy"):
-        return value.model_copy(update={name: plain(each) for name, each in value})
+        return value.model_copy(update={name: plain(item) for name, item in value})
     return value
 
 
 def say(line: str) -> None:
-    """To whoever watches; a terminal that was closed must not keep us from ending in order."""
+    """Print a line. A closed terminal must not keep a stack from ending in order."""
     try:
         click.echo(line)
     except OSError:
@@ -107,7 +115,7 @@ def say(line: str) -> None:
 
 
 def tell_stderr(line: str) -> None:
-    """With --json, stdout is for programs."""
+    """Print a line on stderr: with --json, stdout is for programs."""
     try:
         click.echo(line, err=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""`crawlctl demo`: one real crawl through all four stages, on a stack that is gone afterwards."""
+"""`crawlctl demo`: a real crawl through all four stages, on a temporary stack."""
 
 import asyncio
 import os
@@ -27,13 +27,13 @@ TASKS = 4
 
 @click.command()
 @click.option("--results", type=click.Path(path_type=Path, file_okay=False), default=Path("crawl-results"),
-              show_default=True, help="Folder that keeps what the crawl left.")  # fmt: skip
+              show_default=True, help="Folder for the results of the crawl.")  # fmt: skip
 @json_option
 def demo(results: Path, as_json: bool) -> None:
-    """Crawls a small bookshop that comes along, with four tasks, and shows how the run goes.
+    """Crawl the small bookshop among the examples, with four tasks, and show the progress.
 
-    Everything is started in a temporary folder on free ports and is gone afterwards; the archive of the crawl
-    and the event that announced it are kept. Exit status 0 only if the run is COMPLETED and its four tasks
+    The service starts in a temporary folder on free ports and is removed afterwards. The archive of the crawl and the
+    event that announced the archive are kept. The exit status is 0 only if the run is COMPLETED and its four tasks
     SUCCEEDED.
     """
     from crawler_lifecycle.services.embedded.addresses import Ports
@@ -60,7 +60,7 @@ def _temporary_folder() -> "tempfile.TemporaryDirectory[str]":
 
 
 def _forget_settings() -> None:
-    """The demo shows the embedded profile, whatever installation this shell is set up for."""
+    """Remove the settings of another installation from the environment: the demo shows the embedded profile."""
     from crawler_lifecycle.control.installation import TEMPORAL
     from crawler_lifecycle.settings import PREFIX
 
@@ -75,7 +75,7 @@ async def _demo(stack: "Stack", results: Path, *, as_json: bool) -> int:
     try:
         return await until_interrupted(_crawl(stack, results, as_json=as_json), stack.kill)
     except Interrupted as interrupted:
-        click.echo(f"\n{interrupted.number.name}: the demo is ended, nothing of it is left.", err=True)
+        click.echo(f"\n{interrupted.number.name}: the demo has ended and is removed.", err=True)
         return INTERRUPTED if interrupted.number.name == "SIGINT" else 128 + interrupted.number
 
 
@@ -90,7 +90,7 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
         tell("They are up. While this lasts:")
         tell(f"  page    {stack.plan.page}")
         tell(f"  Web UI  {stack.plan.web_ui}")
-        tell("Crawling the bookshop that comes along ...\n")
+        tell("Crawling the example bookshop ...\n")
         request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL)
         started = await control.runs.start(request)
         changes = control.runs.watch(started.run_id)
@@ -118,7 +118,7 @@ def _count_items(control: "Control", details: "RunDetails") -> int:
 
 
 def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
-    """The stack's folder goes away; what the crawl left for others does not."""
+    """Copy the results of the crawl out of the stack's folder, which is removed."""
     kept.mkdir(parents=True, exist_ok=True)
     exports = control.installation.settings.exports_folder
     archive, events = f"{details.run.run_uid}.zip", "events.jsonl"
@@ -129,17 +129,17 @@ def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
 
 
 def _moved(details: "RunDetails", control: "Control", kept: Path) -> "RunDetails":
-    """The exports as they are to be found from now on."""
+    """Return the run with the exports' new places."""
     before = str(control.installation.settings.exports_folder)
     exports = [
-        each.model_copy(update={"location": each.location and each.location.replace(before, str(kept))})
-        for each in details.exports
+        export.model_copy(update={"location": export.location and export.location.replace(before, str(kept))})
+        for export in details.exports
     ]
     return details.model_copy(update={"exports": exports})
 
 
 def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
-    from crawler_lifecycle.cli.render import details_lines
+    from crawler_lifecycle.cli.details_lines import details_lines
 
     run = details.run
     say("")

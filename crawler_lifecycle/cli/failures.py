@@ -1,6 +1,5 @@
-"""Failures of a command: one line on stderr, or with --json one object, and an exit status. Never a traceback."""
+"""Failures of commands: a line on stderr, or a JSON object with --json, and an exit status. Never a traceback."""
 
-import gc
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,13 @@ EXIT_CODES = """\b
 Exit status:
   0    done; a run that was watched is COMPLETED
   1    something went wrong
-  2    what was typed is not acceptable
+  2    the command line is not acceptable
   3    there is no such run, task or schedule
   4    a part of the installation does not answer or is not ready
   5    the run ended, but not COMPLETED
-  6    refused as things are: the run is over already, the name is taken
+  6    refused at present: the run is over already, the name is taken
   7    database, Temporal and cluster disagree (audit)
-  130  interrupted; what was started goes on
+  130  interrupted; a started run goes on
 """
 KINDS = {
     WRONG: "failed",
@@ -34,13 +33,12 @@ KINDS = {
     INTERRUPTED: "interrupted",
 }
 FAMILIES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
-RARELY = 100_000  # new objects
-LONGEST_REFUSAL = 300  # the refused words are part of the message
-COMMAND = "crawlctl.command"  # key in the context: the command that was typed
+LONGEST_REFUSAL = 300  # the message repeats the refused words
+COMMAND = "crawlctl.command"  # the key of the typed command in the context
 
 
 class Commands(click.Group):
-    """A group whose commands fail in one line, or in one JSON object with --json."""
+    """A group. Its commands fail with a line, or with a JSON object after --json."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -48,7 +46,7 @@ class Commands(click.Group):
         if os.environ.get("NO_COLOR"):
             extra["color"] = False
         as_json = wants_json(args) if parent is None else parent.meta["as_json"]
-        with _told(as_json, None):
+        with _reported(as_json, None):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta["as_json"] = as_json
         return context
@@ -61,18 +59,18 @@ class Commands(click.Group):
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _rare_collections(), _told(ctx.meta["as_json"], ctx):
+        with _reported(ctx.meta["as_json"], ctx):
             return super().invoke(ctx)
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Return whether --json is among the options, also where the command line itself is refused."""
+    """Return whether --json is among the options, also in a command line with mistakes."""
     options = words[: words.index("--")] if "--" in words else words
     return "--json" in options
 
 
 @contextmanager
-def _told(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
+def _reported(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -96,7 +94,7 @@ def _told(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
 
 
 def tell_failure(message: str, status: int, *, as_json: bool, option: str | None = None) -> None:
-    """Print why a command fails with this exit status. docs/howto/command-line.md has the shape of the object."""
+    """Print the reason for this exit status. docs/howto/command-line.md describes the JSON object."""
     if as_json:
         failure = {"error": KINDS[status], "exit_status": status, "message": message, "option": option}
         click.echo(json.dumps(failure), err=True)
@@ -105,7 +103,7 @@ def tell_failure(message: str, status: int, *, as_json: bool, option: str | None
 
 
 def _in_a_line(error: click.UsageError) -> str:
-    """Click itself uses four lines."""
+    """Return the error in a single line; click itself uses four."""
     message = " ".join(error.format_message().split()).rstrip(".")
     if len(message) <= LONGEST_REFUSAL:
         return message
@@ -113,7 +111,7 @@ def _in_a_line(error: click.UsageError) -> str:
 
 
 def _as_typed(error: LifecycleError, command: click.Command | None) -> tuple[str, str | None]:
-    """Return the message with the option or argument that was typed in the place of the request's field."""
+    """Return the message with the typed option or argument in place of the request's field."""
     if not isinstance(error, BadInput):
         return error.message, None
     field, _, inside = error.field.partition(".")
@@ -126,16 +124,5 @@ def _as_typed(error: LifecycleError, command: click.Command | None) -> tuple[str
 
 
 def _name_of(param: click.Parameter) -> str:
-    """Return `--max-duration` of an option, `SCHEDULE` of an argument."""
+    """Return for example `--max-duration` for an option and `SCHEDULE` for an argument."""
     return max(param.opts, key=len) if isinstance(param, click.Option) else param.human_readable_name
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """A tenth of a cold start would go into looking for garbage among the classes that are just being imported."""
-    before = gc.get_threshold()
-    gc.set_threshold(RARELY, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

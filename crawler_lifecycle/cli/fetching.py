@@ -1,4 +1,4 @@
-"""The command fetch: the archive of a run, on this machine."""
+"""The command fetch, which downloads the archive of a run."""
 
 import hashlib
 import sys
@@ -21,15 +21,15 @@ SILENCE = 60.0  # seconds without a byte
 
 @click.command()
 @click.argument("run")
-@click.option("--end", type=click.IntRange(min=1), help="Which end of a run that was reopened; default: the last.")
+@click.option("--end", type=click.IntRange(min=1), help="Number of the end, for a reopened run; default: the last end.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path(), help="File or folder; default: this folder.")
 @state_option
 @json_option
 def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: bool) -> None:
-    """Fetch the archive of RUN and check it: what its tasks have collected, as a zip.
+    """Fetch and check the archive of RUN: a zip file with the items of its tasks.
 
-    It comes from where it was exported to, a folder or a bucket. A file of that name is replaced once the whole archive
-    is there and its SHA-256 is the one on record.
+    The archive comes from the folder or bucket to which RUN was exported. An existing file is replaced only by a whole
+    archive with the recorded SHA-256.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def _fetched(stored: "StoredArchive", target: Path, expected: str | None) -> str
 
 @contextmanager
 def _draft_of(target: Path) -> Iterator[Path]:
-    """The file beside the target that takes the place of the target if all goes well, and is removed if not."""
+    """Yield a file beside the target. The file replaces the target after a success, and is removed after a failure."""
     draft = target.with_name(f".{target.name}.part")
     try:
         yield draft

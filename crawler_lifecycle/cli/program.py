@@ -1,6 +1,6 @@
-"""The commands of `crawlctl`.
+"""All commands of `crawlctl`.
 
-Each command imports the heavy modules that it needs by itself: `crawlctl list` speaks to the database alone.
+Commands import heavy modules in their functions: `crawlctl list` speaks to the database alone.
 """
 
 import click
@@ -13,13 +13,13 @@ from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 @click.group(cls=Commands, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
-    """Run web crawls and never lose track of one.
+    """Run web crawls and never lose track of a crawl.
 
     \b
     Start with:
-      crawlctl demo            one crawl from start to finish, on this machine
+      crawlctl demo            a crawl from start to finish, on this machine
       crawlctl up              the whole service on this machine, until Ctrl-C
-      crawlctl run bookshop    start a run and watch it
+      crawlctl run bookshop    start and watch a run
     """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option, tell_stderr
+from crawler_lifecycle.cli.common import json_option, plain, print_answer, print_json, state_option, tell_stderr
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.errors import LifecycleError
 
@@ -14,9 +14,9 @@ FOLLOW_PAUSE = 0.3
 
 
 @click.command("list")
-@click.option("--status", help="Only runs that stand here, e.g. PROCESSING.")
+@click.option("--status", help="Only runs with this status, e.g. PROCESSING.")
 @click.option("--crawler", help="Only runs of this crawler.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="So many at most.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Most runs to list.")
 @click.option(
     "--before", type=click.IntRange(min=1), metavar="RUN", help="Only runs older than this RunID: the next page."
 )
@@ -25,7 +25,7 @@ FOLLOW_PAUSE = 0.3
 def list_runs(
     status: str | None, crawler: str | None, limit: int, before: int | None, state: Path | None, as_json: bool
 ) -> None:
-    """The runs, newest first.
+    """List runs, newest first.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def list_runs(
       crawlctl list --status FAILED --limit 100
       crawlctl list --json | jq '.[].run_id'
     """
-    from crawler_lifecycle.cli.render import list_lines
+    from crawler_lifecycle.cli.list_lines import list_lines
     from crawler_lifecycle.contract.states import RunStatus
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.reading import RunReader
@@ -42,13 +42,9 @@ def list_runs(
         raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
     wanted = RunStatus(status.upper()) if status else None
     runs = RunReader(Context.open(state)).list(limit=limit, before=before, status=wanted, crawler=crawler)
-    if as_json:
-        return print_json(runs)
-    for line in list_lines(plain(runs), datetime.now(UTC)):
-        click.echo(line)
-    if not runs:
+    print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC)), as_json=as_json)
+    if not runs and not as_json:
         click.echo("No runs." if not (status or crawler or before) else "No such runs.")
-    return None
 
 
 @click.command()
@@ -56,10 +52,10 @@ def list_runs(
 @state_option
 @json_option
 def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
-    """The crawlers that can be run: what the scheduler service has in its catalogue.
+    """List the crawlers in the scheduler service's catalogue.
 
-    With --check, nothing of an installation is needed: every mistake of the file is a line, and the exit status is 2 if
-    there is one.
+    --check works without an installation: every mistake in the file is a line, and the exit status after a mistake
+    is 2.
 
     \b
     Examples:
@@ -67,23 +63,20 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
       crawlctl crawlers --check my-crawlers.toml
       crawlctl crawlers --json | jq '.[].name'
     """
-    from crawler_lifecycle.cli.render import crawler_lines
+    from crawler_lifecycle.cli.list_lines import crawler_lines
     from crawler_lifecycle.contract.records import without_values
     from crawler_lifecycle.control.context import Context
 
     if file is not None:
-        return _check(file, as_json=as_json)
+        _check(file, as_json=as_json)
+        return
     scheduler = Context.open(state).parts.deployer
-    found = scheduler.crawlers()
+    offered = scheduler.crawlers()
     try:
         scheduler.check()
     except LifecycleError as error:
         tell_stderr(f"Warning: {error.message}")
-    if as_json:
-        return print_json([without_values(crawler) for crawler in found])
-    for line in crawler_lines(plain(found)):
-        click.echo(line)
-    return None
+    print_answer([without_values(crawler) for crawler in offered], crawler_lines, as_json=as_json)
 
 
 def _check(file: Path, *, as_json: bool) -> None:
@@ -106,33 +99,31 @@ def _check(file: Path, *, as_json: bool) -> None:
 @state_option
 @json_option
 def show(run: str, state: Path | None, as_json: bool) -> None:
-    """Everything the database says of RUN, a RunID or a run_uid.
+    """Show all that the database records about RUN, a RunID or a run_uid.
 
     \b
     Examples:
       crawlctl show 7
       crawlctl show 7 --json | jq '.tasks[] | select(.status=="FAILED")'
     """
-    from crawler_lifecycle.cli.render import details_lines
+    from crawler_lifecycle.cli.details_lines import details_lines
     from crawler_lifecycle.control.context import Context
     from crawler_lifecycle.control.reading import RunReader
 
     details = RunReader(Context.open(state)).show(run)
-    if as_json:
-        return print_json(details)
-    for line in details_lines(plain(details), datetime.now(UTC)):
-        click.echo(line)
-    return None
+    print_answer(details, lambda details: details_lines(details, datetime.now(UTC)), as_json=as_json)
 
 
 @click.command()
 @click.argument("run")
-@click.option("--task", type=click.IntRange(min=0), help="Only this task; default: all, each line with its task.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the tasks have ended.")
+@click.option(
+    "--task", type=click.IntRange(min=0), help="Only this task; default: all tasks, with the task at every line."
+)
+@click.option("-f", "--follow", is_flag=True, help="Print until the tasks have ended.")
 @state_option
 @json_option
 def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: bool) -> None:
-    """What the tasks of RUN printed.
+    """Print the output of RUN's tasks.
 
     \b
     Examples:
@@ -163,7 +154,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             time.sleep(log_pause(fetched, FOLLOW_PAUSE))
             details = runs.show(run)
     if is_silent:
-        click.echo(f"Nothing was printed, or it is not to be had: crawlctl show {details.run.run_id}", err=True)
+        click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)
 
 
 def _print_log(task: int, text: str, *, prefixed: bool, as_json: bool) -> None:

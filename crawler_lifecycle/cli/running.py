@@ -1,4 +1,4 @@
-"""Commands about one run as it goes: run, watch, export."""
+"""Commands for a run and its progress: run, watch, export."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, KeyValue, json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import json_option, plain, print_answer, print_json, state_option
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
+from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
 
 if TYPE_CHECKING:
     from crawler_lifecycle.contract.records import RunDetails
@@ -19,21 +20,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("crawler")
-@click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; may be repeated.")
-@click.option("--tasks", type=int, help="Number of tasks; default: what the catalogue says.")
-@click.option("--max-parallel", type=int, help="Tasks in the cluster at once.")
-@click.option("--start-limit", type=Duration(), help="How long the main job may wait to start, e.g. 30s.")
-@click.option("--max-duration", type=Duration(), help="How long the run may take in all, e.g. 2h.")
-@click.option("--grace", type=Duration(), help="From a stop until it is forced, e.g. 30s.")
-@click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1.")
+@run_options
 @click.option("--trigger", type=click.Choice(["manual", "api", "scheduled"]), default="manual", show_default=True)
-@click.option("--requested-by", help="Who asked, for the record.")
-@click.option("--detach", is_flag=True, help="Do not watch: print the run and return.")
+@click.option("--requested-by", help="Name for the record.")
+@click.option("--detach", is_flag=True, help="Print the run and return at once.")
 @state_option
 @json_option
-def run(crawler: str, arguments: tuple[tuple[str, str], ...], detach: bool, state: Path | None, as_json: bool,
-        **options: Any) -> None:  # fmt: skip
-    """Starts a run of CRAWLER and watches it to its end.
+def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as_json: bool, **options: Any) -> None:
+    """Start a run of CRAWLER and watch the run to its end.
 
     \b
     Examples:
@@ -44,25 +38,6 @@ def run(crawler: str, arguments: tuple[tuple[str, str], ...], detach: bool, stat
 
     request = make_request(crawler, arguments, options)
     raise click.exceptions.Exit(asyncio.run(_run(Control.open(state), request, detach=detach, as_json=as_json)))
-
-
-DURATIONS = ("start_limit", "max_duration", "grace")
-
-
-def make_request(crawler: str, arguments: tuple[tuple[str, str], ...], options: dict[str, Any]) -> "RunRequest":
-    from pydantic import ValidationError
-
-    from crawler_lifecycle.contract.requests import RunRequest, as_bad_input
-    from crawler_lifecycle.contract.states import Trigger
-
-    renamed = {
-        name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
-    }
-    renamed["trigger"] = Trigger(renamed.get("trigger", Trigger.MANUAL))
-    try:
-        return RunRequest(crawler=crawler, arguments=dict(arguments), **renamed)
-    except ValidationError as error:
-        raise as_bad_input(error) from error
 
 
 async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
@@ -83,7 +58,7 @@ async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_js
 @state_option
 @json_option
 def watch(run: str, state: Path | None, as_json: bool) -> None:
-    """Shows RUN live until it is over. With --json, a line of JSON at every change.
+    """Show RUN live until RUN is over. With --json, print a line of JSON at every change.
 
     \b
     Examples:
@@ -116,12 +91,14 @@ async def _print_changes(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
     async for details in changes:
         print_json(details)
         last = details
-    assert last is not None, "a run that is watched has been seen once"
+    assert last is not None, "a watched run is there at least once"
     return last
 
 
 def _print_end(details: "RunDetails") -> None:
-    from crawler_lifecycle.cli.render import coloured, counts, export_line, why
+    from crawler_lifecycle.cli.details_lines import export_line
+    from crawler_lifecycle.cli.list_lines import why
+    from crawler_lifecycle.cli.words import coloured, counts
 
     details = plain(details)
     run = details.run
@@ -137,17 +114,13 @@ def _print_end(details: "RunDetails") -> None:
 @state_option
 @json_option
 def export(run: str, state: Path | None, as_json: bool) -> None:
-    """Announces the end of RUN and archives its files again, without crawling again.
+    """Announce the end of RUN and archive its files again, without another crawl.
 
-    The event carries the same id as the first time, so that a receiver sees it once.
+    The event has the same id as before, so receivers recognise the repetition.
     """
+    from crawler_lifecycle.cli.details_lines import export_line
     from crawler_lifecycle.control.control import Control
 
     details = asyncio.run(Control.open(state).runs.export(run))
-    if as_json:
-        print_json(details.exports)
-    else:
-        from crawler_lifecycle.cli.render import export_line
-
-        for each in plain(details.exports):
-            click.echo(export_line(each, details.run.end_number))
+    ends = details.run.end_number
+    print_answer(details.exports, lambda exports: (export_line(export, ends) for export in exports), as_json=as_json)

@@ -1,4 +1,4 @@
-"""How does a schedule look as text? Pure: records in, lines out."""
+"""Schedules and their occurrences as text."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import click
 
-from crawler_lifecycle.cli.render import coloured, duration
-from crawler_lifecycle.cli.times import rfc3339
+from crawler_lifecycle.cli.words import coloured, duration, facts, rfc3339, table
 from crawler_lifecycle.contract.schedules import Occurrence, Outcome, ScheduleDetails, ScheduleSummary
 from crawler_lifecycle.domain.words import counted
 
@@ -17,10 +16,7 @@ NEXT_TIMES = 3
 
 
 def list_lines(schedules: Sequence[ScheduleSummary]) -> Iterator[str]:
-    rows = [COLUMNS, *(_row(each) for each in schedules)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return table([COLUMNS, *(_row(schedule) for schedule in schedules)])
 
 
 def _row(schedule: ScheduleSummary) -> tuple[str, ...]:
@@ -45,8 +41,8 @@ def details_lines(details: ScheduleDetails) -> Iterator[str]:
     yield from _facts(details)
     yield ""
     yield click.style("Occurrences", bold=True)
-    for each in details.occurrences:
-        yield f"  {_occurrence(each)}"
+    for occurrence in details.occurrences:
+        yield f"  {_occurrence(occurrence)}"
     if not details.occurrences:
         yield "  none was due by the present rules"
         if details.counts.started:
@@ -62,35 +58,35 @@ def _facts(details: ScheduleDetails) -> Iterator[str]:
     arguments = " ".join(f"{name}={value}" for name, value in run.arguments.items()) if run else ""
     pause = details.pauses[-1] if details.paused and details.pauses else None
     skipped = f"{counts.skipped_overlap} because of overlap, {counts.skipped_missed_window} too late"
-    for name, value in (
-        ("when", when(details)),
-        ("overlap", details.overlap or "other"),
-        ("missed window", _duration(details.missed_window_seconds)),
-        ("arguments", arguments),
-        ("requested by", run.requested_by if run else None),
-        ("made", rfc3339(details.created_at)),
-        ("paused", pause and f"since {rfc3339(pause.since)}, by {pause.actor or '-'}: {pause.reason or '-'}"),
-        ("next", ", ".join(rfc3339(each) for each in details.next_at[:NEXT_TIMES])),
-        ("started", str(counts.started)),
-        ("skipped", skipped),
-        ("queued", str(counts.queued) if counts.queued else None),
-        ("open", ", ".join(details.open_workflows)),
-    ):
-        if value:
-            yield f"  {name:13} {value}"
+    yield from facts(
+        [
+            ("when", when(details)),
+            ("overlap", details.overlap or "other"),
+            ("missed window", _duration(details.missed_window_seconds)),
+            ("arguments", arguments),
+            ("requested by", run.requested_by if run else None),
+            ("made", rfc3339(details.created_at)),
+            ("paused", pause and f"since {rfc3339(pause.since)}, by {pause.actor or '-'}: {pause.reason or '-'}"),
+            ("next", ", ".join(rfc3339(moment) for moment in details.next_at[:NEXT_TIMES])),
+            ("started", str(counts.started)),
+            ("skipped", skipped),
+            ("queued", str(counts.queued) if counts.queued else None),
+            ("open", ", ".join(details.open_workflows)),
+        ]
+    )
 
 
-def _occurrence(each: Occurrence) -> str:
-    outcome = click.style(each.outcome.ljust(8), fg=COLOURS.get(each.outcome))
-    parts = [f"{rfc3339(each.at)}  {outcome}"]
-    if each.run_id is not None:
-        parts.append(f"run {each.run_id} {coloured(each.run_status or '')}")
-    elif each.workflow_id:
-        parts.append(f"workflow {each.workflow_id}")
-    if each.reason:
-        parts.append(each.reason)
-    if each.detail:
-        parts.append(each.detail)
+def _occurrence(occurrence: Occurrence) -> str:
+    outcome = click.style(occurrence.outcome.ljust(8), fg=COLOURS.get(occurrence.outcome))
+    parts = [f"{rfc3339(occurrence.at)}  {outcome}"]
+    if occurrence.run_id is not None:
+        parts.append(f"run {occurrence.run_id} {coloured(occurrence.run_status or '')}")
+    elif occurrence.workflow_id:
+        parts.append(f"workflow {occurrence.workflow_id}")
+    if occurrence.reason:
+        parts.append(occurrence.reason)
+    if occurrence.detail:
+        parts.append(occurrence.detail)
     return "  ".join(parts)
 
 

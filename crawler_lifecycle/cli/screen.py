@@ -1,4 +1,4 @@
-"""How is a run shown while it goes on: drawn in place on a terminal, as plain lines elsewhere?"""
+"""The progress of a run, drawn in place on a terminal and as plain lines elsewhere."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from crawler_lifecycle.cli.common import plain
-from crawler_lifecycle.cli.render import change_lines, progress_lines
+from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines
 from crawler_lifecycle.contract.records import RunDetails
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -20,7 +20,7 @@ LEAST_TASKS = 4
 
 
 async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
-    """Shows every change; answers the run as it was at the end."""
+    """Show every change. Return the run at its end."""
     if sys.stdout.isatty():
         return await _draw(changes)
     last: RunDetails | None = None
@@ -29,12 +29,12 @@ async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
         for line in change_lines(last, shown):
             click.echo(" ".join(line.splitlines()))
         last = shown
-    assert last is not None, "a run that is watched has been seen once"
+    assert last is not None, "a watched run is there at least once"
     return last
 
 
 async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
-    """Drawn again at every change, and every second for the clocks."""
+    """Draw the run at every change, and every second for the durations."""
     screen = Screen()
     last: RunDetails | None = None
     following = asyncio.ensure_future(anext(changes))
@@ -49,12 +49,12 @@ async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
                     screen.show(progress_lines(last, datetime.now(UTC), _room()))
     finally:
         following.cancel()
-    assert last is not None, "a run that is watched has been seen once"
+    assert last is not None, "a watched run is there at least once"
     return last
 
 
 class Screen:
-    """The lines shown last are replaced by the next ones."""
+    """Lines on a terminal that replace the lines before."""
 
     def __init__(self) -> None:
         self._height = 0
@@ -69,11 +69,11 @@ class Screen:
 
 
 def _room() -> int:
-    """Tasks that fit under a run's own lines."""
+    """Return how many tasks fit under the run's own lines."""
     return max(LEAST_TASKS, shutil.get_terminal_size().lines - 8)
 
 
 def _cut(line: str, width: int) -> str:
-    """A line that wraps, or is several, would be drawn over in the wrong place."""
+    """Return a single line that does not wrap. Longer output would be replaced in the wrong place."""
     line = " ".join(line.splitlines())
     return line if len(ANSI.sub("", line)) <= width else ANSI.sub("", line)[: width - 1] + "…"

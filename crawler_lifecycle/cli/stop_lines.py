@@ -1,9 +1,9 @@
-"""The latest stop of a run as text. Pure: records in, lines out."""
+"""The latest stop of a run as text."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from crawler_lifecycle.cli.times import rfc3339
+from crawler_lifecycle.cli.words import rfc3339
 from crawler_lifecycle.contract.records import LogRecord, RunDetails
 from crawler_lifecycle.contract.states import StopPhase
 
@@ -15,27 +15,27 @@ PHASES: dict[str, str] = {
 
 
 def stop_lines(details: RunDetails) -> Iterator[str]:
-    """Who asked for the stop that is the latest, by which door, and how long each phase of it took."""
-    asked: LogRecord | None = None
+    """Yield the actor and the door of the latest stop, and the duration of every phase."""
+    first: LogRecord | None = None
     before: datetime | None = None
     lines = _latest_stop(details.log)
     proved = any(line.event == StopPhase.PROVED for line in lines)
     for line in lines:
         if line.event in ASKED:
             who = ", ".join(part for part in (line.actor, line.door) if part)
-            yield f"{line.event} asked {rfc3339(line.at)} by {who or 'nobody named'}: {line.message}"
-            asked = asked or line
+            yield f"{line.event} asked {rfc3339(line.at)} by {who or 'an unnamed caller'}: {line.message}"
+            first = first or line
         elif line.event in PHASES:
-            took = line.at - (before or (asked or line).at)
+            took = line.at - (before or (first or line).at)
             yield f"{PHASES[line.event]} after {took.total_seconds():.1f} s: {line.message}"
             before = line.at
         elif line.event == StopPhase.UNCONFIRMED:
             yield f"not confirmed: {line.message}"
-    if asked and not proved and not details.run.status.is_over:
-        yield "not proved yet: something of the run may still be running"
+    if first and not proved and not details.run.status.is_over:
+        yield "not proved yet: a job of the run may still be running"
 
 
 def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
-    """A run that was reopened may have been stopped before; that is another story."""
+    """Leave out stops before the run was reopened."""
     starts = [number for number, line in enumerate(log) if line.event == "reopened"]
     return log[starts[-1] :] if starts else log

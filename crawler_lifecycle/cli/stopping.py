@@ -1,4 +1,4 @@
-"""Commands that end a run or have it go on: stop, resume."""
+"""Commands to stop a run and to resume a run."""
 
 import asyncio
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, state_option, user_name
+from crawler_lifecycle.cli.common import json_option, print_json, state_option
 from crawler_lifecycle.cli.failures import INTERRUPTED, OK
+from crawler_lifecycle.cli.requests import make_stop, record_options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -17,25 +18,23 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.control.runs import Stopping
 
-
 SILENT_SECONDS = 1.5
 
 
 @click.command()
 @click.argument("run")
-@click.option("--force", is_flag=True, help="Make its jobs end at once, without the grace period.")
-@click.option("--reason", help="Why, for the record.")
-@click.option("--actor", help="Who asks, for the record; default: you.")
-@click.option("--wait", is_flag=True, help="Show each phase until it is proved that nothing of RUN runs any more.")
+@click.option("--force", is_flag=True, help="Force its jobs to end at once, without the grace period.")
+@record_options
+@click.option("--wait", is_flag=True, help="Show every phase until the proof that no job of RUN runs.")
 @state_option
 @json_option
 def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: bool, state: Path | None,
          as_json: bool) -> None:  # fmt: skip
-    """Stops RUN: asks its jobs to end, and after its grace period makes them.
+    """Stop RUN: ask its jobs to end, and force them to end after the grace period.
 
-    What it has collected so far is still exported. A second stop with --force does not wait for the grace period.
-    With --json, a line of JSON that tells what is on record and how its workflow was told; with --wait a second one,
-    the run once it is proved.
+    Items collected so far are still exported. A second stop with --force does not wait for the grace period.
+    With --json, print the recorded stop and its way to the workflow as a line of JSON; with --wait also a second line,
+    the run after the proof.
 
     \b
     Examples:
@@ -44,27 +43,16 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
     """
     from crawler_lifecycle.control.control import Control
 
-    asked = make_stop(force=force, reason=reason, actor=actor)
-    raise click.exceptions.Exit(asyncio.run(_stop(Control.open(state), run, asked, wait=wait, as_json=as_json)))
+    request = make_stop(force=force, reason=reason, actor=actor)
+    raise click.exceptions.Exit(asyncio.run(_stop(Control.open(state), run, request, wait=wait, as_json=as_json)))
 
 
-def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopRequest":
-    from pydantic import ValidationError
-
-    from crawler_lifecycle.contract.requests import StopRequest, as_bad_input
-
-    try:
-        return StopRequest(force=force, reason=reason, actor=actor or user_name(), door="crawlctl")
-    except ValidationError as error:
-        raise as_bad_input(error) from error
-
-
-async def _stop(control: "Control", run: str, asked: "StopRequest", *, wait: bool, as_json: bool) -> int:
-    stopping = await _telling_a_delay(control.runs.stop(run, asked), run)
+async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: bool, as_json: bool) -> int:
+    stopping = await _with_a_line_at_a_delay(control.runs.stop(run, request), run)
     if as_json:
         print_json(stopping)
     else:
-        click.echo(_told(stopping))
+        click.echo(_line(stopping))
     if not wait:
         return OK
     details = await _until_proved(control, stopping.run_id, as_json=as_json)
@@ -73,10 +61,10 @@ async def _stop(control: "Control", run: str, asked: "StopRequest", *, wait: boo
     return OK
 
 
-def _told(stopping: "Stopping") -> str:
+def _line(stopping: "Stopping") -> str:
     how = {
         "signal": "its workflow is told",
-        "cancel": "its workflow took no signal and is cancelled, which means the same",
+        "cancel": "its workflow took no signal and is cancelled, with the same effect",
         "resume": "its workflow was not open and is resumed to stop it",
     }.get(stopping.told, f"its workflow will read that at its next look ({stopping.told})")
     if stopping.not_on_record is None:
@@ -87,8 +75,8 @@ def _told(stopping: "Stopping") -> str:
     )
 
 
-async def _telling_a_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
-    """Say on stderr that a stop takes long: a locked database or a slow Temporal made the command look dead."""
+async def _with_a_line_at_a_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
+    """Print on stderr that a stop takes long. A locked database or a slow Temporal made the command look dead."""
     task = asyncio.ensure_future(stopping)
     done, _ = await asyncio.wait([task], timeout=SILENT_SECONDS)
     if not done:
@@ -101,7 +89,7 @@ async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "R
 
     changes = control.runs.watch(run_id)
     try:
-        return [each async for each in changes][-1] if as_json else await follow(changes)
+        return [details async for details in changes][-1] if as_json else await follow(changes)
     except asyncio.CancelledError:
         click.echo(f"\nthe stop of run {run_id} goes on: crawlctl watch {run_id}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -109,16 +97,14 @@ async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "R
 
 @click.command()
 @click.argument("run")
-@click.option(
-    "--reopen", is_flag=True, help="Give the tasks of a run that FAILED, and did not succeed, another attempt."
-)
+@click.option("--reopen", is_flag=True, help="Give the unsuccessful tasks of a FAILED run another attempt.")
 @state_option
 @json_option
 def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
-    """Has RUN's workflow go on with it, for example after somebody terminated that.
+    """Give RUN a supervisor again, for example after a termination of its workflow.
 
-    Whatever became of its jobs meanwhile is found out. If the workflow is open, nothing is started. Of a run that is
-    over, its closing notice is sent if that was not delivered yet.
+    The workflow looks at the jobs of RUN first. An open workflow is left alone. If RUN is over, an undelivered closing
+    notice is sent.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Commands about who may use the HTTP API: token create, list, revoke."""
+"""Commands for tokens of the HTTP API: create, list, revoke."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,21 +16,21 @@ SCOPES = click.Choice(["read", "operate"])
 
 @click.group("token", cls=Commands)
 def token() -> None:
-    """Who may use the HTTP API.
+    """Manage the tokens of the HTTP API.
 
-    Only hashes are kept, in the file CRAWLER_API__TOKENS (default: in the state folder). What is changed here counts
-    from the next request on.
+    Only hashes are kept, in the file CRAWLER_API__TOKENS (default: in the state folder). A change has effect from the
+    next request on.
     """
 
 
 @token.command("create")
 @click.argument("name")
 @click.option("--scope", "scopes", type=SCOPES, multiple=True, default=["read"], show_default=True,
-              help="What it may do; may be repeated.")  # fmt: skip
+              help="Right of the token; repeatable.")  # fmt: skip
 @state_option
 @json_option
 def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool) -> None:
-    """Makes a token and prints it, this one time.
+    """Make a token and print it, only now.
 
     \b
     Examples:
@@ -39,28 +39,28 @@ def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool
     """
     from crawler_lifecycle.services.api.tokens import Scope
 
-    made = _tokens(state).make(name, [Scope(each) for each in scopes])
+    secret = _tokens(state).make(name, [Scope(scope) for scope in scopes])
     if as_json:
-        print_json({"name": name, "scopes": sorted(set(scopes)), "token": made})
+        print_json({"name": name, "scopes": sorted(set(scopes)), "token": secret})
     else:
-        click.echo(made)
+        click.echo(secret)
 
 
 @token.command("list")
 @state_option
 @json_option
 def list_tokens(state: Path | None, as_json: bool) -> None:
-    """The tokens' names and scopes."""
-    from crawler_lifecycle.cli.times import rfc3339
+    """List the names and scopes of tokens."""
+    from crawler_lifecycle.cli.words import rfc3339
 
-    found = _tokens(state).all()
+    tokens = _tokens(state).all()
     if as_json:
-        print_json([each.model_dump(exclude={"hash"}) for each in found])
+        print_json([token.model_dump(exclude={"hash"}) for token in tokens])
         return
-    for each in found:
-        click.echo(f"{each.name:24} {','.join(each.scopes):14} {rfc3339(each.created_at)}")
-    if not found:
-        click.echo("No tokens: nobody can use the API.")
+    for token in tokens:
+        click.echo(f"{token.name:24} {','.join(token.scopes):14} {rfc3339(token.created_at)}")
+    if not tokens:
+        click.echo("No tokens: the API refuses every request.")
 
 
 @token.command("revoke")
@@ -68,7 +68,7 @@ def list_tokens(state: Path | None, as_json: bool) -> None:
 @state_option
 @json_option
 def revoke(name: str, state: Path | None, as_json: bool) -> None:
-    """Takes a token back: its next request is refused."""
+    """Revoke a token: its next request is refused."""
     _tokens(state).revoke(name)
     if as_json:
         print_json({"name": name, "revoked": True})

@@ -27,16 +27,16 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @click.option("--ui-port", type=click.IntRange(1, 65535), help="Temporal's Web UI; default: 8233.")
 @click.option("--scheduler-port", type=click.IntRange(1, 65535), help="Default: 8310.")
 @click.option("--api-port", type=click.IntRange(1, 65535), help="The HTTP API and its page; default: 3210.")
-@click.option("--stop-jobs", is_flag=True, help="End the jobs too when the stack ends; otherwise they go on.")
+@click.option("--stop-jobs", is_flag=True, help="End the jobs with the stack; otherwise jobs go on.")
 @state_option
 @json_option
 def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
        scheduler_port: int | None, api_port: int | None, stop_jobs: bool, state: Path | None,
        as_json: bool) -> None:  # fmt: skip
-    """Runs the whole service on this machine until Ctrl-C.
+    """Run the whole service on this machine until Ctrl-C.
 
-    Its state is in a folder that survives: after an end of any kind, `crawlctl up` goes on with every run where
-    it was. Ctrl-C ends the service in order and leaves the jobs running; a second Ctrl-C does not wait.
+    The state folder survives: after an end of any kind, `crawlctl up` goes on with every run. Ctrl-C ends the service
+    in order and leaves the jobs running; a second Ctrl-C does not wait.
 
     \b
     Examples:
@@ -65,11 +65,12 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
 def _catalogue(given: Path | None) -> Path:
     from crawler_lifecycle.adapters.catalogue import Catalogue
 
-    named = given or (Path(said) if (said := os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")) else None)
+    setting = os.environ.get("CRAWLER_SCHEDULER__CATALOGUE")
+    named = given or (Path(setting) if setting else None)
     path = named or EXAMPLES / "catalogue.toml"
     if named is None and not path.exists():
         raise NotReady("no crawler catalogue: name one with --catalogue FILE")
-    Catalogue.load(path)  # one clear line now instead of a service that does not start
+    Catalogue.load(path)  # a clear line now, instead of a service that does not start
     return path
 
 
@@ -102,7 +103,7 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
                 "page": plan.page,
             }
         )
-    here = "" if os.environ.get("CRAWLER_STATE") == str(plan.state) else f" --state {plan.state}"
+    option = "" if os.environ.get("CRAWLER_STATE") == str(plan.state) else f" --state {plan.state}"
     for line in (
         "",
         click.style("The stack is up.", bold=True),
@@ -114,7 +115,7 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
         f"  catalogue         {plan.environment['CRAWLER_SCHEDULER__CATALOGUE']}",
         "",
         "Try from a second terminal:",
-        *(f"  {as_typed()} {command}{here}" for command in ("doctor", "run sleeper --arg seconds=30", "list")),
+        *(f"  {as_typed()} {command}{option}" for command in ("doctor", "run sleeper --arg seconds=30", "list")),
         "",
         "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs go on.",
     ):
@@ -126,15 +127,15 @@ def _tell_jobs(control: "Control", tell: "Say", *, stop_jobs: bool) -> None:
     from crawler_lifecycle.services.embedded.jobs import end_jobs, open_jobs
 
     try:
-        left = end_jobs(control) if stop_jobs else open_jobs(control)
+        jobs = end_jobs(control) if stop_jobs else open_jobs(control)
     except LifecycleError as error:
-        return tell(f"which jobs go on is not known: {error.message}")
-    if left.seen:
-        tell(f"{counted(len(left.seen), 'job')} left running; the next `crawlctl up` takes them over:")
-        for job in left.seen:
+        return tell(f"jobs may go on: {error.message}")
+    if jobs.seen:
+        tell(f"{counted(len(jobs.seen), 'job')} left running; the next `crawlctl up` takes them over:")
+        for job in jobs.seen:
             tell(f"  {job.line}")
-    for line in left.unseen:
-        tell(f"which jobs go on is not known of {line}")
-    if not left:
+    for line in jobs.unseen:
+        tell(f"jobs may go on in {line}")
+    if not jobs:
         tell("The stack has ended; no job is left running.")
     return None

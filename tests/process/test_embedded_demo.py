@@ -59,7 +59,7 @@ async def test_nothing_is_left_of_a_demo_that_is_interrupted(home: Path, moment:
             assert leftovers(home) != []
         status = await command.end(number)
     assert status == (130 if number is signal.SIGINT else 128 + number), command.output
-    assert "nothing of it is left" in command.output
+    assert "the demo has ended and is removed" in command.output
     assert leftovers(home) == []
     assert list(home.glob("crawl-demo-*")) == []
 

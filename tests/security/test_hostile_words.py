@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.cli.running import make_request
+from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.contract.requests import RunRequest, parse
 from tests.databases import MakeRun, ref_to

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from crawler_lifecycle.bootstrap.parts import NO_SERVICE
 from crawler_lifecycle.cli.common import Duration, KeyValue
 from crawler_lifecycle.cli.program import main
-from crawler_lifecycle.cli.running import make_request
+from crawler_lifecycle.cli.requests import make_request
 from crawler_lifecycle.contract.states import Trigger
 
 Crawlctl = Callable[..., Result]

@@ -98,9 +98,7 @@ def test_a_trigger_of_which_nothing_is_known_yet_is_told_as_one(
     monkeypatch.setattr(Schedules, "trigger", trigger)
     result = crawlctl("schedule", "trigger", "nightly")
     assert result.exit_code == 0, result.output
-    assert result.output == (
-        "schedule nightly: it is triggered; `crawlctl schedule show` tells later what came of it\n"
-    )
+    assert result.output == ("schedule nightly: triggered; `crawlctl schedule show` shows the outcome later\n")
 
 
 def a_schedule() -> ScheduleDetails:

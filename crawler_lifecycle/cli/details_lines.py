@@ -1,0 +1,100 @@
+"""All that the database records about a run, as text."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import click
+
+from crawler_lifecycle.cli.audit_lines import finding_lines
+from crawler_lifecycle.cli.list_lines import why
+from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, task_line
+from crawler_lifecycle.cli.stop_lines import stop_lines
+from crawler_lifecycle.cli.words import coloured, counts, facts, rfc3339
+from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ
+
+LAST_LINES = 3
+
+
+def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
+    run = details.run
+    yield from _facts(run)
+    yield ""
+    yield click.style("Tasks", bold=True)
+    for task in details.tasks:
+        yield from _task_lines(run.run_id, task, now)
+    if stops := list(stop_lines(details)):
+        yield ""
+        yield click.style("Stop", bold=True)
+        yield from (f"  {line}" for line in stops)
+    yield ""
+    yield click.style("Exports", bold=True)
+    yield from (f"  {export_line(export, run.end_number)}" for export in details.exports)
+    if not details.exports:
+        yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
+    if details.findings:
+        yield ""
+        yield click.style("Found by audits", bold=True)
+        yield from (f"  {line}" for finding in details.findings for line in finding_lines(finding))
+    yield ""
+    yield click.style("Log", bold=True)
+    for line in details.log:
+        who = f" ({', '.join(part for part in (line.actor, line.door) if part)})" if line.actor or line.door else ""
+        yield f"  {rfc3339(line.at)}  {line.event}: {line.message}{who}"
+
+
+def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:
+    exit_code = f"  exit {task.exit_code}" if task.exit_code is not None else ""
+    attempt = f"  attempt {task.attempt}" if task.attempt > 1 else ""
+    yield f"  {task_line(task, now)}{exit_code}{attempt}"
+    if task.status in (TaskStatus.FAILED, TaskStatus.LOST) or _was_seen_to_stop(task) or task.restarts:
+        yield from (f"      {line}" for line in _circumstances(task))
+        last_words = (task.log_tail or task.message or "").splitlines()
+        yield from (f"      | {line}" for line in last_words[-LAST_LINES:])
+        if task.log_tail or any(event.startswith(LOG_NOT_READ) for event in task.events):
+            yield f"      all of it: crawlctl logs {run_id} --task {task.task}"
+
+
+def _was_seen_to_stop(task: TaskRecord) -> bool:
+    return task.status is TaskStatus.STOPPED and bool(task.message or task.log_tail or task.events)
+
+
+def _circumstances(task: TaskRecord) -> Iterator[str]:
+    if task.node:
+        yield f"on {task.node}" + (f", restarted {task.restarts} times" if task.restarts else "")
+    if task.message and task.log_tail:
+        yield from task.message.splitlines()
+    yield from task.events
+
+
+def _facts(run: RunRecord) -> Iterator[str]:
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}"
+    arguments = " ".join(f"{name}={value}" for name, value in run.request.arguments.items())
+    yield from facts(
+        [
+            ("reason", run.reason),
+            ("why", why(run)),
+            ("run_uid", run.run_uid),
+            ("workflow", run.workflow_id),
+            ("trigger", run.trigger),
+            ("requested by", run.request.requested_by),
+            ("arguments", arguments),
+            ("tasks", counts(run.tasks)),
+            ("cluster", run.cluster),
+            ("intent", run.intent),
+            ("created", rfc3339(run.created_at)),
+            ("started", rfc3339(run.started_at)),
+            ("finished", rfc3339(run.finished_at)),
+            ("last look", rfc3339(run.last_look_at)),
+            ("next look", None if run.status.is_over else rfc3339(next_look_at(run))),
+            ("waits for", None if run.status.is_over else cause_of(run)),
+            ("look problem", run.look_problem),
+        ]
+    )
+
+
+def export_line(export: ExportRecord, ends: int) -> str:
+    """Name the end only where the run has several."""
+    end = f"end {export.end}  " if ends > 1 else ""
+    return f"{end}{export.kind:12}  {export.state:8}  {export.problem or export.location or '-'}"

@@ -1,0 +1,42 @@
+"""Runs and crawlers as tables of text."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from crawler_lifecycle.cli.words import counts, duration, rfc3339, table
+from crawler_lifecycle.contract.deployment import Crawler
+from crawler_lifecycle.contract.records import RunSummary
+
+RUN_COLUMNS = ("RUN", "CRAWLER", "STATUS", "REASON", "TASKS", "TRIGGER", "CREATED", "TOOK", "WHY")
+STATUS = RUN_COLUMNS.index("STATUS")
+CRAWLER_COLUMNS = ("CRAWLER", "PROCESSES", "AT ONCE", "START LIMIT", "MAX DURATION", "GRACE")
+LONGEST_WHY = 80  # characters
+
+
+def list_lines(runs: Sequence[RunSummary], now: datetime) -> Iterator[str]:
+    return table([RUN_COLUMNS, *(_row(run, now) for run in runs)], STATUS)
+
+
+def _row(run: RunSummary, now: datetime) -> tuple[str, ...]:
+    took = duration((run.finished_at or now) - run.created_at)
+    cells = (run.run_id, run.crawler, run.status, run.reason or "-", counts(run.tasks), run.trigger)
+    return (*map(str, cells), rfc3339(run.created_at), took, _shortened(why(run) or ""))
+
+
+def why(run: RunSummary) -> str | None:
+    """Return why the run ended, in a sentence. None while the run is under way, and if all of its tasks succeeded."""
+    return " ".join(run.explanation.text.split()) if run.explanation else None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_WHY else f"{text[: LONGEST_WHY - 1]}…"
+
+
+def crawler_lines(crawlers: Sequence[Crawler]) -> Iterator[str]:
+    return table([CRAWLER_COLUMNS, *(_crawler_row(crawler) for crawler in crawlers)])
+
+
+def _crawler_row(crawler: Crawler) -> tuple[str, ...]:
+    limits = (crawler.start_limit_seconds, crawler.max_duration_seconds, crawler.grace_seconds)
+    durations = ("-" if limit is None else duration(timedelta(seconds=limit)) for limit in limits)
+    return crawler.name, str(crawler.processes), str(crawler.max_parallel or "-"), *durations

@@ -1,0 +1,124 @@
+"""The progress of a run as text: its present state at a glance, or the latest changes."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from crawler_lifecycle.cli.list_lines import why
+from crawler_lifecycle.cli.stop_lines import stop_lines
+from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339
+from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary, TaskRecord
+from crawler_lifecycle.contract.states import RunStatus, TaskStatus
+from crawler_lifecycle.domain.pacing import look_time
+
+OVERDUE = timedelta(seconds=90)
+
+
+def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
+    """Yield the run at a glance, in a limited number of lines."""
+    run = details.run
+    took = duration((run.finished_at or now) - run.created_at)
+    yield f"{click.style(f'run {run.run_id}', bold=True)}  {run.crawler}  {coloured(run.status)}  {took}"
+    yield f"  stage     {stage(details)}"
+    if reason := why(run):
+        yield f"  why       {reason}"
+    if cause := waiting(details):
+        yield f"  waits for {cause}"
+    if not run.status.is_over:
+        yield f"  next look {_next_look(run, now)}"
+    for line in stop_lines(details):
+        yield f"  stop      {line}"
+    if run.look_problem:
+        yield f"  cluster   not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
+    for task in details.tasks[:most_tasks]:
+        yield f"  {task_line(task, now)}"
+    if len(details.tasks) > most_tasks:
+        yield f"  ... {counts(run.tasks)}"
+
+
+def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
+    """Yield a line for every change, for an output in which earlier lines stay."""
+    run = after.run
+    old = before.run if before else None
+    new_state = (run.status, stage(after), run.waiting_cause)
+    if before is None or old is None or new_state != (old.status, stage(before), old.waiting_cause):
+        cause = waiting(after)
+        yield f"run {run.run_id}  {coloured(run.status)}  stage {stage(after)}{f', waits for {cause}' if cause else ''}"
+    if why(run) and (old is None or why(old) != why(run)):
+        yield f"run {run.run_id}  why: {why(run)}"
+    known = {task.task: (task.status, task.cause) for task in before.tasks} if before else {}
+    for task in after.tasks:
+        if (task.status, task.cause) != known.get(task.task, (TaskStatus.QUEUED, None)):
+            yield f"run {run.run_id}  {task_line(task, after.run.finished_at or datetime.now(UTC))}"
+    due, known_due = rfc3339(next_look_at(run)), rfc3339(next_look_at(old)) if old else "-"
+    if not run.status.is_over and due != known_due:
+        yield f"run {run.run_id}  next look {due}, or as soon as a task changes"
+    known_lines = set(stop_lines(before)) if before else set()
+    yield from (f"run {run.run_id}  {line}" for line in stop_lines(after) if line not in known_lines)
+    if run.look_problem and (old is None or old.look_problem != run.look_problem):
+        yield f"run {run.run_id}  cluster not seen since {rfc3339(run.last_look_at)}: {run.look_problem}"
+
+
+def stage(details: RunDetails) -> str:
+    """Return which of the four stages the run is in, or that the run is stopping."""
+    run = details.run
+    if run.status.is_over:
+        return "4/4 completion"
+    if run.status is RunStatus.STOPPING:
+        return "stopping"
+    if run.status is not RunStatus.INITIALIZING:
+        return "3/4 reconciliation"
+    is_queued = not details.tasks or details.tasks[0].status is TaskStatus.QUEUED
+    return "1/4 initiation" if is_queued else "2/4 deployment"
+
+
+def waiting(details: RunDetails) -> str | None:
+    """Return what the run waits for, and since when; None if the run is over and exported."""
+    run = details.run
+    if run.status.is_over:
+        pending = [export.kind for export in details.exports if export.state == "pending"]
+        return f"its export ({', '.join(pending)})" if pending else None
+    if run.waiting_cause:
+        return cause_of(run)
+    alive = [task for task in details.tasks if not task.status.is_over]
+    if run.status is RunStatus.INITIALIZING or not alive:
+        return "the main job" if run.status is RunStatus.INITIALIZING else "the last look"
+    return f"{len(alive)} of {len(details.tasks)} tasks"
+
+
+def cause_of(run: RunSummary) -> str | None:
+    if run.waiting_cause is None:
+        return None
+    message = f": {run.waiting_message}" if run.waiting_message else ""
+    return f"{run.waiting_cause}{message} (since {rfc3339(run.waiting_since)})"
+
+
+def _next_look(run: RunRecord, now: datetime) -> str:
+    due = next_look_at(run)
+    if due is None:
+        return "when the main job has started"
+    if now - due > OVERDUE:
+        remedies = f"check its worker (crawlctl doctor) and its workflow (crawlctl resume {run.run_id})"
+        return f"overdue since {rfc3339(due)}: {remedies}"
+    ahead = f"in {duration(due - now)}" if due > now else "now"
+    return f"{ahead} ({rfc3339(due)}), or as soon as a task changes"
+
+
+def next_look_at(run: RunRecord) -> datetime | None:
+    """Every look records the time of the next look; the time of the first look follows from the start."""
+    if run.status.is_over or run.next_look_at:
+        return run.next_look_at
+    return look_time(run.started_at, 1) if run.started_at else None
+
+
+def task_line(task: TaskRecord, now: datetime) -> str:
+    name = "task 0 (main)" if task.task == 0 else f"task {task.task}"
+    parts = [f"{name:14}", coloured(task.status, 9)]
+    if task.started_at:
+        parts.append(duration((task.finished_at or now) - task.started_at))
+    if task.reason and task.status is not TaskStatus.SUCCEEDED:
+        parts.append(task.reason)
+    if task.cause and not task.status.is_over:
+        parts.append(f"waits: {task.cause}")
+    return "  ".join(parts).rstrip()

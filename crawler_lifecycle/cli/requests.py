@@ -1,0 +1,78 @@
+"""Requests from the words of a command line, and the options that several commands share for them."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from crawler_lifecycle.cli.common import Command, Duration, KeyValue, user_name
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.contract.requests import RunRequest, StopRequest
+    from crawler_lifecycle.contract.schedules import ScheduleRequest
+
+Arguments = tuple[tuple[str, str], ...]
+DURATIONS = ("start_limit", "max_duration", "grace")
+RULES = ("paused", "overlap", "time_zone")
+RULES_IN_SECONDS = ("every", "offset", "jitter", "missed_window")
+
+
+def run_options(command: Command) -> Command:
+    for option in reversed((
+        click.option("--arg", "arguments", type=KeyValue(), multiple=True, help="Passed to every task; repeatable."),
+        click.option("--tasks", type=int, help="Number of tasks; default: the number in the catalogue."),
+        click.option("--max-parallel", type=int, help="Most tasks in the cluster at the same time."),
+        click.option("--start-limit", type=Duration(), help="Longest wait for the main job's start, e.g. 30s."),
+        click.option("--max-duration", type=Duration(), help="Longest duration of a whole run, e.g. 2h."),
+        click.option("--grace", type=Duration(), help="Time from a stop until the stop is forced, e.g. 30s."),
+        click.option("--allowed-failures", type=float, default=0.0, help="Share of tasks that may fail, 0 to 1."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def record_options(command: Command) -> Command:
+    command = click.option("--actor", help="Name for the record; default: your login name.")(command)
+    return click.option("--reason", help="Reason for the record.")(command)
+
+
+def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) -> "RunRequest":
+    from pydantic import ValidationError
+
+    from crawler_lifecycle.contract.requests import RunRequest, as_bad_input
+    from crawler_lifecycle.contract.states import Trigger
+
+    fields = {
+        name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
+    }
+    fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
+    try:
+        return RunRequest(crawler=crawler, arguments=dict(arguments), **fields)
+    except ValidationError as error:
+        raise as_bad_input(error) from error
+
+
+def make_schedule(schedule_id: str, crawler: str, arguments: Arguments, options: dict[str, Any]) -> "ScheduleRequest":
+    from pydantic import ValidationError
+
+    from crawler_lifecycle.contract.requests import as_bad_input
+    from crawler_lifecycle.contract.schedules import Overlap, ScheduleRequest
+
+    rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
+    rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
+    rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
+    options |= {"requested_by": options["requested_by"] or user_name(), "trigger": "scheduled"}
+    try:
+        return ScheduleRequest(schedule_id=schedule_id, run=make_request(crawler, arguments, options), **rules)
+    except ValidationError as error:
+        raise as_bad_input(error) from error
+
+
+def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopRequest":
+    from pydantic import ValidationError
+
+    from crawler_lifecycle.contract.requests import StopRequest, as_bad_input
+
+    try:
+        return StopRequest(force=force, reason=reason, actor=actor or user_name(), door="crawlctl")
+    except ValidationError as error:
+        raise as_bad_input(error) from error

@@ -1,0 +1,50 @@
+"""Times, statuses and tables as text."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from crawler_lifecycle.contract.states import TaskStatus
+
+COLOURS = {
+    "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
+    "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
+}  # fmt: skip
+
+
+def rfc3339(moment: datetime | None) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "-"
+
+
+def duration(time: timedelta) -> str:
+    seconds = max(0, int(time.total_seconds()))
+    hours, minutes = seconds // 3600, seconds // 60 % 60
+    if hours:
+        return f"{hours}h{minutes:02}m"
+    return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
+
+
+def coloured(status: str, width: int = 0) -> str:
+    return click.style(status.ljust(width), fg=COLOURS.get(status))
+
+
+def counts(tasks: Mapping[TaskStatus, int]) -> str:
+    return ", ".join(f"{tasks[status]} {status}" for status in TaskStatus if tasks.get(status)) or "none"
+
+
+def facts(rows: Sequence[tuple[str, object]]) -> Iterator[str]:
+    """Yield a line for every name with a value."""
+    for name, value in rows:
+        if value:
+            yield f"  {name:13} {value}"
+
+
+def table(rows: Sequence[Sequence[str]], status_column: int | None = None) -> Iterator[str]:
+    """Yield aligned lines. The first row has the titles."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if number and status_column is not None:
+            cells[status_column] = coloured(row[status_column], widths[status_column])
+        yield "  ".join(cells).rstrip()
