@@ -1,10 +1,9 @@
-"""Process of the dispatcher, which has the child tasks of all runs deployed."""
+"""Dispatcher process: lets the scheduler service deploy the child tasks of all runs."""
 
 import asyncio
 import threading
 from datetime import timedelta
 
-from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -12,7 +11,7 @@ from crawler_lifecycle.services.dispatcher import Dispatcher
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     settings = parts.settings.dispatcher
-    told = threading.Event()
+    ending = threading.Event()
     with parts.dispatcher_pool() as pool:
         dispatcher = Dispatcher(
             parts.store.claims,
@@ -23,20 +22,13 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
             pool,
         )
         interval = timedelta(seconds=settings.interval_seconds)
-        async with health.served(parts.settings.health, _needs(parts), dispatcher.pulses):
-            loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, told, interval))
+        needs = health.needs_of(parts) | {"scheduler service": lambda: asyncio.to_thread(parts.deployer.check)}
+        async with health.served(parts.settings.health, needs, dispatcher.pulses):
+            loop = asyncio.create_task(asyncio.to_thread(dispatcher.run, ending, interval))
             stopping = asyncio.create_task(stopped.wait())
             await asyncio.wait((loop, stopping), return_when=asyncio.FIRST_COMPLETED)
-            told.set()
+            ending.set()
             await loop
-
-
-def _needs(parts: Parts) -> dict[str, health.Need]:
-    return {
-        "database": lambda: asyncio.to_thread(parts.store.records.installation),
-        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
-        "scheduler service": lambda: asyncio.to_thread(parts.deployer.check),
-    }
 
 
 if __name__ == "__main__":

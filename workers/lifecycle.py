@@ -1,4 +1,4 @@
-"""Process of the Temporal worker, which runs workflows and activities. On SIGTERM, work under way finishes first."""
+"""Worker process: runs workflows and activities for Temporal. On SIGTERM, work under way finishes first."""
 
 import asyncio
 import logging
@@ -12,7 +12,6 @@ from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
-from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
@@ -35,7 +34,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
-            health.served(parts.settings.health, _needs(parts, engine)) as door,
+            health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as door,
             _audited(parts, engine, installation, door),
             _watched(parts, engine, door),
             worker,
@@ -74,14 +73,6 @@ async def _watched(parts: Parts, engine: Engine, door: health.Door | None) -> As
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-
-
-def _needs(parts: Parts, engine: Engine) -> dict[str, health.Need]:
-    return {
-        "database": lambda: asyncio.to_thread(parts.store.records.installation),
-        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
-        "temporal": engine.ping,
-    }
 
 
 def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:

@@ -17,6 +17,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from crawler_lifecycle.adapters.disk import check_room
+from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.settings.processes import HealthSettings
 
@@ -130,6 +132,15 @@ class _Visit(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Log nothing: a probe comes every few seconds."""
+
+
+def needs_of(parts: Parts, **more: Need) -> dict[str, Need]:
+    """Return the needs of every process with a database, and more needs by their names."""
+    return {
+        "database": lambda: asyncio.to_thread(parts.store.records.installation),
+        "disk": lambda: asyncio.to_thread(check_room, parts.settings.local_folders),
+        **more,
+    }
 
 
 @asynccontextmanager

@@ -17,9 +17,9 @@ from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.errors import Refused, TemporaryError
 from crawler_lifecycle.services.embedded.addresses import free_ports
+from crawler_lifecycle.services.http_process import listen
 from tests.schedulers import TOKEN, a_request
 from tests.waiting import until
-from workers.scheduler import listen
 
 pytestmark = [pytest.mark.process, pytest.mark.system]
 CATALOGUE = '[crawlers.sleeper]\ncommand = ["sleep", "300"]\n'
@@ -161,5 +161,5 @@ def test_a_setting_that_is_wrong_is_one_line(service: Process) -> None:
 
 
 def test_where_jobs_run_elsewhere_it_may_listen_on_every_address() -> None:
-    with listen("http://0.0.0.0:0", anywhere=True) as listening:
+    with listen("http://0.0.0.0:0", "CRAWLER_SCHEDULER__URL") as listening:
         assert listening.getsockname()[0] == "0.0.0.0"

@@ -1,0 +1,53 @@
+"""Start and end of a process that serves HTTP."""
+
+import ipaddress
+import json
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from crawler_lifecycle.errors import LifecycleError, NotReady
+
+DRAIN_SECONDS = 20
+
+
+def run(name: str, serve: Callable[[], None], document: Callable[[], Mapping[str, object]]) -> int:
+    """Serve, or print the OpenAPI document after `--openapi`. Return the exit status."""
+    if sys.argv[1:] == ["--openapi"]:
+        sys.stdout.write(json.dumps(document(), indent=2) + "\n")
+        return 0
+    try:
+        serve()
+    except LifecycleError as error:
+        sys.stderr.write(f"{name}: {error.message}\n")
+        return 1
+    return 0
+
+
+def listen(url: str, variable: str, *, loopback_only: bool = False) -> socket.socket:
+    """Return a socket on the URL's address, or raise NotReady with the setting's name.
+
+    With a local cluster the holder of the scheduler's token may run commands on this machine, so that service listens
+    on loopback only.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", 80 if parts.port is None else parts.port
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        if loopback_only and not ipaddress.ip_address(address[0]).is_loopback:
+            raise NotReady(f"{variable}: {url}: the local cluster's service listens on loopback only")
+        return socket.create_server((host, port), family=family)
+    except (ValueError, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NotReady(f"{variable}: cannot listen on {url}: {reason}") from error
+
+
+def serve_until_signal(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT. uvicorn raises the signal again after draining; an orderly end is a success."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, server.handle_exit)
+    server.run(sockets=[listening])
