@@ -18,7 +18,7 @@ from bench.table import Scale, Table
 from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.naming import TASKS_IN_A_SELECTOR
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.naming import job_name
 
 REPEATS = 3
@@ -84,7 +84,7 @@ def _measured(answers: Answers, work: Callable[[], int], jobs: int) -> tuple[int
 
 
 def _ours(answers: Answers, tasks: int) -> Callable[[], int]:
-    looking, watched = Looking(answers, OURS), [(task, 1) for task in range(tasks)]
+    looking, watched = Observer(answers, OURS), [(task, 1) for task in range(tasks)]
 
     def look() -> int:
         seen = looking.look(RUN, watched)

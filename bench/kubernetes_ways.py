@@ -22,7 +22,7 @@ from kubernetes.config import new_client_from_config
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.http.receiving import GZIP, PLAIN
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.naming import job_name
 
 THREADS = 16
@@ -85,7 +85,7 @@ class Counted(Api):
 
 
 def ours(run: Run, encoding: str = GZIP) -> int:
-    look = Looking(Counted(run, encoding), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
+    look = Observer(Counted(run, encoding), None).look(run.run_uid, [(task, 1) for task in range(run.jobs)])
     assert look.complete, look.problem
     return len(look.jobs)
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from crawler_lifecycle.adapters.kubernetes import cluster
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.observe import jobs
@@ -74,4 +74,4 @@ class MortalApi(Api):
 def a_process(line: Line, folder: Path, installation: str) -> KubernetesCluster:
     """The whole adapter, with one thread in the place of each pool: so the n-th request is always the same."""
     with patch.object(cluster, "Api", partial(MortalApi, line)), patch.object(jobs, "THREADS", 1):
-        return KubernetesCluster(an_access(line.server, folder), installation, Pods(), Keeping(folder / "files"))
+        return KubernetesCluster(an_access(line.server, folder), installation, Pods(), LogStorage(folder / "files"))

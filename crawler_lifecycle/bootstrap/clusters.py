@@ -20,7 +20,7 @@ def cluster_of(settings: Settings, installation: str | None, places: "Places | N
 
 def _kubernetes(settings: Settings, installation: str | None, places: "Places | None") -> "Cluster":
     from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
-    from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+    from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
     from crawler_lifecycle.adapters.kubernetes.http.connection import Access
     from crawler_lifecycle.adapters.kubernetes.observe.looking import Patience
 
@@ -41,7 +41,7 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
         longest=timedelta(days=chosen.longest_days),
         keep=timedelta(days=chosen.keep_days),
     )
-    keeping = Keeping(settings.files_folder, chosen.log_mebibytes << 20)
+    keeping = LogStorage(settings.files_folder, chosen.log_mebibytes << 20)
     patience = Patience(
         no_progress=timedelta(seconds=chosen.give_up_seconds),
         overdue=timedelta(seconds=chosen.overdue_seconds),

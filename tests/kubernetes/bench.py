@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Patience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
@@ -29,7 +29,7 @@ class KubernetesBench:
     ) -> KubernetesCluster:
         """`server`: the address of a proxy in between."""
         access = Access(self.namespace, self.bed.kubeconfig("actor", self.namespace, server))
-        return KubernetesCluster(access, installation or self.installation, Pods(), Keeping(self.folder), patience)
+        return KubernetesCluster(access, installation or self.installation, Pods(), LogStorage(self.folder), patience)
 
     def other_client(self, installation: str) -> KubernetesCluster:
         return self.client(installation)

@@ -13,7 +13,7 @@ from kubernetes.config import incluster_config
 
 from crawler_lifecycle.adapters.kubernetes.act import removal
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http import connection
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
 from crawler_lifecycle.adapters.kubernetes.observe import changes
@@ -47,7 +47,7 @@ def client(bench: KubernetesBench, account: str = "actor", server: str | None = 
     """Gives a silent API server up after a moment."""
     kubeconfig = bench.bed.kubeconfig(account, bench.namespace, server)
     access = Access(bench.namespace, kubeconfig, connect_seconds=SOON, read_seconds=SOON)
-    return KubernetesCluster(access, bench.installation, Pods(), Keeping(bench.folder))
+    return KubernetesCluster(access, bench.installation, Pods(), LogStorage(bench.folder))
 
 
 def names_of_jobs(bench: KubernetesBench) -> list[str]:
@@ -317,7 +317,7 @@ def test_changes_are_told_by_a_cluster_that_went_back_in_time(bed: Bed, kubernet
 def test_the_settings_of_the_files_reach_the_pod(bed: Bed, kubernetes: KubernetesBench, tmp_path: Path) -> None:
     access = Access(kubernetes.namespace, bed.kubeconfig("actor", kubernetes.namespace))
     pods = Pods(files_claim="files", service_account="default", image_pull_secrets=("one",))
-    cluster = KubernetesCluster(access, kubernetes.installation, pods, Keeping(tmp_path))
+    cluster = KubernetesCluster(access, kubernetes.installation, pods, LogStorage(tmp_path))
     request = kubernetes.request(RUNS_UNTIL_ASKED)
     cluster.deploy(request)
     pod = until(
@@ -340,7 +340,7 @@ def test_a_pod_of_ours_uses_its_account_and_reads_its_token_again(
         monkeypatch.setattr(module, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(bed.plane.certificates.authority))
     token.write_text("one that has expired")
-    cluster = KubernetesCluster(Access(kubernetes.namespace), kubernetes.installation, Pods(), Keeping(tmp_path))
+    cluster = KubernetesCluster(Access(kubernetes.namespace), kubernetes.installation, Pods(), LogStorage(tmp_path))
     with pytest.raises(TemporaryError, match="401"):
         cluster.check()
     token.write_text(bed.token("actor"))

@@ -10,7 +10,7 @@ import pytest
 import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of
-from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http import api as transport
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connection
@@ -383,7 +383,7 @@ def test_what_the_cluster_cleaned_up_before_anybody_looked_is_lost_and_has_not_f
 ) -> None:
     """Its time to live is over, and no worker was there meanwhile."""
     access = Access(kubernetes.namespace, kubernetes.bed.kubeconfig("actor", kubernetes.namespace))
-    hasty = KubernetesCluster(access, kubernetes.installation, Pods(keep=timedelta(seconds=1)), Keeping(tmp_path))
+    hasty = KubernetesCluster(access, kubernetes.installation, Pods(keep=timedelta(seconds=1)), LogStorage(tmp_path))
     request = kubernetes.request(behaves(fates.SUCCEEDS))
     made = hasty.deploy(request)
     until(lambda: kubernetes.objects(request) == [], "job and pod to be cleaned up")

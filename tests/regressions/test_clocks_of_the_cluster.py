@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 from crawler_lifecycle.activities.metrics import measure_clocks
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.looks import JobLook
 from tests.api_servers import an_access, an_api_server
 from tests.kube import OURS, RUN, Json, Shelf, job, pod, running
@@ -35,7 +35,7 @@ def seen_by_a_clock_an_hour_ahead(told_at: datetime, made: datetime | None = Non
     }
     shelf = Shelf().put(jobs=[there], pods=[ending])
     shelf.clock.set(as_header(datetime.now(UTC) - HOUR))
-    return Looking(shelf, OURS).look(RUN, [KEY]).jobs[KEY]
+    return Observer(shelf, OURS).look(RUN, [KEY]).jobs[KEY]
 
 
 def test_a_pod_has_its_grace_where_our_clock_is_ahead() -> None:
@@ -88,7 +88,7 @@ def test_doctor_says_how_far_the_clocks_are_apart(ahead: int, words: str) -> Non
 def test_every_answer_sets_the_clock_and_a_look_tells_the_difference(tmp_path: Path) -> None:
     with an_api_server() as server:
         api = Api(an_access(server, tmp_path))
-        look = Looking(api, OURS).look(RUN)
+        look = Observer(api, OURS).look(RUN)
 
     assert look.clock_ahead is not None
     assert abs(look.clock_ahead) < timedelta(seconds=5)

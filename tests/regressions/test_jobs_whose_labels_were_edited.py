@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, UID, Json, Shelf, condition, ended, job, pod, running
 
@@ -21,7 +21,7 @@ def edited(there: Json, **labels: str) -> Json:
 
 
 def look(shelf: Shelf, uids: Any = ON_RECORD, watched: Any = (KEY,)) -> Look:
-    return Looking(shelf, OURS).look(RUN, watched, uids=uids)
+    return Observer(shelf, OURS).look(RUN, watched, uids=uids)
 
 
 EDITS: list[dict[str, str]] = [{}, {"run-uid": "another"}, {"installation": "another"}, {"task": "1"}, {"task": "x"}]

@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS
 from crawler_lifecycle.adapters.kubernetes.observe.failure import message
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow
@@ -37,7 +37,7 @@ PATIENT = Patience(no_progress=timedelta(days=10_000))
 
 
 def look(there: Json, *pods: Json, events: tuple[Json, ...] = (), patience: Patience = PATIENT) -> Look:
-    return Looking(Shelf().put(jobs=[there], pods=pods, events=events), OURS, patience).look(RUN, [KEY])
+    return Observer(Shelf().put(jobs=[there], pods=pods, events=events), OURS, patience).look(RUN, [KEY])
 
 
 def pending() -> TaskRow:
@@ -133,10 +133,10 @@ def test_ages_are_counted_by_the_clock_of_the_api_server() -> None:
     shelf.clock.set((datetime.now(UTC) - timedelta(hours=1)).strftime("%a, %d %b %Y %H:%M:%S GMT"))
     stuck = pod("Pending", waiting("ErrImagePull"), conditions=[condition("PodScheduled", at=lately)])
     shelf.put(jobs=[job(active=1)], pods=[stuck])
-    assert Looking(shelf, OURS).look(RUN, [KEY]).jobs[KEY].give_up_after is None
+    assert Observer(shelf, OURS).look(RUN, [KEY]).jobs[KEY].give_up_after is None
     told_to_end = deleted(pod("Running", running()), lately)
     shelf.put(jobs=[job(terminating=1)], pods=[told_to_end])
-    assert not Looking(shelf, OURS).look(RUN, [KEY]).jobs[KEY].overdue
+    assert not Observer(shelf, OURS).look(RUN, [KEY]).jobs[KEY].overdue
 
 
 def test_no_first_look_kills_what_is_overdue() -> None:
@@ -155,7 +155,7 @@ def test_an_absurd_time_of_one_object_hides_no_other(time: str) -> None:
     """A single one raised an OverflowError, and no task of its run changed any more."""
     for absurd in (deleted(job(1, 1, active=1), time), {**job(1, 1), "status": {"startTime": time}}):
         shelf = Shelf().put(jobs=[absurd, job(0, 1, condition("Complete"))])
-        seen_look = Looking(shelf, OURS).look(RUN, [KEY, (1, 1)])
+        seen_look = Observer(shelf, OURS).look(RUN, [KEY, (1, 1)])
         assert after(row(), seen_look).status is TaskStatus.SUCCEEDED
     assert JOBS.one(msgspec.json.encode(deleted(job(), time))).metadata.deletion_timestamp is None
 

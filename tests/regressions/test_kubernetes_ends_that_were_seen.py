@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import lingering
 from crawler_lifecycle.domain.looks import Look, TaskRow
@@ -18,7 +18,7 @@ BY_DISRUPTION = "Pod crawls/crawl-1-x has condition DisruptionTarget matching Fa
 
 
 def look(there: Json | None, *pods: Json, patience: Patience = AT_ONCE) -> Look:
-    return Looking(Shelf().put(jobs=[there] if there else [], pods=pods), OURS, patience).look(RUN, [KEY])
+    return Observer(Shelf().put(jobs=[there] if there else [], pods=pods), OURS, patience).look(RUN, [KEY])
 
 
 def told_to_end(there: Json, grace: int = 30) -> Json:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
 from crawler_lifecycle.domain.looks import TaskRow
@@ -16,7 +16,7 @@ def after_a_look(intent: Intent, uid: str | None = None) -> TaskChange | None:
     """The change of a task whose Job is being deleted, while its pod runs."""
     row = TaskRow(0, TaskStatus.DEPLOYING, attempt=1, version=1, job_uid=uid)
     there = Shelf().put(jobs=[deleted(job(active=1, ready=1))], pods=[pod("Running", running())])
-    return verdict(row, Looking(there, OURS).look(RUN, [(0, 1)]), intent, datetime.now(UTC))
+    return verdict(row, Observer(there, OURS).look(RUN, [(0, 1)]), intent, datetime.now(UTC))
 
 
 def test_it_is_not_taken_for_the_new_one() -> None:

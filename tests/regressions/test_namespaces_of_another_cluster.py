@@ -8,9 +8,9 @@ import pytest
 
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
-from crawler_lifecycle.adapters.kubernetes.cluster import Keeping, KubernetesCluster
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import Ground
+from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.domain.looks import Look
 from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
@@ -36,7 +36,7 @@ def cluster(uid: str, kube_system: str | None) -> Shelf:
 
 
 def look(shelf: Shelf, places: PlacesInMemory) -> Look:
-    return Looking(shelf, OURS, places=places).look(RUN, [KEY], uids={KEY: UID})
+    return Observer(shelf, OURS, places=places).look(RUN, [KEY], uids={KEY: UID})
 
 
 @pytest.fixture(params=["cluster-a", None], ids=["kube-system is read", "kube-system is not read"])
@@ -87,7 +87,7 @@ def test_another_namespace_of_the_same_cluster_is_not_taken_over() -> None:
 
 def test_what_an_operator_accepts_counts(places: PlacesInMemory) -> None:
     there = cluster("namespace-b", None)
-    before, now = Ground(there, places).accept()
+    before, now = NamespaceCheck(there, places).accept()
 
     assert before is not None
     assert (before.namespace_uid, now.namespace_uid) == ("namespace-a", "namespace-b")
@@ -99,7 +99,7 @@ def test_nothing_is_deployed_into_a_namespace_of_another_cluster(tmp_path: Path)
     places.keep(Place(NAMESPACE, "namespace-a", "cluster-a"), None)
     with an_api_server() as server:
         server.namespace_uid = "namespace-b"
-        there = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path), places=places)
+        there = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path), places=places)
 
         for confirm in (there.confirm, there.check):
             with pytest.raises(TemporaryError, match="accept-namespace") as caught:
@@ -123,7 +123,7 @@ def test_a_scheduler_service_that_began_in_another_cluster_makes_no_job_and_is_n
     """It has no database: it took the first namespace that it saw for the right one."""
     with an_api_server() as server:
         server.namespace_uid = "namespace-b"
-        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path))
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path))
         assert service.check()
         for ask in (lambda: service.deploy(request("namespace-a")), service.check):
             with pytest.raises(TemporaryError, match="the kubeconfig and the namespace") as caught:
@@ -138,7 +138,7 @@ def test_a_scheduler_service_that_began_in_another_cluster_makes_no_job_and_is_n
 def test_a_scheduler_service_follows_the_namespace_that_an_operator_accepted(tmp_path: Path) -> None:
     with an_api_server() as server:
         server.namespace_uid = "namespace-a"
-        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path))
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path))
         assert service.deploy(request("namespace-a")).created
         server.namespace_uid = "namespace-b"
         assert not service.deploy(request("namespace-b")).created, "the namespace is no part of what a key stands for"
@@ -146,7 +146,7 @@ def test_a_scheduler_service_follows_the_namespace_that_an_operator_accepted(tmp
 
 def test_a_request_of_a_caller_that_knows_no_namespace_is_carried_out(tmp_path: Path) -> None:
     with an_api_server() as server:
-        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path))
+        service = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path))
         assert service.deploy(request(None)).created
 
 
@@ -161,7 +161,7 @@ def test_a_request_carries_the_namespace_on_record(tmp_path: Path) -> None:
     deployer, claims = SimpleNamespace(deploy=deploy), SimpleNamespace(failed=lambda *_, **__: None)
     with an_api_server() as server:
         server.namespace_uid = "namespace-a"
-        cluster = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), Keeping(tmp_path), places=places)
+        cluster = KubernetesCluster(an_access(server, tmp_path), OURS, Pods(), LogStorage(tmp_path), places=places)
         ClaimDeployer(cast(Claims, claims), cluster, cast(Deployer, deployer)).deploy(
             Claim(7, 0, "token", request(None))
         )

@@ -3,7 +3,7 @@ succeeded a moment before the stop became STOPPED."""
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import Look
 from tests.kube import LATER, OURS, RUN, UID, Json, Shelf, condition, deleted, ended, job, pod, running
@@ -14,7 +14,7 @@ TOO_LATE = "2026-11-20T09:00:01Z"
 
 
 def look(there: Json, *pods: Json) -> Look:
-    return Looking(Shelf().put(jobs=[there], pods=list(pods)), OURS, IN_TIME).look(RUN, [(0, 1)])
+    return Observer(Shelf().put(jobs=[there], pods=list(pods)), OURS, IN_TIME).look(RUN, [(0, 1)])
 
 
 @pytest.mark.parametrize(

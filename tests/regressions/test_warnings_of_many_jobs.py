@@ -87,7 +87,7 @@ def test_events_that_hang_keep_no_thread_from_those_who_read_last_lines(failed: 
     collecting = failed.collecting
     begun = [evidence.asked(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)]
     try:
-        tails = collecting.jobs.each(lambda key: collecting.logs.tail(found[key][0], until), keys, "no log")
+        tails = collecting.jobs.for_each(lambda key: collecting.logs.tail(found[key][0], until), keys, "no log")
         assert tails == ["the end"] * TASKS
         assert monotonic() < until - 17, "they waited for the events"
     finally:

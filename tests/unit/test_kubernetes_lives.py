@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.looks import Look, uids_of
 from crawler_lifecycle.domain.reasons import JOB_DISAPPEARED, SIDECAR_HANGING
@@ -57,7 +57,7 @@ def test_the_same_where_what_is_wrong_can_be_made_small(random: Random) -> None:
 
 
 def look(shelf: Shelf) -> Look:
-    return Looking(shelf, OURS).look(RUN, [KEY])
+    return Observer(shelf, OURS).look(RUN, [KEY])
 
 
 @settings(max_examples=200)

@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS, Unreadable
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.looks import JobPhase, Look
 from tests.kube import OURS, RUN, SCHEDULED, Json, Shelf, condition, event, job, labels, pod, running, waiting
 
@@ -18,7 +18,7 @@ RUNS: Json = {"active": 1, "ready": 1}
 
 
 def look(shelf: Shelf, watched: int) -> Look:
-    return Looking(shelf, OURS).look(RUN, [(task, 1) for task in range(watched)])
+    return Observer(shelf, OURS).look(RUN, [(task, 1) for task in range(watched)])
 
 
 def calls(shelf: Shelf) -> dict[str, int]:
@@ -110,7 +110,7 @@ def test_pods_are_asked_by_task_or_all_at_once_whichever_takes_fewer_lists() -> 
 
 def test_a_look_at_some_tasks_lists_only_their_jobs() -> None:
     shelf = Shelf(page=100).put(jobs=[job(0, 2, uid="older", **RUNS), *many(1200, **RUNS)])
-    seen = Looking(shelf, OURS).look(RUN, [(0, 1), (5000, 1)], tasks=[0, 3, 5000])
+    seen = Observer(shelf, OURS).look(RUN, [(0, 1), (5000, 1)], tasks=[0, 3, 5000])
     assert (seen.complete, sorted(seen.jobs)) == (True, [(0, 1), (0, 2), (3, 1)])
     assert calls(shelf) == {"jobs": 1, "namespace": 1, "job": 1, "pods": 1}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Looking, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import Look
@@ -53,7 +53,7 @@ def look_at(life: Life, span: Span, random: Random, rough: Disturbance = CALM, u
     if rough.strikes(random):
         _break(shelf, random)
     others = [(task, 1) for task in range(1, 25)] if random.random() < 0.05 else []
-    return Looking(shelf, OURS, IN_TIME).look(RUN, [KEY, *others], uids=uids)
+    return Observer(shelf, OURS, IN_TIME).look(RUN, [KEY, *others], uids=uids)
 
 
 def facts_before_a_stop(life: Life, span: Span, random: Random, rough: Disturbance, uids: Uids) -> OutcomeFacts | None:

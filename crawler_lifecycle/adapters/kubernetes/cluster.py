@@ -23,8 +23,8 @@ from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
 from crawler_lifecycle.adapters.kubernetes.observe.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Looking, Patience
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import ACCEPT, CORRECT, Ground
+from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Observer, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import ACCEPT, CORRECT, NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
@@ -37,7 +37,7 @@ CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not ask thirty times a
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class LogStorage:
     """Where the logs of jobs go that leave the cluster, and how much of each."""
 
     files: Path
@@ -52,7 +52,7 @@ class KubernetesCluster:
         access: Access,
         installation: str | None,
         pods: Pods,
-        keeping: Keeping,
+        keeping: LogStorage,
         patience: Patience = PATIENT,
         places: Places | None = None,
     ) -> None:
@@ -65,10 +65,10 @@ class KubernetesCluster:
         self._deploying = Deploying(self._api, pods)
         self._is_told_its_place = places is None
         self._places = known = places or PlacesInMemory()
-        self._ground = Ground(self._api, known, CORRECT if self._is_told_its_place else ACCEPT)
+        self._ground = NamespaceCheck(self._api, known, CORRECT if self._is_told_its_place else ACCEPT)
         self._confirmed_until = 0.0
         self._confirmed: Place | None = None
-        self._looking = Looking(self._api, installation, patience, known)
+        self._looking = Observer(self._api, installation, patience, known)
         listening = Listening(self._logs)
         self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
         self._reaching = Reaching(jobs(), self._logs)
@@ -147,7 +147,7 @@ class KubernetesCluster:
         if kept := self._logs.read_kept(run_uid, task, attempt, offset):
             return kept
         # before the log: what is printed in between is only read once more
-        job, pods = self._jobs.one(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
+        job, pods = self._jobs.read_job(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
         if job is None and not pods:
             raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
         ended = (job is not None and end_of(job.status) is not None) or any(has_ended(pod) for pod in pods[:1])

@@ -51,7 +51,7 @@ class Removing:
         def remove(key: JobKey) -> bool:
             return time.monotonic() > latest or self._remove(run_uid, key, jobs[key], pods.get(key, []))
 
-        return sum(self.jobs.each(remove, list(jobs), "not all jobs could be removed"))
+        return sum(self.jobs.for_each(remove, list(jobs), "not all jobs could be removed"))
 
     def _remove(self, run_uid: str, key: JobKey, job: DatedJob, pods: list[Pod]) -> bool:
         """Whether it has to stay."""

@@ -79,7 +79,7 @@ class Stopping:
         """The uids of those that tell their pods. Before each is deleted somebody listens to it, if there is anybody in
         time."""
         # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
-        listed = self.jobs.some(run_uid, keys) if len(keys) > FEW else {}
+        listed = self.jobs.list_jobs(run_uid, keys) if len(keys) > FEW else {}
         until = time.monotonic() + patience
 
         def in_turn() -> Iterator[JobKey]:
@@ -95,7 +95,7 @@ class Stopping:
                 self.listening.until_answered(pod, until)
             return key, self._delete_job(run_uid, key, listed.get(key), uids.get(key))
 
-        done = self.jobs.each(delete, in_turn(), "not all jobs could be told to end")
+        done = self.jobs.for_each(delete, in_turn(), "not all jobs could be told to end")
         return {key: uid for key, uid in done if uid is not None}
 
     def _living_pods(
@@ -122,7 +122,7 @@ class Stopping:
     def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, on_record: str | None) -> str | None:
         """Return the uid of a Job that tells its pods. A Job that changed since it was listed is read by its name."""
         for _ in range(TRIES):
-            job, listed = listed or self.jobs.one(run_uid, key, on_record), None
+            job, listed = listed or self.jobs.read_job(run_uid, key, on_record), None
             if job is None:
                 return None
             uid = job.metadata.uid
@@ -154,7 +154,7 @@ class Stopping:
                 if error.status != 409:  # another pod of that name, which the next round finds
                     raise
 
-        self.jobs.each(delete, chosen, "not all pods could be told to end")
+        self.jobs.for_each(delete, chosen, "not all pods could be told to end")
 
 
 def is_ending(job: Job) -> bool:
@@ -202,7 +202,9 @@ class Reaching:
             return time.monotonic() < until and not self.logs.can_be_asked(one_of_each[node])
 
         nodes = list(one_of_each)
-        return {node for node, silent in zip(nodes, self.jobs.each(is_silent, nodes, "no node"), strict=True) if silent}
+        return {
+            node for node, silent in zip(nodes, self.jobs.for_each(is_silent, nodes, "no node"), strict=True) if silent
+        }
 
 
 def _lives_on(pod: Pod) -> str | None:

@@ -46,7 +46,7 @@ class Collecting:
     def evidence(self, run_uid: str, keys: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         """`hurried`: without events, and with the logs of nodes that answer at once."""
         until = time.monotonic() + (HURRIED_SECONDS if hurried else OBJECTS_SECONDS)
-        jobs = self.jobs.some(run_uid, keys, until)
+        jobs = self.jobs.list_jobs(run_uid, keys, until)
         meant = {
             key: pod
             for key, several in self.jobs.pods(run_uid, keys, until).items()
@@ -54,7 +54,7 @@ class Collecting:
         }
         if hurried:
             first = [(key, jobs.get(key), pod) for key, pod in meant.items()]
-            return self.jobs.each(lambda each: self._at_once(*each, until), first, "no evidence")
+            return self.jobs.for_each(lambda each: self._at_once(*each, until), first, "no evidence")
         until = time.monotonic() + SECONDS
         gone = {key for key in keys if key not in meant and not _end(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
@@ -66,7 +66,7 @@ class Collecting:
                 return self._of_stopped(run_uid, key)
             return self._of(key, jobs.get(key), meant.get(key), until)
 
-        collected = [each for each in self.jobs.each(collect, keys, "no evidence") if each]
+        collected = [each for each in self.jobs.for_each(collect, keys, "no evidence") if each]
         warnings = answered()
         return [_with_events(each, warnings.about(about.get((each.task, each.attempt), []))) for each in collected]
 
@@ -98,8 +98,8 @@ def _meant(job: Job | None, several: Sequence[Pod]) -> Pod | None:
     own = [pod for pod in several if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
     ended = _end(job)
     if ended is None:
-        return pods.the_one_that_counts(own)
-    return pods.the_one_that_ended(own, pods.SUCCEEDED if ended.type == "Complete" else pods.FAILED)
+        return pods.primary_pod(own)
+    return pods.ended_pod(own, pods.SUCCEEDED if ended.type == "Complete" else pods.FAILED)
 
 
 def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:

@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.kubernetes.http.api import PAGE, Api
 from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, METADATA, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST
 from crawler_lifecycle.adapters.kubernetes.objects import Job
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import Ground
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
 
 MOST_BY_NAME = 20
 AT_ONCE = 4
@@ -22,7 +22,7 @@ Uids = Mapping[str, str | None]  # by the name of the Job, as on record
 @dataclass(frozen=True, slots=True)
 class Absence:
     api: Api
-    ground: Ground
+    ground: NamespaceCheck
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, thread_name_prefix="by-name"))
 
     def present(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:

@@ -6,19 +6,19 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Job, Pod, is_positive
 from crawler_lifecycle.adapters.kubernetes.observe import job_status, pods, termination
-from crawler_lifecycle.adapters.kubernetes.observe.orphans import of_orphans
+from crawler_lifecycle.adapters.kubernetes.observe.orphans import look_of_orphans
 from crawler_lifecycle.domain.looks import JobLook
 from crawler_lifecycle.domain.reasons import FINISHING, ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING
 
 
-def if_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
+def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
     """Nobody ends it any more: its node is dead, or something holds it."""
     if look.gone or look.due_at is None or now - look.due_at <= patience:
         return look
     return replace(look, cause=POD_OVERDUE, overdue=True)
 
 
-def leaving(look: JobLook, found: Sequence[Pod]) -> JobLook:
+def look_of_deleted_job(look: JobLook, found: Sequence[Pod]) -> JobLook:
     """Whether they lived when it was deleted: by the time that it is complete they may be gone.
 
     One in a phase that we do not know may live, or have ended before: nothing is told by that."""
@@ -26,11 +26,11 @@ def leaving(look: JobLook, found: Sequence[Pod]) -> JobLook:
         return replace(look, cause=POD_TERMINATING)
     if not all(pods.has_ended(pod) for pod in found):
         return look
-    told = termination.was_told(found)
+    told = termination.told_to_end(found)
     return look if told is None else replace(look, cause=POD_TERMINATING if told else FINISHING)
 
 
-def held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
+def look_of_held_job(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
     """A Job that should be gone long since: something holds it, or pods do, which perhaps nobody told."""
     if living := [pod for pod in found if not pods.has_ended(pod)]:
         due = since_its_job(job, pods.due_at(living))
@@ -38,8 +38,8 @@ def held(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
     status = job.status or NO_JOB_STATUS
     if is_positive(status.active) or is_positive(status.terminating):
         return look
-    left = of_orphans((look.task, look.attempt), look.name, found)
-    without = job_status.unclear(
+    left = look_of_orphans((look.task, look.attempt), look.name, found)
+    without = job_status.unclear_look(
         (look.task, look.attempt), look.name, "it is being deleted, and nothing of it is left", look.uid
     )
     return replace(left or replace(without, gone=True, left_behind=True), leaving=True)

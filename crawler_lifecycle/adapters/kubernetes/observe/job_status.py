@@ -16,7 +16,7 @@ PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a 
 Stage = tuple[JobPhase, str | None]
 
 
-def of_job(key: JobKey, job: Job) -> JobLook | None:
+def look_of_job(key: JobKey, job: Job) -> JobLook | None:
     """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only, and of
     a success only a pod knows whether it was told to end."""
     status = job.status or NO_JOB_STATUS
@@ -27,10 +27,10 @@ def of_job(key: JobKey, job: Job) -> JobLook | None:
         return _failed(key, job, failed)
     if deleted := job.metadata.deletion_timestamp:
         told = POD_TERMINATING if is_positive(status.terminating) else None
-        ending = look_of(key, job, JobPhase.ENDING, told, stop_asked=True)
+        ending = build_look(key, job, JobPhase.ENDING, told, stop_asked=True)
         return replace(ending, due_at=deleted + job.grace)
     stage = _by_conditions(job, status, true) or _by_counters(status)
-    return look_of(key, job, *stage) if stage else None
+    return build_look(key, job, *stage) if stage else None
 
 
 def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage | None:
@@ -120,7 +120,7 @@ def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_cod
     )
 
 
-def look_of(
+def build_look(
     key: JobKey,
     job: Job,
     phase: JobPhase,
@@ -135,5 +135,5 @@ def look_of(
     return JobLook(*key, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
 
 
-def unclear(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
+def unclear_look(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:
     return JobLook(*key, uid, name, JobPhase.UNCLEAR, message=message)

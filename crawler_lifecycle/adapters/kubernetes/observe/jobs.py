@@ -55,7 +55,7 @@ class Jobs:
         default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
     )
 
-    def one(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
+    def read_job(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
         """Return the Job as it is now, in the API server's own copy; its metadata alone if the rest cannot be read.
 
         `uid`: the uid on record, which makes a Job ours whatever its labels say. So do the labels of its pods, which
@@ -68,7 +68,7 @@ class Jobs:
         is_on_record = uid is not None and job.metadata.uid == uid
         template = job.spec.template if job.spec else None
         made_by_us = template.metadata.labels if template and template.metadata else None
-        is_ours = self._is(job.metadata.labels, run_uid, key) or self._is(made_by_us, run_uid, key)
+        is_ours = self._is_labelled(job.metadata.labels, run_uid, key) or self._is_labelled(made_by_us, run_uid, key)
         return job if is_on_record or is_ours else None
 
     def _read(self, path: str) -> Job:
@@ -77,7 +77,7 @@ class Jobs:
         except Unreadable:
             return Job(NAMED.one(self.api.get(path, accept=naming.METADATA)).metadata)
 
-    def some(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
+    def list_jobs(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
         """Of these, by one list."""
         wanted = set(keys)
         pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted), until)
@@ -106,7 +106,7 @@ class Jobs:
             if job.metadata.uid == uids[key]:
                 jobs[key] = job
 
-        self.each(read, uids, "not all jobs could be read by their names")
+        self.for_each(read, uids, "not all jobs could be read by their names")
         return jobs
 
     def pods(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, list[Pod]]:
@@ -128,7 +128,7 @@ class Jobs:
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": read.uid, **unchanged}}
         self.api.delete(path, {**body, **chosen}, chosen)
 
-    def each(self, act: Callable[[T], R], items: Iterable[T], what: str) -> list[R]:
+    def for_each(self, act: Callable[[T], R], items: Iterable[T], what: str) -> list[R]:
         """Do it to every one; whatever failed is told at the end."""
         done: list[R] = []
         failed: list[TemporaryError] = []
@@ -146,7 +146,7 @@ class Jobs:
         for selector in naming.selectors(self.installation, run_uid, tasks):
             yield from self.api.pages(path, {"labelSelector": selector}, until=until)
 
-    def _is(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
+    def _is_labelled(self, labels: Labels | None, run_uid: str, key: JobKey) -> bool:
         labels = labels or NO_LABELS
         ours = labels.installation is not None and self.installation in (None, labels.installation)
         return ours and labels.run_uid == run_uid and key_of(labels) == key

@@ -14,9 +14,9 @@ from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Event, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import job_status, pod_status, pods
 from crawler_lifecycle.adapters.kubernetes.observe.absence import Absence
-from crawler_lifecycle.adapters.kubernetes.observe.deletion import if_overdue
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import Ground
-from crawler_lifecycle.adapters.kubernetes.observe.orphans import of_orphans
+from crawler_lifecycle.adapters.kubernetes.observe.deletion import mark_overdue
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
+from crawler_lifecycle.adapters.kubernetes.observe.orphans import look_of_orphans
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Clock
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
@@ -47,14 +47,14 @@ class Patience:
 PATIENT = Patience()
 
 
-class Looking:
+class Observer:
     def __init__(
         self, api: Api, installation: str | None, patience: Patience = PATIENT, places: Places | None = None
     ) -> None:
         self._api = api
         self._installation = installation
         self._patience = patience
-        self._absence = Absence(api, Ground(api, places or PlacesInMemory()))
+        self._absence = Absence(api, NamespaceCheck(api, places or PlacesInMemory()))
 
     def look(
         self,
@@ -80,7 +80,7 @@ class Looking:
             self._ask_pods(survey, absent)
         now = self._api.clock.now()
         told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
-        survey.jobs.update((key, if_overdue(job, now, self._patience.overdue)) for key, job in told)
+        survey.jobs.update((key, mark_overdue(job, now, self._patience.overdue)) for key, job in told)
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
@@ -118,18 +118,18 @@ class Looking:
             for key, job in survey.closer.items():
                 if job_status.tells_enough(survey.jobs[key]):
                     continue
-                survey.jobs[key] = job_status.unclear(key, job.metadata.name, error.message, job.metadata.uid)
+                survey.jobs[key] = job_status.unclear_look(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = self._api.clock.now()
         clock = Clock(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
         for key in absent:
-            if key not in survey.jobs and (left := of_orphans(key, survey.name(key), found.get(key, ()))):
+            if key not in survey.jobs and (left := look_of_orphans(key, survey.name(key), found.get(key, ()))):
                 survey.jobs[key] = replace(left, facts=facts_of(left, None, found.get(key, ())))
         asking: list[Asking] = []
         for key, job in survey.closer.items():
             own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = pod_status.with_pods(key, job, own, clock)
-            if uid := pod_status.asks_events_of(look, job, pods.the_one_that_counts(own)):
+            look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, clock)
+            if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own)):
                 asking.append((key, uid, job))
         self._ask_events(survey, asking, clock)
 
@@ -181,7 +181,7 @@ class Looking:
             events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
             known = [(key, job, events[uid]) for key, uid, job in asking if uid in events]
             survey.jobs.update(
-                (key, pod_status.with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
+                (key, pod_status.look_with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
             )
             answered.update(key for key, _, _ in known)
         left = [each for each in asking if each[0] not in answered]
@@ -218,7 +218,7 @@ class Looking:
             events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return pod_status.with_events(look, job, events, clock)
+        return pod_status.look_with_events(look, job, events, clock)
 
 
 def _times(what: Sized, size: int) -> int:

@@ -20,7 +20,7 @@ ACCEPT = "if this cluster is the right one, and jobs that it does not show are g
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class NamespaceCheck:
     api: Api
     places: Places
     remedy: str = ACCEPT

@@ -9,16 +9,16 @@ from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 
 
-def of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
+def look_of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
     """A Job that is provably gone, by what pods of it are left; None: nothing is."""
-    pod = pods.the_one_that_counts([each for each in found if not pods.has_ended(each)] or found)
+    pod = pods.primary_pod([each for each in found if not pods.has_ended(each)] or found)
     if pod is None:
         return None
     uids = {pods.controller_uid(each) for each in found}
     uid = pods.controller_uid(pod)
     if not uid or len(uids) > 1:
         problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
-        return replace(job_status.unclear(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
+        return replace(job_status.unclear_look(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
     asked = pod.metadata.deletion_timestamp is not None
     look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
     if not pods.has_ended(pod):
@@ -36,8 +36,8 @@ def of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
         why, what = failure.reason(None, pod), failure.message(None, pod)
         return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
     if code == 0:
-        told = termination.was_told([pod])
-        by_whom = None if told is False else termination.by_whom([pod])
+        told = termination.told_to_end([pod])
+        by_whom = None if told is False else termination.told_by([pod])
         return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=by_whom)
     message = f"pod {pod.metadata.name} succeeded, but not its main container"
     return replace(ended, phase=JobPhase.UNCLEAR, message=message)

@@ -13,7 +13,7 @@ from crawler_lifecycle.domain.reasons import POD_TERMINATING
 def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> OutcomeFacts | None:
     """Return the facts that the pod tells whose job is looked at. None: it tells none, or there is no pod."""
     ended_as = pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED if look.phase.has_ended else None
-    pod = pods.the_one_that_ended(own_pods, ended_as) if ended_as else pods.the_one_that_counts(own_pods)
+    pod = pods.ended_pod(own_pods, ended_as) if ended_as else pods.primary_pod(own_pods)
     if pod is None:
         return _by_the_job_alone(look)
     return _of_pod(look.uid, pod, job.metadata.deletion_timestamp if job else None)
@@ -23,14 +23,14 @@ def facts_by_uid(found: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, st
     """Return the facts that the pods of these jobs tell, where a pod belongs to the job with the uid on record."""
     facts: dict[JobKey, OutcomeFacts] = {}
     for key in found.keys() & uids.keys():
-        pod = pods.the_one_that_counts(pod for pod in found[key] if pods.controller_uid(pod) == uids[key])
+        pod = pods.primary_pod(pod for pod in found[key] if pods.controller_uid(pod) == uids[key])
         if pod and (known := _of_pod(uids[key], pod, None)):
             facts[key] = known
     return facts
 
 
 def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFacts | None:
-    by_whom = termination.by_whom([pod], job_deleted)
+    by_whom = termination.told_by([pod], job_deleted)
     if pods.has_ended(pod):
         return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
@@ -51,7 +51,7 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> 
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
         return None  # its main container does not say that it was done
-    told_to_end = termination.was_told_before_its_end(pod)
+    told_to_end = termination.pod_told_to_end(pod)
     message = failure.message(None, pod)
     return OutcomeFacts(
         job_uid=job_uid,

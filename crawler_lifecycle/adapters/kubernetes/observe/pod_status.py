@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Condition, Event, Job, Pod, is_positive
 from crawler_lifecycle.adapters.kubernetes.observe import deletion, failure, job_status, pods, termination, waiting
-from crawler_lifecycle.adapters.kubernetes.observe.job_status import look_of, of_job, true_conditions
+from crawler_lifecycle.adapters.kubernetes.observe.job_status import build_look, look_of_job, true_conditions
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.waiting import Wait
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
@@ -35,8 +35,8 @@ class Clock:
     with_sidecars: timedelta  # that run on after the main container
 
 
-def with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
-    """Return what `job_status.of_job` tells, and what only its pods know."""
+def look_with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
+    """Return what `job_status.look_of_job` tells, and what only its pods know."""
     look = _with_pods(key, job, found, clock)
     if look.phase is not JobPhase.UNCLEAR:
         look = replace(look, facts=facts_of(look, job, found))
@@ -47,12 +47,12 @@ def with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobL
 
 
 def _with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
-    known = of_job(key, job)
+    known = look_of_job(key, job)
     has_failed = known is not None and known.phase is JobPhase.FAILED
-    pod = pods.the_one_that_ended(found, pods.FAILED) if has_failed else pods.the_one_that_counts(found)
+    pod = pods.ended_pod(found, pods.FAILED) if has_failed else pods.primary_pod(found)
     if known is not None and known.phase is JobPhase.ENDING:
         is_held = known.due_at is not None and known.due_at < clock.late
-        return deletion.held(known, job, found) if is_held else deletion.leaving(known, found)
+        return deletion.look_of_held_job(known, job, found) if is_held else deletion.look_of_deleted_job(known, found)
     if known is not None:
         return _explained(known, job, pod, found)
     if pod is None:
@@ -67,8 +67,8 @@ def _by_its_pod(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     if phase in (pods.PENDING, pods.RUNNING):
         return _of_running(key, job, pod, clock)
     if phase in OVER:
-        return look_of(key, job, JobPhase.RUNNING, OVER[phase], pod)
-    return job_status.unclear(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
+        return build_look(key, job, JobPhase.RUNNING, OVER[phase], pod)
+    return job_status.unclear_look(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
 def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
@@ -76,17 +76,17 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -
         return _failed_because(look, job, pod, found)
     if look.phase is JobPhase.SUCCEEDED:
         deleted = job.metadata.deletion_timestamp
-        told = termination.was_told(found)
-        may_be_told = told is not False and pods.the_one_that_ended(found, pods.SUCCEEDED) is not None
-        return replace(look, stop_asked=told, reason=termination.by_whom(found, deleted) if may_be_told else None)
-    return replace(look, reason=termination.by_whom(found)) if look.cause == POD_TERMINATING else look
+        told = termination.told_to_end(found)
+        may_be_told = told is not False and pods.ended_pod(found, pods.SUCCEEDED) is not None
+        return replace(look, stop_asked=told, reason=termination.told_by(found, deleted) if may_be_told else None)
+    return replace(look, reason=termination.told_by(found)) if look.cause == POD_TERMINATING else look
 
 
 def _without_pod(key: JobKey, job: Job) -> JobLook:
     if is_positive((job.status or NO_JOB_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
-        return job_status.unclear(key, job.metadata.name, problem, job.metadata.uid)
-    return look_of(key, job, JobPhase.WAITING, POD_NOT_CREATED)
+        return job_status.unclear_look(key, job.metadata.name, problem, job.metadata.uid)
+    return build_look(key, job, JobPhase.WAITING, POD_NOT_CREATED)
 
 
 def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
@@ -116,7 +116,7 @@ def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     if not pods.is_true(pod, "PodScheduled"):
         return _waits(key, job, waiting.for_a_node(pod))
     if invalid := waiting.of_an_invalid_image(pod):
-        look = look_of(key, job, JobPhase.FAILED, pod=pod)
+        look = build_look(key, job, JobPhase.FAILED, pod=pod)
         return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))  # its pod is still there
     wait = waiting.for_containers(pod)
     is_hopeless = waiting.is_hopeless(wait, pod, clock.now, clock.patience)
@@ -125,7 +125,7 @@ def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
 
 def _of_running(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     cause = _what_ails(pod)
-    look = look_of(key, job, JobPhase.RUNNING, cause, pod)
+    look = build_look(key, job, JobPhase.RUNNING, cause, pod)
     if cause == SIDECAR_HANGING:
         return replace(look, give_up_after=clock.with_sidecars)
     if cause == SIDECAR_NOT_STARTED:
@@ -148,7 +148,7 @@ def _what_ails(pod: Pod) -> str | None:
 OVER = {pods.SUCCEEDED: FINISHING, pods.FAILED: BACKOFF}  # the Job has not noticed yet
 
 
-def asks_events_of(look: JobLook, job: Job, pod: Pod | None) -> str | None:
+def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
     """Return the uid of the object whose events may say more (rules 14 and 16)."""
     if look.phase is not JobPhase.WAITING:
         return None
@@ -157,7 +157,7 @@ def asks_events_of(look: JobLook, job: Job, pod: Pod | None) -> str | None:
     return pod.metadata.uid if pod and look.cause == CONTAINER_CREATING else None
 
 
-def with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) -> JobLook:
+def look_with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) -> JobLook:
     if look.cause != POD_NOT_CREATED:
         wait = waiting.explained(Wait(look.cause or "", look.message), events)
         return replace(look, cause=wait.cause, message=waiting.cut(wait.message))
@@ -170,4 +170,4 @@ def with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) 
 
 
 def _waits(key: JobKey, job: Job, wait: Wait) -> JobLook:
-    return replace(look_of(key, job, JobPhase.WAITING, wait.cause), message=waiting.cut(wait.message))
+    return replace(build_look(key, job, JobPhase.WAITING, wait.cause), message=waiting.cut(wait.message))

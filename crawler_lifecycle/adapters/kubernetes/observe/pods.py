@@ -26,14 +26,14 @@ def controller_uid(pod: Pod) -> str | None:
     return controllers[0] if controllers else (pod.metadata.labels or NO_LABELS).controller_uid
 
 
-def the_one_that_counts(pods: Iterable[Pod]) -> Pod | None:
+def primary_pod(pods: Iterable[Pod]) -> Pod | None:
     return max(pods, key=_weight, default=None)
 
 
-def the_one_that_ended(pods: Iterable[Pod], ended_as: str) -> Pod | None:
+def ended_pod(pods: Iterable[Pod], ended_as: str) -> Pod | None:
     """Return the pod that a Job's end is about: of several the one that ended as the Job did."""
     pods = list(pods)
-    return the_one_that_counts([pod for pod in pods if phase(pod) == ended_as]) or the_one_that_counts(pods)
+    return primary_pod([pod for pod in pods if phase(pod) == ended_as]) or primary_pod(pods)
 
 
 def _weight(pod: Pod) -> tuple[bool, datetime, str, str]:

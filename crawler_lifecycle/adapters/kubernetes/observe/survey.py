@@ -37,13 +37,13 @@ class Survey:
             return
         if key in self.jobs and not self._goes_before(key, name):
             return
-        look = job_status.of_job(key, job)
+        look = job_status.look_of_job(key, job)
         self.closer.pop(key, None)
         is_in_question = key in self.watched and job_status.needs_its_pods(look, job)
         is_late = look is not None and look.due_at is not None and look.due_at < self.late
         if is_in_question or is_late or job_status.may_be_overdue(look):
             self.closer[key] = job
-        self.jobs[key] = look or job_status.unclear(key, name, NOT_ASKED, job.metadata.uid)
+        self.jobs[key] = look or job_status.unclear_look(key, name, NOT_ASKED, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
         """A job that cannot be read; if it does not even tell which it is, nothing counts as absent."""
@@ -51,7 +51,7 @@ class Survey:
             self.problems.append(problem)
         else:
             self.closer.pop(key, None)
-            self.jobs[key] = job_status.unclear(key, name, problem)
+            self.jobs[key] = job_status.unclear_look(key, name, problem)
 
     def is_theirs(self, labels: Labels | None) -> bool:
         """Of another run or installation, and saying so."""

@@ -16,19 +16,19 @@ from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY
 TWO_CLOCKS = timedelta(minutes=1)
 
 
-def was_told(found: Sequence[Pod], ended_as: str = pods.SUCCEEDED) -> bool | None:
+def told_to_end(found: Sequence[Pod], ended_as: str = pods.SUCCEEDED) -> bool | None:
     """Return it of those pods of one job that ended so. None: nothing is left that could tell."""
-    answers = {was_told_before_its_end(pod) for pod in found if pods.phase(pod) == ended_as}
+    answers = {pod_told_to_end(pod) for pod in found if pods.phase(pod) == ended_as}
     return next((each for each in (False, True) if each in answers), None)
 
 
-def by_whom(found: Sequence[Pod], job_deleted: datetime | None = None) -> str | None:
+def told_by(found: Sequence[Pod], job_deleted: datetime | None = None) -> str | None:
     """Return one word of those for failures; None: somebody deleted the pod."""
     disruptions = sorted(word for pod in found if (word := failure.disruption(pod)))
     return disruptions[0] if disruptions else DELETED_EXTERNALLY if job_deleted else None
 
 
-def was_told_before_its_end(pod: Pod) -> bool | None:
+def pod_told_to_end(pod: Pod) -> bool | None:
     """Return whether the main container of this pod was told to end before it ended. None: it is not known."""
     end = pods.end_of_main(pod)
     ended = end.finished_at if end else None
