@@ -1,4 +1,4 @@
-"""How is the Cluster port fulfilled by Kubernetes?"""
+"""KubernetesCluster fulfils the Cluster port for a Kubernetes namespace."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -33,19 +33,19 @@ from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Place, Places, PlacesInMemory, Uids, keep_no_facts
 
-CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not ask thirty times a second
+CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not compare namespaces thirty times a second
 
 
 @dataclass(frozen=True, slots=True)
 class LogStorage:
-    """Where the logs of jobs go that leave the cluster, and how much of each."""
+    """Folder for the logs of jobs that leave the cluster, and the most bytes per log."""
 
     files: Path
     most_bytes: int = 64 << 20
 
 
 class KubernetesCluster:
-    """`installation`: whose jobs are ours; None: everybody's in the namespace."""
+    """`installation` limits the cluster to the jobs of an installation; None: all installations of the namespace."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class KubernetesCluster:
     ) -> None:
         self._api = Api(access)
         self._installation = installation
-        # each with threads of its own: nodes that are slow with their logs keep no stop waiting, and no stop a force
+        # separate threads: nodes with slow logs delay no stop, and a stop delays no force
         jobs = partial(Jobs, self._api, installation)
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
@@ -85,7 +85,7 @@ class KubernetesCluster:
         return self._deploying.deploy(request)
 
     def confirm(self) -> Place | None:
-        """TemporaryError if the namespace is not the one that the installation knows. Asked every few seconds."""
+        """Raise TemporaryError if the installation does not know the namespace. Compares every ten seconds at most."""
         if time.monotonic() >= self._confirmed_until:
             self._ground.check_if_readable()
             self._confirmed = self._places.known()
@@ -93,14 +93,14 @@ class KubernetesCluster:
         return self._confirmed
 
     def _expect(self, namespace: JobNamespace) -> None:
-        """Take the installation's namespace from a request: a process without a database knows none from its start."""
+        """Take the installation's namespace from a request: a process without a database starts without a namespace."""
         expected, known = Place(namespace.name, namespace.uid, namespace.cluster_uid), self._places.known()
         if known != expected:
             self._confirmed_until = 0.0
             self._places.keep(expected, known)
 
     def accept_place(self) -> tuple[Place | None, Place]:
-        """Record the present namespace as the one of this installation. Return the one before, and the present one."""
+        """Record the present namespace for this installation. Return the previous and the present namespace."""
         return self._ground.accept()
 
     def look(
@@ -146,7 +146,7 @@ class KubernetesCluster:
         key = (task, attempt)
         if kept := self._logs.read_kept(run_uid, task, attempt, offset):
             return kept
-        # before the log: what is printed in between is only read once more
+        # before the log: a later end is then only read once more
         job, pods = self._jobs.read_job(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
         if job is None and not pods:
             raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")
@@ -159,7 +159,7 @@ class KubernetesCluster:
         return Changes(self._api, self._installation)
 
     def check(self) -> str:
-        """One small list: the API server answers, knows us, and lets us see our jobs, in the namespace that we know."""
+        """Read a small list: the API server answers, knows our credentials, and lists jobs in the known namespace."""
         self._ground.check_if_readable(keep=False)
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
@@ -168,7 +168,7 @@ class KubernetesCluster:
         return f"Kubernetes at {self._api.host}, {version}, namespace {self._api.namespace}, {jobs}, {clocks}"
 
     def check_rights(self) -> str:
-        """NotReady with what is missing, for what, and how to give it."""
+        """Raise NotReady with the missing rights, their purposes, and the command that grants the rights."""
         missing = missing_rights(self._api, self._jobs.pool)
         if not missing:
             return f"all that is needed in namespace {self._api.namespace}"

@@ -1,6 +1,6 @@
-"""How is a job of ours called, and by which labels is it found?
+"""Names and labels of jobs.
 
-The Job and its pods carry the same labels; whatever is read is selected by installation and run.
+The Job and its pods carry the same labels; every read selects by installation and run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,16 +15,16 @@ RUN_UID = PREFIX + "run-uid"
 TASK = PREFIX + "task"
 ATTEMPT = PREFIX + "attempt"
 SPEC_HASH = PREFIX + "spec-hash"
-NOT_AFTER = PREFIX + "not-after"  # an annotation: until then a late copy of the request may still make the job
+NOT_AFTER = PREFIX + "not-after"  # an annotation: a late copy of the request may still create the job until then
 
-TASKS_IN_A_SELECTOR = 500  # a selector is part of the address, whose length is limited
+TASKS_IN_A_SELECTOR = 500  # a selector is part of the address, and the length of an address is limited
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 def selector(installation: str | None, run_uid: str | None = None, tasks: Iterable[int] = ()) -> str:
-    """Selects by label; no installation means anybody's, no tasks means all."""
+    """Return a label selector; without an installation for all installations, without tasks for all tasks."""
     parts = [INSTALLATION if installation is None else f"{INSTALLATION}={installation}"]
     if run_uid is not None:
         parts.append(f"{RUN_UID}={run_uid}")
@@ -41,12 +41,12 @@ def selectors(installation: str | None, run_uid: str, tasks: Iterable[int]) -> I
 
 
 def key_named(name: str, labels: Labels | None, run_uid: str) -> JobKey | None:
-    """Return task and attempt of a Job of this run. A name of our form decides: unlike a label nobody can edit it."""
+    """Return task and attempt of this run's Job. Names of our form come first: unlike labels, names are final."""
     return task_and_attempt(name, run_uid) or key_of(labels)
 
 
 def key_of(labels: Labels | None) -> JobKey | None:
-    """Task and attempt as the labels tell them; None: they are no numbers of ours."""
+    """Return task and attempt by the labels; None if the labels do not hold our numbers."""
     task, attempt = (labels.task or "", labels.attempt or "") if labels else ("", "")
     numbers = task.isascii() and task.isdecimal() and attempt.isascii() and attempt.isdecimal()
     return (int(task), int(attempt)) if numbers and len(task) < 10 and len(attempt) < 10 else None

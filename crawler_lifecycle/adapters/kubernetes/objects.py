@@ -1,7 +1,7 @@
-"""Objects of the API server, as far as we read them; all other fields are skipped, not built.
+"""Objects of the API server, with only the fields that the adapter reads; all other fields are skipped, not built.
 
-Every field may be missing or null: what a newer or older server leaves out is unknown and raises nothing. So is a time
-outside of 1970 to 2200, or a number that no server means: computing with them would end in an OverflowError.
+Every field may be missing or null: a field that a newer or older server leaves out is unknown and raises no error. A
+time outside of 1970 to 2200, or an absurd number, is unknown too: computing with them would end in an OverflowError.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,21 +13,21 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)] | None
 Counter = int | None
 Words = str | None
 FIRST_MOMENT, LAST_MOMENT = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-USUAL_GRACE = timedelta(seconds=30)  # the grace of a pod whose specification names no grace
-LONGEST_SECONDS = 366 * 24 * 3600  # of a grace
-LARGEST = 2**31 - 1  # of a number that a database keeps
+USUAL_GRACE = timedelta(seconds=30)  # the grace if a pod's specification names no grace
+LONGEST_SECONDS = 366 * 24 * 3600  # the longest grace
+LARGEST = 2**31 - 1  # the largest number that a database keeps
 LABELS = {
     "installation": "crawler-lifecycle/installation",
     "run_uid": "crawler-lifecycle/run-uid",
     "task": "crawler-lifecycle/task",
     "attempt": "crawler-lifecycle/attempt",
     "spec_hash": "crawler-lifecycle/spec-hash",
-    "controller_uid": "batch.kubernetes.io/controller-uid",  # stays when a pod is orphaned; its owner reference goes
+    "controller_uid": "batch.kubernetes.io/controller-uid",  # stays on an orphaned pod; the owner reference goes
 }
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """gc=False: they hold no cycles, and the collector need not walk through a million of them."""
+    """Objects hold no cycles, and with gc=False the collector need not walk through a million objects."""
 
 
 def forget_absurd_times(struct: msgspec.Struct, *names: str) -> None:
@@ -70,7 +70,7 @@ class Metadata(Object, frozen=True):
     labels: Labels | None = None
     creation_timestamp: Moment = None
     deletion_timestamp: Moment = None
-    deletion_grace_period_seconds: Counter = None  # what `deletion_timestamp` includes
+    deletion_grace_period_seconds: Counter = None  # the deletion_timestamp includes the grace
     resource_version: Words = None
     owner_references: list[Owner] | None = None
 
@@ -97,7 +97,7 @@ class Condition(Object, frozen=True):
 
 
 class PodFailurePolicy(Object, frozen=True):
-    """Only whether there is one."""
+    """The policy's presence is enough; its rules are not read."""
 
 
 class TemplateSpec(Object, frozen=True):
@@ -236,7 +236,7 @@ class Involved(Object, frozen=True):
 
 
 class Event(Object, frozen=True):
-    """Either of the two ways to write one: by counters and times of its own, or by a series."""
+    """An event in either notation: counters and times of its own, or a series."""
 
     metadata: Metadata
     involved_object: Involved | None = None
@@ -259,7 +259,7 @@ class Event(Object, frozen=True):
 
 
 class Named(Object, frozen=True):
-    """Any object, as far as its metadata goes: an item of a metadata-only list."""
+    """Metadata of any object: an item of a metadata-only list."""
 
     metadata: Metadata
 

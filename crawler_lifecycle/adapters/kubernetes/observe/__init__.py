@@ -1,1 +1,1 @@
-"""Observation of jobs: reads objects of the cluster and changes none."""
+"""Observation of jobs: reads objects from the cluster and changes no object."""

@@ -13,10 +13,10 @@ from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceChe
 
 MOST_BY_NAME = 20
 AT_ONCE = 4
-NAMES_IN_A_PAGE = 10 * PAGE  # nothing but metadata: with pages as of whole Jobs it would be as many lists again
+NAMES_IN_A_PAGE = 10 * PAGE  # metadata is small: pages as short as for whole Jobs would double the number of lists
 
-Pages = Callable[..., Iterator[bytes]]  # those of `Api.pages`
-Uids = Mapping[str, str | None]  # by the name of the Job, as on record
+Pages = Callable[..., Iterator[bytes]]  # the signature of `Api.pages`
+Uids = Mapping[str, str | None]  # uids on record by the Jobs' names
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Absence:
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, thread_name_prefix="by-name"))
 
     def present(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
-        """Yield the name and the Job where it is there after all. None stands for a Job that cannot be read."""
+        """Yield name and Job for every Job that exists after all. The Job is None if the Job cannot be read."""
         self.ground.check()
         there = list(uids) if len(uids) <= MOST_BY_NAME else self._there(uids, pages)
         reads = self.pool.map(self._read, there) if len(there) > 1 else map(self._read, there)
@@ -43,9 +43,10 @@ class Absence:
             return True, None
 
     def _there(self, uids: Uids, pages: Pages) -> list[str]:
-        """Return the names that a list of all Jobs has, whatever their labels: labels may have been changed.
+        """Return the names that a list of all Jobs shows, with or without our labels: users may have edited labels.
 
-        A Job whose uid is not the uid on record only has the name."""
+        A Job with another uid than the uid on record only shares the name.
+        """
         listed: dict[str, str] = {}
         for body in pages(self.api.batch("jobs"), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST):
             page = METADATA.page(body)

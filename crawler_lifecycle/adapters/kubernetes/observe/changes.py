@@ -1,7 +1,8 @@
-"""Which runs have jobs that changed? One stream of the Jobs of the installation, for all of its runs.
+"""Runs with changed jobs, from one stream of the installation's Jobs.
 
-The stream may end, be silent or be cut off at any time: it is taken up again where it was, or, where that is too long
-ago, from the beginning, which tells every run once. Whatever is missed all the same is found by the looks.
+The stream may end, be silent or be cut off at any time. A new stream continues from the last version, or starts from
+the beginning if the last version is too old, and then names every run once. Looks find all changes that the stream
+misses.
 """
 
 import logging
@@ -20,13 +21,13 @@ from crawler_lifecycle.adapters.kubernetes.objects import Named
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
-LONGEST_SILENCE = 1.0  # of ours: an empty set says that nothing happened
+LONGEST_SILENCE = 1.0  # after this silence an empty set tells the caller about a stream without changes
 COLLECT = 0.05
-STREAM_SECONDS = 30  # the API server ends the stream by itself; only half-open connections are silent for longer
+STREAM_SECONDS = 30  # the API server ends the stream after this time; only half-open connections are silent for longer
 SILENCE_SECONDS = 40.0
 PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))
 TOO_OLD = 410
-LONGEST_VERSION = 40  # digits: longer ones are nonsense, and Python refuses to read them
+LONGEST_VERSION = 40  # digits: longer versions are nonsense, and Python refuses to parse them
 logger = logging.getLogger(__name__)
 
 
@@ -49,9 +50,10 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Changes(Iterator[set[str]]):
-    """The run_uids of which something changed, or an empty set after a second of silence. For ever.
+    """Endless run_uids of runs with changes, or an empty set after a second of silence.
 
-    TemporaryError as long as the stream does not go well; it is tried again meanwhile."""
+    Raises TemporaryError while the stream fails; a thread retries in the meantime.
+    """
 
     def __init__(self, api: Api, installation: str | None) -> None:
         self._begin = partial(_Stream, api, installation)
@@ -59,26 +61,26 @@ class Changes(Iterator[set[str]]):
         self._stream.start()
 
     def __next__(self) -> set[str]:
-        if not self._stream.is_alive():  # a bug ended it, and is in the log
+        if not self._stream.is_alive():  # a bug ended the thread, and is in the log
             self._stream = self._begin()
             self._stream.start()
         return self._stream.take()
 
     def __del__(self) -> None:
-        """Nobody listens any more."""
+        """Stop the thread with its last reader."""
         self._stream.stop()
 
 
 class _Stream(threading.Thread):
-    """Reads the stream, since whoever waits for a line cannot do anything else."""
+    """Thread that reads the stream, because a reader that waits for a line is blocked."""
 
     def __init__(self, api: Api, installation: str | None) -> None:
         super().__init__(name="kubernetes-watch", daemon=True)
         self._api = api
         self._selector = selector(installation)
-        self._version: str | None = None  # the last we saw; None: from the beginning
+        self._version: str | None = None  # the last version that the stream showed; None: from the beginning
         self._changed: set[str] = set()
-        self._trouble: str | None = None  # until a stream has begun
+        self._trouble: str | None = None  # set until a stream has begun
         self._lock = threading.Lock()
         self._told = threading.Event()
         self._stopped = threading.Event()
@@ -94,11 +96,11 @@ class _Stream(threading.Thread):
         return changed
 
     def stop(self) -> None:
-        """It ends with the next line, or when the API server ends the stream."""
+        """Ask the thread to end: with the next line, or when the API server ends the stream."""
         self._stopped.set()
 
     def run(self) -> None:
-        failures = 0  # since the stream last went on
+        failures = 0  # since the last progress of the stream
         while not self._stopped.is_set():
             before = self._version
             try:
@@ -112,7 +114,7 @@ class _Stream(threading.Thread):
                 failures = failures + 1 if self._version == before else 0
             self._stopped.wait(
                 PAUSES.seconds(failures + 1)
-            )  # also against somebody in between who ends every stream at once
+            )  # the pause also limits requests if a proxy ends every stream at once
 
     def _follow(self) -> None:
         query: dict[str, str | int] = {
@@ -124,7 +126,7 @@ class _Stream(threading.Thread):
         now = self._now()
         if self._version and _order(self._version) <= _order(now):
             query["resourceVersion"] = self._version
-        else:  # the beginning, or an API server restored from a backup, silent until it caught up with what we saw
+        else:  # the beginning, or an API server restored from a backup, silent until its versions reach our version
             self._version = now
         for line in self._api.lines(self._api.batch("jobs"), query, accept=METADATA, silence=SILENCE_SECONDS):
             if self._stopped.is_set():
@@ -149,7 +151,7 @@ class _Stream(threading.Thread):
             metadata = msgspec.json.decode(change.object, type=Named).metadata
         except NOT_DECODABLE as error:
             raise ApiFailed(f"the stream of jobs cannot be read: {error}") from error
-        # what was there before the stream began comes in any order
+        # objects from before the stream began come in any order
         self._version = max(self._version or "", metadata.resource_version or "", key=_order)
         if metadata.labels and metadata.labels.run_uid:
             with self._lock:
@@ -158,5 +160,5 @@ class _Stream(threading.Thread):
 
 
 def _order(version: str) -> int:
-    """Versions are numbers that grow; one that is none is older than all others."""
+    """Return the version as a number that grows; -1, older than all others, if the version is no number."""
     return int(version) if version.isdecimal() and len(version) <= LONGEST_VERSION else -1

@@ -1,4 +1,4 @@
-"""Jobs that are being deleted: whether their pods live, whether they are overdue, and what remains of them."""
+"""Looks at Jobs during their deletion: whether their pods live, whether the Jobs are overdue, and what remains."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,16 +12,18 @@ from crawler_lifecycle.domain.reasons import FINISHING, ORPHAN_PODS, POD_OVERDUE
 
 
 def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
-    """Nobody ends it any more: its node is dead, or something holds it."""
+    """Mark a job as overdue if its end was due too long ago: its node is dead, or a finalizer holds the object."""
     if look.gone or look.due_at is None or now - look.due_at <= patience:
         return look
     return replace(look, cause=POD_OVERDUE, overdue=True)
 
 
 def look_of_deleted_job(look: JobLook, found: Sequence[Pod]) -> JobLook:
-    """Whether they lived when it was deleted: by the time that it is complete they may be gone.
+    """Return the look with a cause that says whether pods lived at the Job's deletion.
 
-    One in a phase that we do not know may live, or have ended before: nothing is told by that."""
+    Later the pods may be gone, before the deletion completes. Pods in an unknown phase may live, or may have ended before the
+    deletion: such pods decide neither way.
+    """
     if any(pods.lives(pod) for pod in found):
         return replace(look, cause=POD_TERMINATING)
     if not all(pods.has_ended(pod) for pod in found):
@@ -31,7 +33,7 @@ def look_of_deleted_job(look: JobLook, found: Sequence[Pod]) -> JobLook:
 
 
 def look_of_held_job(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
-    """A Job that should be gone long since: something holds it, or pods do, which perhaps nobody told."""
+    """Return the look at a Job with a long overdue deletion: a finalizer holds the Job, or pods without a request."""
     if living := [pod for pod in found if not pods.has_ended(pod)]:
         due = since_its_job(job, pods.due_at(living))
         return replace(look, due_at=due, cause=POD_TERMINATING if due else ORPHAN_PODS)
@@ -46,8 +48,9 @@ def look_of_held_job(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
 
 
 def since_its_job(job: Job, at: datetime | None) -> datetime | None:
-    """Return the time, or when the Job was made if that is later.
+    """Return the later time: `at`, or the Job's creation.
 
-    No pod is older than its Job: a time that says so was written by another clock, and its age would be too great."""
+    Pods are younger than their Job: an older time came from a deviating clock and would exaggerate the age.
+    """
     made = job.metadata.creation_timestamp
     return at if at is None or made is None else max(at, made)

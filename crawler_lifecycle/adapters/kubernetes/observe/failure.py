@@ -1,7 +1,7 @@
 """R: the reason of a job's failure in one short word, by the first rule that fits.
 
-A pod that somebody deletes is gone as soon as the Job has counted it. What the Job keeps of it is the sentence of its
-failure policy (`job_spec`).
+A deleted pod disappears as soon as the Job has counted the pod. The Job then keeps only the sentence of its failure
+policy (`job_spec`).
 """
 
 import re
@@ -18,7 +18,7 @@ POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
-OF_A_DELETION = (143, 137)  # SIGTERM, and SIGKILL when the grace is over
+OF_A_DELETION = (143, 137)  # SIGTERM, and SIGKILL after the grace
 BY_POD_REASON = {
     "Evicted": "evicted",
     "Preempting": "preempted",
@@ -44,7 +44,7 @@ BY_POD_REASON = {
     "UnexpectedPredicateFailureType": "node_rejected",
     "NodeLost": "node_lost",
 }
-BY_KUBELET = "TerminationByKubelet"  # who ends a pod without deleting it
+BY_KUBELET = "TerminationByKubelet"  # the kubelet ends a pod without deleting the pod
 BY_DISRUPTION = {
     "PreemptionByScheduler": "preempted",
     "DeletionByTaintManager": "node_tainted",
@@ -65,7 +65,7 @@ BY_EXIT_CODE = {
 
 
 def reason(failed: Condition | None, pod: Pod | None) -> str:
-    """`failed` is the Job's condition, where there still is a Job."""
+    """Return the reason. `failed` is the Job's condition, if the Job still exists."""
     said = failed.reason if failed else None
     found = None
     if said not in AS_THE_JOB_SAYS:
@@ -74,16 +74,18 @@ def reason(failed: Condition | None, pod: Pod | None) -> str:
 
 
 def exit_code(failed: Condition) -> int | None:
-    """As the Job remembers it when its pod is gone."""
+    """Return the exit code from the Job's condition, for a Job without pods."""
     found = POLICY_ON_EXIT_CODE.match(failed.message or "")
     return int(found[1]) if found else None
 
 
 def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers: bool) -> bool:
-    """Somebody deleted the pods, and it was neither the Job's deadline nor a disruption.
+    """Return whether a user or program deleted the pods: neither the Job's deadline nor a disruption did.
 
-    Of a pod that is gone only the exit code is left; one that a program gives itself says that it ended by itself.
-    None at all, of a Job that `remembers` them (by its failure policy), says that it was deleted before it ran."""
+    When the pod is gone, only the exit code remains; a code that programs return themselves proves an end without a
+    deletion. A Job without an exit code that `remembers` codes (by its failure policy) was deleted before its program
+    ran.
+    """
     if failed is None or failed.reason in AS_THE_JOB_SAYS or POLICY_ON_DISRUPTION.match(failed.message or ""):
         return False
     if any(pods.is_true(pod, DISRUPTION) for pod in found):
@@ -95,7 +97,7 @@ def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers:
 
 
 def disruption(pod: Pod) -> str | None:
-    """Who wanted its room, or its node."""
+    """Return the reason of the pod's disruption, such as a preemption or a drained node."""
     found = pods.condition(pod, DISRUPTION)
     return BY_DISRUPTION.get(found.reason or "", DISRUPTED) if found and found.is_true else None
 

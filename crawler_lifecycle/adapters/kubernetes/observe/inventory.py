@@ -1,4 +1,4 @@
-"""Which jobs of the installation are there, of all runs? Metadata alone: of the Jobs, and of pods that lost theirs."""
+"""Inventory of the installation's jobs across all runs, by the metadata of Jobs and of pods without a Job."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from crawler_lifecycle.errors import BadInput
 
 
 def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
-    """In pages of the API server; an error in one of them is raised, and the list is none."""
+    """Yield the jobs in pages of the API server. An error in a page is raised, and makes the inventory invalid."""
     seen: set[tuple[str | None, JobKey | None]] = set()
     for path in (api.batch("jobs"), api.core("pods")):
         query = {"labelSelector": naming.selector(installation)}

@@ -1,4 +1,4 @@
-"""Where a job stands, as far as the Job itself tells. Which rule does what is in docs/decisions/0014."""
+"""Look at a job by the Job object alone. docs/decisions/0014 numbers the rules."""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -9,16 +9,21 @@ from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, waiting
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
-SLACK = timedelta(minutes=1)  # two clocks, each of which cuts its seconds
+SLACK = timedelta(minutes=1)  # two clocks, both without fractions of seconds
 SUSPENDING = "suspending"
-PODS_SAY_MORE = (POD_TERMINATING, FAILING)  # whether they will ever be gone; a suspended Job goes on after them
+PODS_SAY_MORE = (
+    POD_TERMINATING,
+    FAILING,
+)  # pods show whether they will end at all; a suspended Job continues after its pods
 
 Stage = tuple[JobPhase, str | None]
 
 
 def look_of_job(key: JobKey, job: Job) -> JobLook | None:
-    """What the Job alone tells; None: only its pod knows (rules 12 to 21). A failure has its first reason only, and of
-    a success only a pod knows whether it was told to end."""
+    """Return the Job's own look; None if only the pod can decide (rules 12 to 21).
+
+    A failure has a preliminary reason, and only a pod knows whether its successful program was told to end.
+    """
     status = job.status or NO_JOB_STATUS
     true = true_conditions(status)
     if complete := true.get("Complete"):
@@ -34,7 +39,7 @@ def look_of_job(key: JobKey, job: Job) -> JobLook | None:
 
 
 def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage | None:
-    """Rules 7 to 10."""
+    """Apply rules 7 to 10."""
     if "FailureTarget" in true:
         return JobPhase.RUNNING, FAILING
     if "SuccessCriteriaMet" in true:
@@ -46,7 +51,7 @@ def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage |
 
 
 def _by_counters(status: JobStatus) -> Stage | None:
-    """Rules 11 to 13, and 20 where no pod has to be asked: one that is Ready runs."""
+    """Apply rules 11 to 13, and rule 20 for a Job with a Ready pod: such a Job runs."""
     if is_positive(status.active):
         return (JobPhase.RUNNING, None) if is_positive(status.ready) else None
     if is_positive(status.terminating):
@@ -57,24 +62,24 @@ def _by_counters(status: JobStatus) -> Stage | None:
 
 
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
-    """Of a Job that is being deleted, only to know whether they had ended by then."""
+    """Return whether the look needs pods: a deleted Job only to learn whether its pods had ended before."""
     if look is None or look.phase.has_ended:
         return True
     return look.phase is JobPhase.ENDING and look.cause is None and is_positive((job.status or NO_JOB_STATUS).active)
 
 
 def may_be_overdue(look: JobLook | None) -> bool:
-    """Only its pods tell."""
+    """Return whether only pods can show that the job is overdue."""
     return look is not None and look.phase is JobPhase.RUNNING and look.cause in PODS_SAY_MORE
 
 
 def tells_enough(look: JobLook) -> bool:
-    """Without its pods, if those cannot be read."""
+    """Return whether the look is usable without pods that cannot be read."""
     return look.phase is JobPhase.ENDING or look.cause in PODS_SAY_MORE
 
 
 def true_conditions(status: JobStatus) -> dict[str, Condition]:
-    """By type; of several of one type, which only nonsense has, the same in whatever order they come."""
+    """Return true conditions by type. Sorting decides between contradictory duplicates, in whatever order they come."""
     found = [each for each in status.conditions or () if each.is_true]
     if len(found) > 1:
         found.sort(key=repr)
@@ -88,8 +93,11 @@ def end_of(status: JobStatus | None) -> Condition | None:
 
 
 def _succeeded(key: JobKey, job: Job, complete: Condition) -> JobLook:
-    """All containers of a pod exited with 0, or it would not be complete. The controller writes when it saw that, not
-    when it was: so the Job alone does not tell whether anybody told it to end before."""
+    """Return the look at a Complete Job: all containers exited with 0.
+
+    The controller writes the time of its own observation, not of the end: so the Job alone does not show whether its
+    program was told to end before.
+    """
     at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
     return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=None)
 
@@ -112,7 +120,7 @@ def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_cod
         exit_code=exit_code,
         started_at=status.start_time,
         ended_at=at,
-        # what was deleted long after its end, by its time to live or by a person, was not stopped
+        # a deletion long after the end, by the time to live or a person, was no stop
         stop_asked=deleted is not None and (at is None or deleted - at <= SLACK),
         gone=gone,
         leaving=deleted is not None,

@@ -1,8 +1,7 @@
-"""Jobs and pods that stand behind (task, attempt) of a run. Only ours are found.
+"""Lookup of our Jobs and pods by (task, attempt) of a run.
 
-A Job is ours by its labels, or by the uid on record: somebody may have edited its labels since it was deployed.
-The work on a page of jobs is spread over a few threads: each job by itself, so that the trouble of one job keeps none
-of the others waiting.
+A Job is ours by its labels, or by the uid on record: a user may have edited the labels since the deployment.
+Threads share the work on a page of jobs, one call per job, so that one failing job delays no other job.
 """
 
 import math
@@ -38,7 +37,7 @@ class DatedMetadata(Metadata, frozen=True):
 
 
 class DatedJob(Object, frozen=True):
-    """With the annotation that only a removal asks for."""
+    """Job with the annotation that removals read."""
 
     metadata: DatedMetadata
     status: JobStatus | None = None
@@ -56,10 +55,11 @@ class Jobs:
     )
 
     def read_job(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
-        """Return the Job as it is now, in the API server's own copy; its metadata alone if the rest cannot be read.
+        """Return the Job from the API server's storage; its metadata alone if the rest cannot be read.
 
-        `uid`: the uid on record, which makes a Job ours whatever its labels say. So do the labels of its pods, which
-        cannot be edited."""
+        `uid`: the uid on record makes a Job ours despite foreign labels. So do the labels of its pod template, because
+        templates cannot be edited.
+        """
         path = self.api.batch("jobs", job_name(checked_uid(run_uid), *key))
         try:
             job = self._read(path)
@@ -78,7 +78,7 @@ class Jobs:
             return Job(NAMED.one(self.api.get(path, accept=naming.METADATA)).metadata)
 
     def list_jobs(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
-        """Of these, by one list."""
+        """List these Jobs, many tasks per request."""
         wanted = set(keys)
         pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted), until)
         jobs = (job for page in pages for job in JOBS.page(page).whole)
@@ -89,13 +89,13 @@ class Jobs:
         }
 
     def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
-        """Every attempt of these tasks."""
+        """Return every attempt of these tasks."""
         pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
         return {key: job for job in jobs if (key := _key(job, run_uid))}
 
     def dated_by_name(self, run_uid: str, uids: Mapping[JobKey, str]) -> dict[JobKey, DatedJob]:
-        """Return those that are there with the uid on record, read one by one by their names."""
+        """Read these Jobs singly by their names. Return the existing Jobs with the uid on record."""
         jobs: dict[JobKey, DatedJob] = {}
 
         def read(key: JobKey) -> None:
@@ -110,7 +110,7 @@ class Jobs:
         return jobs
 
     def pods(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, list[Pod]]:
-        """The pods of these, newest first."""
+        """Return pods by key, newest first."""
         wanted = set(keys)
         found: dict[JobKey, list[Pod]] = {}
         for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted), until):
@@ -120,16 +120,17 @@ class Jobs:
         return {key: _newest_first(pods) for key, pods in found.items()}
 
     def delete(self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NOTHING) -> None:
-        """Exactly what was read: of this uid, and a Job only if nothing of it has changed since.
+        """Delete exactly the object that was read: with the same uid, and a Job only in the same version.
 
-        In the address as well as in the body: some clients and proxies drop the body of a DELETE."""
+        The options are in the address as well as in the body: some clients and proxies drop the body of a DELETE.
+        """
         chosen: dict[str, str | int] = {**options, **({"propagationPolicy": propagation} if propagation else {})}
         unchanged = {"resourceVersion": read.resource_version} if propagation and read.resource_version else {}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": read.uid, **unchanged}}
         self.api.delete(path, {**body, **chosen}, chosen)
 
     def for_each(self, act: Callable[[T], R], items: Iterable[T], what: str) -> list[R]:
-        """Do it to every one; whatever failed is told at the end."""
+        """Call `act` for every item, in threads. Raise the first TemporaryError after the last call."""
         done: list[R] = []
         failed: list[TemporaryError] = []
         for future in [self.pool.submit(act, item) for item in items]:

@@ -1,4 +1,4 @@
-"""A look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only where they matter."""
+"""Look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only if they can change the look."""
 
 import logging
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
@@ -27,17 +27,17 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
 logger = logging.getLogger(__name__)
-MOST_LISTS = 21  # of a look at 10,000 jobs: 10 of them, 10 of their pods, one of all names or of events
+MOST_LISTS = 21  # a look at 10,000 jobs takes 10 lists of Jobs, 10 of pods, and one of names or events
 MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
 REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"
 NOT_SEEN = (TemporaryError, PermanentError)
-Asking = tuple[JobKey, str, Job]  # whose events, the uid that they are about, and the Job
+Asking = tuple[JobKey, str, Job]  # key of the job, uid of the object with events, Job
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Patience with jobs that get nowhere, such as for want of an image; that do not end; that sidecars keep alive."""
+    """Time for jobs without progress, such as without an image; for overdue jobs; for sidecars after their program."""
 
     no_progress: timedelta = timedelta(minutes=30)
     overdue: timedelta = timedelta(minutes=30)
@@ -70,7 +70,7 @@ class Observer:
         except NOT_SEEN as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
-        can_tell = not survey.problems  # else any of them may be the job that does not tell which it is
+        can_tell = not survey.problems  # otherwise any missing job may be the unreadable job
         try:
             absent = self._absent(survey, missing, uids) if missing and can_tell else []
         except NOT_SEEN as error:
@@ -96,8 +96,11 @@ class Observer:
                     survey.add_unclear(key_named(broken.name, broken.labels, survey.run_uid), broken.name, problem)
 
     def _absent(self, survey: Survey, missing: Sequence[JobKey], uids: Mapping[JobKey, str]) -> list[JobKey]:
-        """Return those of these that are provably not there. A Job with the uid on record is there whatever its labels
-        say; a Job with another uid, and without our labels, only has the name."""
+        """Return the keys of provably absent Jobs.
+
+        A Job with the uid on record is present despite edited labels. A Job with another uid and without our labels only
+        shares the name.
+        """
         keys = {survey.name(key): key for key in missing}
         on_record = {name: uids.get(key) for name, key in keys.items()}
         for name, job in self._absence.present(on_record, partial(self._pages, survey)):
@@ -148,7 +151,7 @@ class Observer:
                         raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
                     if key in keys:
                         found.setdefault(key, []).append(pod)
-        # each once: a list that began anew shows some twice
+        # without doubles: a list that began anew repeats pods
         return {
             key: list({(each.metadata.name, each.metadata.uid): each for each in several}.values())
             for key, several in found.items()
@@ -162,7 +165,7 @@ class Observer:
             yield page
 
     def _selectors(self, survey: Survey, keys: Collection[JobKey]) -> Iterator[str]:
-        """Only the pods of these tasks, unless it takes fewer lists to read those of the whole run."""
+        """Yield selectors for these tasks' pods, or for the whole run if the run's pods need fewer lists."""
         tasks = {task for task, _ in keys}
         if _times(tasks, naming.TASKS_IN_A_SELECTOR) > _times(survey.jobs, PAGE):
             yield naming.selector(survey.installation, survey.run_uid)
@@ -172,8 +175,9 @@ class Observer:
     def _ask_events(self, survey: Survey, asking: Sequence[Asking], clock: Clock) -> None:
         """Read the events that say more about why jobs wait, within the budget of a look.
 
-        Events of many Jobs without a pod come by one list. A limit of ours ends a Job whose pods are rejected, and by
-        single requests only the first few Jobs could reach that limit in a look."""
+        One list brings the events of many Jobs without a pod. A limit of ours ends a Job with rejected pods, and with
+        single requests only the first few Jobs could reach the limit in a look.
+        """
         affordable = max(0, MOST_LISTS - survey.lists)
         without_pod = {uid: key for key, uid, _ in asking if survey.jobs[key].cause == POD_NOT_CREATED}
         answered: set[JobKey] = set()
@@ -196,7 +200,7 @@ class Observer:
     def _events_of_rejected_pods(
         self, survey: Survey, uids: Collection[str], most_pages: int
     ) -> Mapping[str, Sequence[Event]]:
-        """Return events by the uid of their Job, of all these Jobs if the whole list could be read."""
+        """Return events by the Jobs' uids, for all these Jobs if the whole list could be read."""
         by_uid: dict[str, list[Event]] = {}
         read = 0
         try:
@@ -222,13 +226,14 @@ class Observer:
 
 
 def _times(what: Sized, size: int) -> int:
-    """How many lists it takes if each has so many."""
+    """Return the number of lists for so many objects."""
     return max(1, -(-len(what) // size))
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
-    """A pod that cannot be read makes its job unclear; of one that has ended it only leaves the reason poor, and of
-    one that is ending when it should have ended."""
+    """Make the job of an unreadable pod unclear. An ended job only loses details of its reason, and a deleted job only
+    the time when its pod should have ended.
+    """
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
     if key is None:

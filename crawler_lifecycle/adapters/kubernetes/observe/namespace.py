@@ -1,8 +1,8 @@
 """The namespace of the jobs, compared with the namespace that the installation knows.
 
-With the kubeconfig of another cluster, a namespace of the same name shows none of our Jobs: each of them would seem to
-be gone, and a stop would be proved while all of them run. The namespace's uid tells. If it is another, the uid of
-kube-system tells whether the namespace was made anew in the same cluster.
+With the kubeconfig of another cluster, a namespace with the same name shows none of our Jobs: all Jobs would seem gone,
+and a stop would be proved while all jobs run. The namespace's uid shows the difference. If the uid differs, the uid of
+kube-system shows whether the same cluster has a new namespace.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Place, Places
 
-CLUSTER = "kube-system"  # a namespace that every cluster has from its beginning to its end
+CLUSTER = "kube-system"  # every cluster has this namespace from its beginning to its end
 CORRECT = "no job is made in it: give the scheduler service the kubeconfig and the namespace of the other parts"
 ACCEPT = "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
 
@@ -26,9 +26,10 @@ class NamespaceCheck:
     remedy: str = ACCEPT
 
     def check(self, *, keep: bool = True) -> None:
-        """Raise TemporaryError where nothing counts as absent: in a namespace that is gone, being deleted, or unknown.
+        """Raise TemporaryError if absence proves no end: the namespace is gone, being deleted, or unknown.
 
-        `keep`: whether a namespace that is seen for the first time is recorded."""
+        `keep`: record a namespace that appears for the first time.
+        """
         known, seen = self.places.known(), self._namespace()
         if seen is None or (known and (known.namespace, known.namespace_uid) == (seen.namespace, seen.namespace_uid)):
             return
@@ -41,7 +42,7 @@ class NamespaceCheck:
         raise TemporaryError(f"{message}: nothing in it counts as absent; {self.remedy}", cause=NAMESPACE_CHANGED)
 
     def check_if_readable(self, *, keep: bool = True) -> None:
-        """Do the same, but only object to an unknown namespace: the next request tells about other trouble."""
+        """Run the same check, but only object to an unknown namespace: the next request reports other trouble."""
         try:
             self.check(keep=keep)
         except TemporaryError as error:

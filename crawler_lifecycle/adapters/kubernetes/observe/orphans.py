@@ -1,4 +1,4 @@
-"""Pods that outlived their Job: what they tell about a Job that is provably gone."""
+"""Pods that outlived their Job, as the remains of a provably absent Job."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 
 
 def look_of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
-    """A Job that is provably gone, by what pods of it are left; None: nothing is."""
+    """Return the look at a provably absent Job by its remaining pods; None without pods."""
     pod = pods.primary_pod([each for each in found if not pods.has_ended(each)] or found)
     if pod is None:
         return None

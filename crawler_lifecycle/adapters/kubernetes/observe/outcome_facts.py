@@ -1,4 +1,4 @@
-"""Outcome facts of a job, as its pod tells them."""
+"""Outcome facts of a job, read from its pod."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from crawler_lifecycle.domain.reasons import POD_TERMINATING
 
 
 def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> OutcomeFacts | None:
-    """Return the facts that the pod tells whose job is looked at. None: it tells none, or there is no pod."""
+    """Return the facts from the looked-at job's pod. None: the pod shows no facts, or there is no pod."""
     ended_as = pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED if look.phase.has_ended else None
     pod = pods.ended_pod(own_pods, ended_as) if ended_as else pods.primary_pod(own_pods)
     if pod is None:
@@ -20,7 +20,7 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
 
 
 def facts_by_uid(found: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
-    """Return the facts that the pods of these jobs tell, where a pod belongs to the job with the uid on record."""
+    """Return facts by job uid, from pods that belong to the job with the uid on record."""
     facts: dict[JobKey, OutcomeFacts] = {}
     for key in found.keys() & uids.keys():
         pod = pods.primary_pod(pod for pod in found[key] if pods.controller_uid(pod) == uids[key])
@@ -34,7 +34,7 @@ def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFact
     if pods.has_ended(pod):
         return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
-        return None  # nobody knows what that phase means
+        return None  # an unknown phase proves no fact
     if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
         return _of_an_end(job_uid, pod, end.exit_code == 0, by_whom)
     if pod.metadata.deletion_timestamp is not None:
@@ -50,7 +50,7 @@ def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
 def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> OutcomeFacts | None:
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
-        return None  # its main container does not say that it was done
+        return None  # without its main container's exit code 0, success is unproved
     told_to_end = termination.pod_told_to_end(pod)
     message = failure.message(None, pod)
     return OutcomeFacts(

@@ -1,4 +1,4 @@
-"""Where a job stands, once its pods are known, and the events that say more. Rules as in docs/decisions/0014."""
+"""Look at a job by its pods and events. docs/decisions/0014 numbers the rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,21 +22,21 @@ from crawler_lifecycle.domain.reasons import (
 )
 
 NODE_UNREACHABLE = "node_unreachable"
-ON_RECORD = timedelta()  # a limit of ours is reached as soon as its cause is on record
+ON_RECORD = timedelta()  # our limit is reached as soon as its cause is on record
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time of the API server, and the patience that ages are held against."""
+    """Time of the API server, and the patience for ages."""
 
     now: datetime
-    patience: timedelta  # with what gets nowhere
-    late: datetime  # what should have ended before that is overdue
-    with_sidecars: timedelta  # that run on after the main container
+    patience: timedelta  # for jobs without progress
+    late: datetime  # an end that was due before is overdue
+    with_sidecars: timedelta  # after the end of the main container
 
 
 def look_with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
-    """Return what `job_status.look_of_job` tells, and what only its pods know."""
+    """Return the look of `job_status.look_of_job`, completed by the job's pods."""
     look = _with_pods(key, job, found, clock)
     if look.phase is not JobPhase.UNCLEAR:
         look = replace(look, facts=facts_of(look, job, found))
@@ -90,7 +90,7 @@ def _without_pod(key: JobKey, job: Job) -> JobLook:
 
 
 def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
-    """That it failed, the Job says; why, its pod; and if somebody told it to end, either."""
+    """Complete a failure: the Job proves the failure, the pod its reason, and either may show a request to end."""
     failed = true_conditions(job.status or NO_JOB_STATUS).get("Failed")
     look = replace(look, pods_deleted=_is_by_deletion(job, failed, found))
     if pod is None:
@@ -117,7 +117,7 @@ def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
         return _waits(key, job, waiting.for_a_node(pod))
     if invalid := waiting.of_an_invalid_image(pod):
         look = build_look(key, job, JobPhase.FAILED, pod=pod)
-        return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))  # its pod is still there
+        return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))  # the pod still exists
     wait = waiting.for_containers(pod)
     is_hopeless = waiting.is_hopeless(wait, pod, clock.now, clock.patience)
     return replace(_waits(key, job, wait), give_up_after=ON_RECORD if is_hopeless else None)
@@ -145,7 +145,7 @@ def _what_ails(pod: Pod) -> str | None:
     return SIDECAR_NOT_STARTED if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod) else None
 
 
-OVER = {pods.SUCCEEDED: FINISHING, pods.FAILED: BACKOFF}  # the Job has not noticed yet
+OVER = {pods.SUCCEEDED: FINISHING, pods.FAILED: BACKOFF}  # the Job has not counted the pod's end yet
 
 
 def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Pods of one job. Nothing here depends on the order in which they, or their containers, come."""
+"""Facts about the pods of a job, in whatever order pods and containers are listed."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ NO_STATUS, NO_STATE = PodStatus(), ContainerState()
 
 
 def controller_uid(pod: Pod) -> str | None:
-    """Whose pod it is; a pod that was orphaned tells it only by its label."""
+    """Return the uid of the pod's Job; an orphaned pod keeps the uid only in its label."""
     controllers = sorted(owner.uid for owner in pod.metadata.owner_references or () if owner.controller and owner.uid)
     return controllers[0] if controllers else (pod.metadata.labels or NO_LABELS).controller_uid
 
@@ -31,13 +31,13 @@ def primary_pod(pods: Iterable[Pod]) -> Pod | None:
 
 
 def ended_pod(pods: Iterable[Pod], ended_as: str) -> Pod | None:
-    """Return the pod that a Job's end is about: of several the one that ended as the Job did."""
+    """Return the pod that explains a Job's end: among several pods the pod that ended as the Job did."""
     pods = list(pods)
     return primary_pod([pod for pod in pods if phase(pod) == ended_as]) or primary_pod(pods)
 
 
 def _weight(pod: Pod) -> tuple[bool, datetime, str, str]:
-    """Those that are not being ended first, then the newest, then by name."""
+    """Sort pods without a deletion first, then by age, newest first, then by name."""
     metadata = pod.metadata
     return metadata.deletion_timestamp is None, metadata.creation_timestamp or LONG_AGO, metadata.name, metadata.uid
 
@@ -47,17 +47,17 @@ def phase(pod: Pod) -> str | None:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Not proved is not ended: a phase that we do not know may run."""
+    """Return whether the end is proved: a pod in an unknown phase may run."""
     return phase(pod) in (SUCCEEDED, FAILED)
 
 
 def lives(pod: Pod) -> bool:
-    """For certain, as far as anybody sees."""
+    """Return whether the pod lives for certain, in a phase that we know."""
     return phase(pod) in (PENDING, RUNNING, OUT_OF_SIGHT)
 
 
 def condition(pod: Pod, kind: str) -> Condition | None:
-    """If there are several of a kind, which only nonsense has, the newest."""
+    """Return the condition; the newest of contradictory duplicates."""
     found = [each for each in (pod.status or NO_STATUS).conditions or () if each.type == kind]
     return found[0] if len(found) == 1 else max(found, key=_age, default=None)
 
@@ -72,7 +72,7 @@ def is_true(pod: Pod, kind: str) -> bool:
 
 
 def is_out_of_sight(pod: Pod) -> bool:
-    """When a node is silent, the control plane takes Ready from its pods; the kubelet's own ContainersReady stays."""
+    """Return whether the node is silent: the control plane takes Ready, and the kubelet's ContainersReady stays."""
     ready = condition(pod, "Ready")
     taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
     lost = pod.status is not None and pod.status.reason == "NodeLost"
@@ -80,7 +80,7 @@ def is_out_of_sight(pod: Pod) -> bool:
 
 
 def last_progress(pod: Pod) -> datetime | None:
-    """When it last got anywhere: scheduled, its sandbox made, its init containers through."""
+    """Return the time of the pod's last step: scheduled, sandbox made, init containers through."""
     times = [each.last_transition_time for each in (pod.status or NO_STATUS).conditions or ()]
     return max((time for time in times if time), default=pod.metadata.creation_timestamp)
 
@@ -94,27 +94,27 @@ def init_containers(pod: Pod) -> list[ContainerStatus]:
 
 
 def plain_init_containers(pod: Pod) -> Iterator[ContainerStatus]:
-    """Without sidecars, which are ended with the pod and may then say so by an exit code."""
+    """Return init containers without sidecars, because sidecars end with the pod and may exit with an error code."""
     specs = (pod.spec.init_containers if pod.spec else None) or ()
     sidecars = {spec.name for spec in specs if spec.restart_policy == "Always"}
     return (each for each in init_containers(pod) if each.name not in sidecars)
 
 
 def failed_init(pod: Pod) -> ContainerStatus | None:
-    """What kept the others from starting."""
+    """Return the init container that kept the main container from starting."""
     ended = ((each, state(each).terminated) for each in plain_init_containers(pod))
     return next((each for each, end in ended if end and end.exit_code), None)
 
 
 def speaker(pod: Pod) -> str | None:
-    """Whose log tells what became of it."""
+    """Return the name of the container with the log that explains the pod."""
     failed, main = failed_init(pod), state(main_container(pod))
     has_begun = main.running is not None or main.terminated is not None
     return failed.name if failed and not has_begun else main_name(pod)
 
 
 def oom_killed_beside(pod: Pod) -> list[ContainerStatus]:
-    """Of its other containers, those that ran out of memory, now or before they were started again."""
+    """Return the other containers that ran out of memory, now or before a restart."""
     main = main_name(pod)
     others = (each for each in (*init_containers(pod), *containers(pod)) if each.name != main)
     return [each for each in others if any(end.reason == "OOMKilled" for end in _ends_of(each))]
@@ -131,7 +131,7 @@ def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
 
 
 def main_container(pod: Pod) -> ContainerStatus | None:
-    """Return the status of the main container. None: the pod does not show it, and shows at most its sidecars."""
+    """Return the main container's status. None: the pod shows no main container, at most its sidecars."""
     by_name, name = {each.name: each for each in containers(pod)}, main_name(pod)
     if name is None and len(by_name) == 1:
         return containers(pod)[0]
@@ -139,7 +139,7 @@ def main_container(pod: Pod) -> ContainerStatus | None:
 
 
 def main_name(pod: Pod) -> str | None:
-    """Return the name of the main container: ours, or the first of a pod of another scheduler service."""
+    """Return the name of the main container: ours, or the first in a pod of another scheduler service."""
     names = [each.name for each in (pod.spec.containers if pod.spec else None) or ()]
     has_ours = MAIN_CONTAINER in names or any(each.name == MAIN_CONTAINER for each in containers(pod))
     return MAIN_CONTAINER if has_ours else next(iter(names), None)
@@ -154,25 +154,27 @@ def end_of_main(pod: Pod) -> Terminated | None:
 
 
 def main_ended_for_good(pod: Pod) -> bool:
-    """Whether nothing starts the main container again."""
+    """Return whether the main container stays ended, without a restart."""
     return (pod.spec.restart_policy if pod.spec else None) in (None, "Never")
 
 
 def ends(pod: Pod) -> list[Terminated]:
-    """Of all containers."""
+    """Return the ends of all containers."""
     return [end for each in (*init_containers(pod), *containers(pod)) if (end := state(each).terminated)]
 
 
 def main_has_begun(pod: Pod) -> bool:
-    """Whether the main container runs or has run: the phase Pending does not tell, as another container that cannot
-    start keeps a pod Pending."""
+    """Return whether the main container runs or has run.
+
+    The phase does not show this: a container that cannot start keeps a pod Pending.
+    """
     main = main_container(pod)
     now, before = state(main), (main.last_state if main else None) or NO_STATE
     return bool(now.running or now.terminated or before.running or before.terminated)
 
 
 def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
-    """Return name and reason of the other containers that wait."""
+    """Return name and reason of the other waiting containers."""
     name = main_name(pod)
     beside = (status for status in (*init_containers(pod), *containers(pod)) if status.name != name)
     return [(status.name or "?", wait.reason or "Waiting") for status in beside if (wait := state(status).waiting)]
@@ -186,14 +188,16 @@ def started_at(pod: Pod) -> datetime | None:
 
 
 def exit_code(pod: Pod) -> int | None:
-    """As the program gave it; where the kubelet lost sight of it, it writes 137 of its own."""
+    """Return the program's exit code. The kubelet writes its own 137 for a container out of its sight: None then."""
     end = end_of_main(pod)
     return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None
 
 
 def due_at(found: Sequence[Pod]) -> datetime | None:
-    """When the last of its living pods should have ended: a pod's deletion is noted with the time when its grace ends.
-    None: one of them was not told to."""
+    """Return the time when the last living pod should have ended; None if a living pod has no request to end.
+
+    A pod's deletion carries the time when the grace ends.
+    """
     times = [pod.metadata.deletion_timestamp for pod in found if not has_ended(pod)]
     told = [each for each in times if each]
     return max(told) if told and len(told) == len(times) else None

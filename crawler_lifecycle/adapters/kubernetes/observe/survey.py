@@ -1,4 +1,4 @@
-"""What does a look know so far: which jobs there are, which of them need a closer look, and what could not be seen?"""
+"""State of a look in progress: jobs so far, jobs that need their pods, and problems."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,19 +14,17 @@ NOT_ASKED = "its pod was not asked for"
 
 @dataclass
 class Survey:
-    """What is known so far."""
-
     run_uid: str
     installation: str | None
     watched: frozenset[JobKey]
-    late: datetime  # what should have ended before that is overdue
+    late: datetime  # an end that was due before is overdue
     jobs: dict[JobKey, JobLook] = field(default_factory=dict)
-    closer: dict[JobKey, Job] = field(default_factory=dict)  # their pods have to be asked
+    closer: dict[JobKey, Job] = field(default_factory=dict)  # jobs that need their pods
     problems: list[str] = field(default_factory=list)
-    lists: int = 0  # asked for so far
+    lists: int = 0  # number of list requests so far
 
     def add(self, job: Job, key: JobKey | None = None) -> None:
-        """Take a Job over. `key`: of which key it is known to be by its uid; else its labels and name tell."""
+        """Add a Job. `key`: known by the uid on record; otherwise labels and name decide."""
         labels, name = job.metadata.labels, job.metadata.name
         if key is None and self.is_theirs(labels):
             return
@@ -46,7 +44,7 @@ class Survey:
         self.jobs[key] = look or job_status.unclear_look(key, name, NOT_ASKED, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
-        """A job that cannot be read; if it does not even tell which it is, nothing counts as absent."""
+        """Add an unreadable job; without a key no job of the look counts as absent."""
         if key is None:
             self.problems.append(problem)
         else:
@@ -54,14 +52,17 @@ class Survey:
             self.jobs[key] = job_status.unclear_look(key, name, problem)
 
     def is_theirs(self, labels: Labels | None) -> bool:
-        """Of another run or installation, and saying so."""
+        """Return whether the labels name another run or installation."""
         if labels is None:
             return False
         other_installation = self.installation and labels.installation not in (None, self.installation)
         return labels.run_uid not in (None, self.run_uid) or bool(other_installation)
 
     def is_ours(self, labels: Labels | None) -> bool:
-        """False also for an object that was selected by labels that it does not have: it may be any of ours."""
+        """Return whether the labels prove that the object is ours.
+
+        An object without the labels that selected the object may belong to any of our jobs: False.
+        """
         if labels is None or labels.run_uid is None or labels.installation is None:
             return False
         return not self.is_theirs(labels)
@@ -71,7 +72,7 @@ class Survey:
 
     @property
     def problem(self) -> str | None:
-        """The first that could not be seen, if only of one job whose row is waited for."""
+        """Return the first problem: an incomplete list, or an unclear job with a waiting row."""
         unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.left_behind)
         of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR and not job.gone)
         return next(iter(self.problems), None) or next(of_jobs, None)
@@ -80,7 +81,7 @@ class Survey:
         return job_name(self.run_uid, *key)
 
     def _goes_before(self, key: JobKey, name: str) -> bool:
-        """Of two Jobs that say they are the same attempt, the one with the right name is meant."""
+        """Return whether this Job replaces the known Job of the same attempt: the Job with the right name does."""
         if self.name(key) == name:
             return True
         if self.jobs[key].name != self.name(key):

@@ -25,7 +25,7 @@ CANNOT_START = "cannot_start"
 CRASH_LOOP = "crash_loop"
 INVALID_IMAGE_NAME = "invalid_image_name"
 BY_WAITING_REASON = {
-    # the kubelet alternates between trying and pausing: "since when" must not begin anew each time
+    # the kubelet alternates between trying and pausing: "since when" must not begin anew with every change
     "ErrImagePull": IMAGE_PULL,
     "ImagePullBackOff": IMAGE_PULL,
     "InvalidImageName": IMAGE_PULL,
@@ -38,7 +38,7 @@ BY_WAITING_REASON = {
     "RunContainerError": CANNOT_START,
     "CrashLoopBackOff": CRASH_LOOP,
 }
-# the cluster tries for ever; somebody has to mend something
+# the cluster retries for ever; a person has to mend the cause
 HOPELESS = (IMAGE_PULL, CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")
 SAYS_NOTHING = ("ContainerCreating", "PodInitializing")
@@ -57,7 +57,7 @@ class Wait:
 
 
 def for_a_pod(events: Sequence[Event]) -> Wait:
-    """Rule 14: the controller made no pod, and only an event says why."""
+    """Apply rule 14: the controller made no pod, and only an event says why."""
     failed = _latest(events, ("FailedCreate",))
     if failed is None:
         return Wait(POD_NOT_CREATED)
@@ -67,7 +67,7 @@ def for_a_pod(events: Sequence[Event]) -> Wait:
 
 
 def for_a_node(pod: Pod) -> Wait:
-    """Rule 15."""
+    """Apply rule 15."""
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled is None or not scheduled.reason:
         return Wait(NOT_CONSIDERED)
@@ -75,7 +75,7 @@ def for_a_node(pod: Pod) -> Wait:
 
 
 def for_containers(pod: Pod) -> Wait:
-    """Rule 16: init containers first, and of several the one that says most."""
+    """Apply rule 16: init containers first, then the container with the clearest reason."""
     for several in (pods.init_containers(pod), pods.containers(pod)):
         waits = [(each, wait) for each in several if (wait := pods.state(each).waiting) and wait.reason]
         if waits:
@@ -85,19 +85,22 @@ def for_containers(pod: Pod) -> Wait:
 
 
 def explained(wait: Wait, events: Sequence[Event]) -> Wait:
-    """What keeps the containers from being created is told by events only."""
+    """Return the cause from events: only events say why containers are not created."""
     told = _latest(events, tuple(BY_EVENT))
     return Wait(BY_EVENT[told.reason or ""], told.message) if told else wait
 
 
 def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> bool:
-    """Whether the pod has got nowhere for too long. `now` is the API server's time."""
+    """Return whether the pod made no progress for too long. `now` is the API server's time."""
     since = pods.last_progress(pod)
     return wait.cause in HOPELESS and since is not None and now - since > patience
 
 
 def of_an_invalid_image(pod: Pod) -> Wait | None:
-    """An image name that is no name: it is not tried again, unless only another container has it."""
+    """Return the wait for an invalid image name; None if only a container beside the main container has such a name.
+
+    The kubelet does not retry an invalid name.
+    """
     needed = {pods.main_name(pod), *(status.name for status in pods.init_containers(pod))}
     for status in (*pods.init_containers(pod), *pods.containers(pod)):
         wait = pods.state(status).waiting
@@ -107,7 +110,7 @@ def of_an_invalid_image(pod: Pod) -> Wait | None:
 
 
 def cut(message: str | None) -> str | None:
-    """A scheduler may say a sentence for every node, and thousands of tasks wait at once."""
+    """Shorten a message: a scheduler may write a sentence for every node, and thousands of tasks wait at once."""
     return message[:LONGEST_MESSAGE] if message else None
 
 

@@ -1,4 +1,4 @@
-"""How do we write the words of a cluster? In small letters, as our own."""
+"""The cluster's words in our notation: small letters."""
 
 import re
 from functools import lru_cache
@@ -6,8 +6,8 @@ from functools import lru_cache
 LONGEST = 64
 
 
-@lru_cache  # thousands of pods wait for the same
+@lru_cache  # thousands of pods wait for the same reason
 def word(said: str | None, otherwise: str) -> str:
-    """`PodInitializing` becomes `pod_initializing`, whatever else the cluster may say one day."""
+    """Return `pod_initializing` for `PodInitializing`; safe for any future word of the cluster."""
     parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", said or "")
     return re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_")[:LONGEST] or otherwise
