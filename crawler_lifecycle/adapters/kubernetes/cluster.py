@@ -63,12 +63,12 @@ class KubernetesCluster:
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
-        self._is_told_its_place = places is None
+        self._learns_place_from_requests = places is None
         self._places = known = places or PlacesInMemory()
-        self._ground = NamespaceCheck(self._api, known, CORRECT if self._is_told_its_place else ACCEPT)
+        self._namespace = NamespaceCheck(self._api, known, CORRECT if self._learns_place_from_requests else ACCEPT)
         self._confirmed_until = 0.0
         self._confirmed: Place | None = None
-        self._looking = Observer(self._api, installation, patience, known)
+        self._observer = Observer(self._api, installation, patience, known)
         listening = Listening(self._logs)
         self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
         self._reaching = Reaching(jobs(), self._logs)
@@ -79,7 +79,7 @@ class KubernetesCluster:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
-        if request.namespace and self._is_told_its_place:
+        if request.namespace and self._learns_place_from_requests:
             self._expect(request.namespace)
         self.confirm()
         return self._deploying.deploy(request)
@@ -87,7 +87,7 @@ class KubernetesCluster:
     def confirm(self) -> Place | None:
         """Raise TemporaryError if the installation does not know the namespace. Compares every ten seconds at most."""
         if time.monotonic() >= self._confirmed_until:
-            self._ground.check_if_readable()
+            self._namespace.check_if_readable()
             self._confirmed = self._places.known()
             self._confirmed_until = time.monotonic() + CONFIRMED_SECONDS
         return self._confirmed
@@ -101,7 +101,7 @@ class KubernetesCluster:
 
     def accept_place(self) -> tuple[Place | None, Place]:
         """Record the present namespace for this installation. Return the previous and the present namespace."""
-        return self._ground.accept()
+        return self._namespace.accept()
 
     def look(
         self,
@@ -111,7 +111,7 @@ class KubernetesCluster:
         *,
         uids: Uids = NO_UIDS,
     ) -> Look:
-        return self._looking.look(run_uid, watched, tasks, uids)
+        return self._observer.look(run_uid, watched, tasks, uids)
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         return inventory(self._api, self._installation)
@@ -160,7 +160,7 @@ class KubernetesCluster:
 
     def check(self) -> str:
         """Read a small list: the API server answers, knows our credentials, and lists jobs in the known namespace."""
-        self._ground.check_if_readable(keep=False)
+        self._namespace.check_if_readable(keep=False)
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"

@@ -28,7 +28,7 @@ class Absence:
     def present(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
         """Yield name and Job for every Job that exists after all. The Job is None if the Job cannot be read."""
         self.ground.check()
-        there = list(uids) if len(uids) <= MOST_BY_NAME else self._there(uids, pages)
+        there = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, pages)
         reads = self.pool.map(self._read, there) if len(there) > 1 else map(self._read, there)
         for name, (is_there, job) in zip(there, reads, strict=True):
             if is_there:
@@ -42,7 +42,7 @@ class Absence:
         except Unreadable:
             return True, None
 
-    def _there(self, uids: Uids, pages: Pages) -> list[str]:
+    def _listed_names(self, uids: Uids, pages: Pages) -> list[str]:
         """Return the names that a list of all Jobs shows, with or without our labels: users may have edited labels.
 
         A Job with another uid than the uid on record only shares the name.

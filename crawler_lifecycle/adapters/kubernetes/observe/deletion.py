@@ -18,33 +18,35 @@ def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
     return replace(look, cause=POD_OVERDUE, overdue=True)
 
 
-def look_of_deleted_job(look: JobLook, found: Sequence[Pod]) -> JobLook:
+def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
     """Return the look with a cause that says whether pods lived at the Job's deletion.
 
-    Later the pods may be gone, before the deletion completes. Pods in an unknown phase may live, or may have ended before the
-    deletion: such pods decide neither way.
+    Later the pods may be gone, before the deletion completes. Pods in an unknown phase may live, or may have ended
+    before the deletion: such pods decide neither way.
     """
-    if any(pods.lives(pod) for pod in found):
+    if any(pods.lives(pod) for pod in own_pods):
         return replace(look, cause=POD_TERMINATING)
-    if not all(pods.has_ended(pod) for pod in found):
+    if not all(pods.has_ended(pod) for pod in own_pods):
         return look
-    told = termination.told_to_end(found)
-    return look if told is None else replace(look, cause=POD_TERMINATING if told else FINISHING)
+    was_told = termination.told_to_end(own_pods)
+    return look if was_told is None else replace(look, cause=POD_TERMINATING if was_told else FINISHING)
 
 
-def look_of_held_job(look: JobLook, job: Job, found: Sequence[Pod]) -> JobLook:
+def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
     """Return the look at a Job with a long overdue deletion: a finalizer holds the Job, or pods without a request."""
-    if living := [pod for pod in found if not pods.has_ended(pod)]:
+    living = [pod for pod in own_pods if not pods.has_ended(pod)]
+    if living:
         due = since_its_job(job, pods.due_at(living))
         return replace(look, due_at=due, cause=POD_TERMINATING if due else ORPHAN_PODS)
     status = job.status or NO_JOB_STATUS
     if is_positive(status.active) or is_positive(status.terminating):
         return look
-    left = look_of_orphans((look.task, look.attempt), look.name, found)
-    without = job_status.unclear_look(
-        (look.task, look.attempt), look.name, "it is being deleted, and nothing of it is left", look.uid
-    )
-    return replace(left or replace(without, gone=True, left_behind=True), leaving=True)
+    key = (look.task, look.attempt)
+    remains = look_of_orphans(key, look.name, own_pods)
+    if remains is None:
+        unclear = job_status.unclear_look(key, look.name, "the Job is being deleted, and no pod is left", look.uid)
+        remains = replace(unclear, gone=True, left_behind=True)
+    return replace(remains, leaving=True)
 
 
 def since_its_job(job: Job, at: datetime | None) -> datetime | None:
@@ -52,5 +54,5 @@ def since_its_job(job: Job, at: datetime | None) -> datetime | None:
 
     Pods are younger than their Job: an older time came from a deviating clock and would exaggerate the age.
     """
-    made = job.metadata.creation_timestamp
-    return at if at is None or made is None else max(at, made)
+    created_at = job.metadata.creation_timestamp
+    return at if at is None or created_at is None else max(at, created_at)

@@ -67,19 +67,19 @@ BY_EXIT_CODE = {
 def reason(failed: Condition | None, pod: Pod | None) -> str:
     """Return the reason. `failed` is the Job's condition, if the Job still exists."""
     said = failed.reason if failed else None
-    found = None
+    known = None
     if said not in AS_THE_JOB_SAYS:
-        found = (_of_pod(pod) or _of_exit(pod) if pod else None) or _of_policy(failed)
-    return found or word(said, "failed")
+        known = (_of_pod(pod) or _of_exit(pod) if pod else None) or _of_policy(failed)
+    return known or word(said, "failed")
 
 
 def exit_code(failed: Condition) -> int | None:
     """Return the exit code from the Job's condition, for a Job without pods."""
-    found = POLICY_ON_EXIT_CODE.match(failed.message or "")
-    return int(found[1]) if found else None
+    match = POLICY_ON_EXIT_CODE.match(failed.message or "")
+    return int(match[1]) if match else None
 
 
-def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers: bool) -> bool:
+def is_by_deletion(failed: Condition | None, own_pods: Sequence[Pod], *, remembers: bool) -> bool:
     """Return whether a user or program deleted the pods: neither the Job's deadline nor a disruption did.
 
     When the pod is gone, only the exit code remains; a code that programs return themselves proves an end without a
@@ -88,24 +88,24 @@ def is_by_deletion(failed: Condition | None, found: Sequence[Pod], *, remembers:
     """
     if failed is None or failed.reason in AS_THE_JOB_SAYS or POLICY_ON_DISRUPTION.match(failed.message or ""):
         return False
-    if any(pods.is_true(pod, DISRUPTION) for pod in found):
+    if any(pods.is_true(pod, DISRUPTION) for pod in own_pods):
         return False
-    if found:
-        return all(pod.metadata.deletion_timestamp for pod in found)
+    if own_pods:
+        return all(pod.metadata.deletion_timestamp for pod in own_pods)
     code = exit_code(failed)
     return remembers if code is None else code in OF_A_DELETION
 
 
 def disruption(pod: Pod) -> str | None:
     """Return the reason of the pod's disruption, such as a preemption or a drained node."""
-    found = pods.condition(pod, DISRUPTION)
-    return BY_DISRUPTION.get(found.reason or "", DISRUPTED) if found and found.is_true else None
+    condition = pods.condition(pod, DISRUPTION)
+    return BY_DISRUPTION.get(condition.reason or "", DISRUPTED) if condition and condition.is_true else None
 
 
 def message(failed: Condition | None, pod: Pod | None) -> str | None:
     end = (pods.end_of_main(pod) or pods.state(pods.failed_init(pod)).terminated) if pod else None
-    told = (pod.status or pods.NO_STATUS).message if pod else None
-    return told or (end.message if end else None) or (failed.message if failed else None)
+    pod_message = (pod.status or pods.NO_STATUS).message if pod else None
+    return pod_message or (end.message if end else None) or (failed.message if failed else None)
 
 
 def _of_pod(pod: Pod) -> str | None:
@@ -121,13 +121,13 @@ def _of_exit(pod: Pod) -> str | None:
     end = pods.end_of_main(pod)
     if end and (known := BY_END.get(end.reason or "")):
         return known
-    for each in pods.plain_init_containers(pod):
-        init = pods.state(each).terminated
+    for container in pods.plain_init_containers(pod):
+        init = pods.state(container).terminated
         if init and (known := BY_END.get(init.reason or "")):
             return known
         if init and init.exit_code:
             return f"init_exit_{init.exit_code}"
-    return None if end is None or end.exit_code is None else of_code(end.exit_code)
+    return None if end is None or end.exit_code is None else reason_of_code(end.exit_code)
 
 
 def _of_policy(failed: Condition | None) -> str | None:
@@ -136,10 +136,10 @@ def _of_policy(failed: Condition | None) -> str | None:
     if POLICY_ON_DISRUPTION.match(failed.message or ""):
         return DISRUPTED
     code = exit_code(failed)
-    return None if code is None else of_code(code)
+    return None if code is None else reason_of_code(code)
 
 
-def of_code(code: int) -> str:
+def reason_of_code(code: int) -> str:
     if 129 <= code <= 159 and code not in BY_EXIT_CODE:
         return f"sig{code - 128}"
     return BY_EXIT_CODE.get(code, f"exit_{code}")

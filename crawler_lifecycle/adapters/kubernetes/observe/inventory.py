@@ -20,8 +20,8 @@ def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob
         query = {"labelSelector": naming.selector(installation)}
         for body in api.pages(path, query, accept=naming.METADATA_LIST):
             page = METADATA.page(body)
-            listed = [_listed(each.metadata) for each in page.whole if _is_ours(each.metadata.labels, installation)]
-            listed += [ListedJob(each.name, None, None) for each in page.broken if _is_ours(each.labels, installation)]
+            listed = [_listed(item.metadata) for item in page.whole if _is_ours(item.metadata.labels, installation)]
+            listed += [ListedJob(item.name, None, None) for item in page.broken if _is_ours(item.labels, installation)]
             new = [job for job in listed if job.key is None or (job.run_uid, job.key) not in seen]
             seen |= {(job.run_uid, job.key) for job in new}
             yield new

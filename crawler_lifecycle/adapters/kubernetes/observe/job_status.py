@@ -31,8 +31,8 @@ def look_of_job(key: JobKey, job: Job) -> JobLook | None:
     if failed := true.get("Failed"):
         return _failed(key, job, failed)
     if deleted := job.metadata.deletion_timestamp:
-        told = POD_TERMINATING if is_positive(status.terminating) else None
-        ending = build_look(key, job, JobPhase.ENDING, told, stop_asked=True)
+        cause = POD_TERMINATING if is_positive(status.terminating) else None
+        ending = build_look(key, job, JobPhase.ENDING, cause, stop_asked=True)
         return replace(ending, due_at=deleted + job.grace)
     stage = _by_conditions(job, status, true) or _by_counters(status)
     return build_look(key, job, *stage) if stage else None
@@ -80,10 +80,10 @@ def tells_enough(look: JobLook) -> bool:
 
 def true_conditions(status: JobStatus) -> dict[str, Condition]:
     """Return true conditions by type. Sorting decides between contradictory duplicates, in whatever order they come."""
-    found = [each for each in status.conditions or () if each.is_true]
-    if len(found) > 1:
-        found.sort(key=repr)
-    return {each.type or "": each for each in found}
+    conditions = [condition for condition in status.conditions or () if condition.is_true]
+    if len(conditions) > 1:
+        conditions.sort(key=repr)
+    return {condition.type or "": condition for condition in conditions}
 
 
 def end_of(status: JobStatus | None) -> Condition | None:

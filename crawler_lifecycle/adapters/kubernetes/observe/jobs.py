@@ -67,8 +67,8 @@ class Jobs:
             return None
         is_on_record = uid is not None and job.metadata.uid == uid
         template = job.spec.template if job.spec else None
-        made_by_us = template.metadata.labels if template and template.metadata else None
-        is_ours = self._is_labelled(job.metadata.labels, run_uid, key) or self._is_labelled(made_by_us, run_uid, key)
+        template_labels = template.metadata.labels if template and template.metadata else None
+        is_ours = any(self._is_labelled(labels, run_uid, key) for labels in (job.metadata.labels, template_labels))
         return job if is_on_record or is_ours else None
 
     def _read(self, path: str) -> Job:
@@ -112,12 +112,12 @@ class Jobs:
     def pods(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, list[Pod]]:
         """Return pods by key, newest first."""
         wanted = set(keys)
-        found: dict[JobKey, list[Pod]] = {}
+        by_key: dict[JobKey, list[Pod]] = {}
         for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted), until):
             for pod in PODS.page(page).whole:
                 if (key := key_of(pod.metadata.labels)) and key in wanted:
-                    found.setdefault(key, []).append(pod)
-        return {key: _newest_first(pods) for key, pods in found.items()}
+                    by_key.setdefault(key, []).append(pod)
+        return {key: _newest_first(pods) for key, pods in by_key.items()}
 
     def delete(self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NOTHING) -> None:
         """Delete exactly the object that was read: with the same uid, and a Job only in the same version.
@@ -163,5 +163,5 @@ def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _age(pod: Pod) -> tuple[float, str]:
-    made = pod.metadata.creation_timestamp
-    return made.timestamp() if made else 0.0, pod.metadata.name
+    created_at = pod.metadata.creation_timestamp
+    return created_at.timestamp() if created_at else 0.0, pod.metadata.name

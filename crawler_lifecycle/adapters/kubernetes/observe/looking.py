@@ -32,7 +32,7 @@ MOST_ASKED_FOR_EVENTS = 10
 EVENTS_OF_ONE = 100
 REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"
 NOT_SEEN = (TemporaryError, PermanentError)
-Asking = tuple[JobKey, str, Job]  # key of the job, uid of the object with events, Job
+EventRequest = tuple[JobKey, str, Job]  # key of the job, uid of the object with events, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Observer:
         if absent or survey.closer:
             self._ask_pods(survey, absent)
         now = self._api.clock.now()
-        told = [(key, job) for key, job in survey.jobs.items() if job.due_at]
-        survey.jobs.update((key, mark_overdue(job, now, self._patience.overdue)) for key, job in told)
+        due = [(key, job) for key, job in survey.jobs.items() if job.due_at]
+        survey.jobs.update((key, mark_overdue(job, now, self._patience.overdue)) for key, job in due)
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
@@ -98,8 +98,8 @@ class Observer:
     def _absent(self, survey: Survey, missing: Sequence[JobKey], uids: Mapping[JobKey, str]) -> list[JobKey]:
         """Return the keys of provably absent Jobs.
 
-        A Job with the uid on record is present despite edited labels. A Job with another uid and without our labels only
-        shares the name.
+        A Job with the uid on record is present despite edited labels. A Job with another uid and without our labels
+        only shares the name.
         """
         keys = {survey.name(key): key for key in missing}
         on_record = {name: uids.get(key) for name, key in keys.items()}
@@ -115,7 +115,7 @@ class Observer:
 
     def _ask_pods(self, survey: Survey, absent: Sequence[JobKey]) -> None:
         try:
-            found = self._pods(survey, {*survey.closer, *absent})
+            pods_by_key = self._pods(survey, {*survey.closer, *absent})
         except NOT_SEEN as error:
             survey.problems.append(error.message)
             for key, job in survey.closer.items():
@@ -126,18 +126,20 @@ class Observer:
         now = self._api.clock.now()
         clock = Clock(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
         for key in absent:
-            if key not in survey.jobs and (left := look_of_orphans(key, survey.name(key), found.get(key, ()))):
-                survey.jobs[key] = replace(left, facts=facts_of(left, None, found.get(key, ())))
-        asking: list[Asking] = []
+            remains = pods_by_key.get(key, ())
+            look = look_of_orphans(key, survey.name(key), remains)
+            if key not in survey.jobs and look is not None:
+                survey.jobs[key] = replace(look, facts=facts_of(look, None, remains))
+        requests: list[EventRequest] = []
         for key, job in survey.closer.items():
-            own = [pod for pod in found.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
+            own = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
             look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, clock)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own)):
-                asking.append((key, uid, job))
-        self._ask_events(survey, asking, clock)
+                requests.append((key, uid, job))
+        self._ask_events(survey, requests, clock)
 
     def _pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
-        found: dict[JobKey, list[Pod]] = {}
+        pods_by_key: dict[JobKey, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
             for body in self._pages(survey, self._api.core("pods"), {"labelSelector": selector}):
                 page = PODS.page(body)
@@ -150,11 +152,11 @@ class Observer:
                     if key is None:
                         raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
                     if key in keys:
-                        found.setdefault(key, []).append(pod)
+                        pods_by_key.setdefault(key, []).append(pod)
         # without doubles: a list that began anew repeats pods
         return {
-            key: list({(each.metadata.name, each.metadata.uid): each for each in several}.values())
-            for key, several in found.items()
+            key: list({(pod.metadata.name, pod.metadata.uid): pod for pod in listed}.values())
+            for key, listed in pods_by_key.items()
         }
 
     def _pages(
@@ -172,24 +174,30 @@ class Observer:
             return
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
-    def _ask_events(self, survey: Survey, asking: Sequence[Asking], clock: Clock) -> None:
+    def _ask_events(self, survey: Survey, requests: Sequence[EventRequest], clock: Clock) -> None:
         """Read the events that say more about why jobs wait, within the budget of a look.
 
         One list brings the events of many Jobs without a pod. A limit of ours ends a Job with rejected pods, and with
         single requests only the first few Jobs could reach the limit in a look.
         """
         affordable = max(0, MOST_LISTS - survey.lists)
-        without_pod = {uid: key for key, uid, _ in asking if survey.jobs[key].cause == POD_NOT_CREATED}
+        without_pod = {uid: key for key, uid, _ in requests if survey.jobs[key].cause == POD_NOT_CREATED}
         answered: set[JobKey] = set()
         if len(without_pod) > MOST_ASKED_FOR_EVENTS and affordable:
             events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
-            known = [(key, job, events[uid]) for key, uid, job in asking if uid in events]
+            known = [(key, job, events[uid]) for key, uid, job in requests if uid in events]
             survey.jobs.update(
                 (key, pod_status.look_with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
             )
             answered.update(key for key, _, _ in known)
-        left = [each for each in asking if each[0] not in answered]
-        first = sorted(left, key=lambda each: (each[0][0] > 0, each[1] not in without_pod, each[0]))
+        unanswered = [request for request in requests if request[0] not in answered]
+
+        def order(request: EventRequest) -> tuple[bool, bool, JobKey]:
+            """Sort the main job first, then jobs without a pod, then by key."""
+            key, uid, _ = request
+            return key[0] > 0, uid not in without_pod, key
+
+        first = sorted(unanswered, key=order)
         for key, uid, job in first[: max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))]:
             survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, clock)
             answered.add(key)
@@ -225,9 +233,9 @@ class Observer:
         return pod_status.look_with_events(look, job, events, clock)
 
 
-def _times(what: Sized, size: int) -> int:
+def _times(objects: Sized, size: int) -> int:
     """Return the number of lists for so many objects."""
-    return max(1, -(-len(what) // size))
+    return max(1, -(-len(objects) // size))
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:

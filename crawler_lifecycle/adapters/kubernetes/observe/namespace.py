@@ -15,7 +15,7 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Place, Places
 
 CLUSTER = "kube-system"  # every cluster has this namespace from its beginning to its end
-CORRECT = "no job is made in it: give the scheduler service the kubeconfig and the namespace of the other parts"
+CORRECT = "no job is created: give the scheduler service the kubeconfig and the namespace of the other parts"
 ACCEPT = "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
 
 

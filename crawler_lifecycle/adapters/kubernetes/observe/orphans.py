@@ -9,20 +9,20 @@ from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 
 
-def look_of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | None:
+def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook | None:
     """Return the look at a provably absent Job by its remaining pods; None without pods."""
-    pod = pods.primary_pod([each for each in found if not pods.has_ended(each)] or found)
+    pod = pods.primary_pod([pod for pod in own_pods if not pods.has_ended(pod)] or own_pods)
     if pod is None:
         return None
-    uids = {pods.controller_uid(each) for each in found}
+    uids = {pods.controller_uid(pod) for pod in own_pods}
     uid = pods.controller_uid(pod)
     if not uid or len(uids) > 1:
-        problem = f"pod {pod.metadata.name} and others do not tell as one whose they are"
+        problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
         return replace(job_status.unclear_look(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
-    asked = pod.metadata.deletion_timestamp is not None
-    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=asked, left_behind=True)
+    is_told = pod.metadata.deletion_timestamp is not None
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=is_told, left_behind=True)
     if not pods.has_ended(pod):
-        return replace(look, started_at=pods.started_at(pod), due_at=pods.due_at(found))
+        return replace(look, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     ended = replace(
         look,
@@ -36,8 +36,8 @@ def look_of_orphans(key: JobKey, name: str, found: Sequence[Pod]) -> JobLook | N
         why, what = failure.reason(None, pod), failure.message(None, pod)
         return replace(ended, phase=JobPhase.FAILED, reason=why, message=what)
     if code == 0:
-        told = termination.told_to_end([pod])
-        by_whom = None if told is False else termination.told_by([pod])
-        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=told, reason=by_whom)
+        was_told = termination.told_to_end([pod])
+        author = None if was_told is False else termination.told_by([pod])
+        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=was_told, reason=author)
     message = f"pod {pod.metadata.name} succeeded, but not its main container"
     return replace(ended, phase=JobPhase.UNCLEAR, message=message)

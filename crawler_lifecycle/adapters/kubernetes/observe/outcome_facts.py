@@ -19,26 +19,26 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
     return _of_pod(look.uid, pod, job.metadata.deletion_timestamp if job else None)
 
 
-def facts_by_uid(found: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
+def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
     """Return facts by job uid, from pods that belong to the job with the uid on record."""
     facts: dict[JobKey, OutcomeFacts] = {}
-    for key in found.keys() & uids.keys():
-        pod = pods.primary_pod(pod for pod in found[key] if pods.controller_uid(pod) == uids[key])
+    for key in pods_by_key.keys() & uids.keys():
+        pod = pods.primary_pod(pod for pod in pods_by_key[key] if pods.controller_uid(pod) == uids[key])
         if pod and (known := _of_pod(uids[key], pod, None)):
             facts[key] = known
     return facts
 
 
 def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFacts | None:
-    by_whom = termination.told_by([pod], job_deleted)
+    author = termination.told_by([pod], job_deleted)
     if pods.has_ended(pod):
-        return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, by_whom)
+        return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, author)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
         return None  # an unknown phase proves no fact
     if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
-        return _of_an_end(job_uid, pod, end.exit_code == 0, by_whom)
+        return _of_an_end(job_uid, pod, end.exit_code == 0, author)
     if pod.metadata.deletion_timestamp is not None:
-        return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=by_whom)
+        return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=author)
     return None
 
 
@@ -47,7 +47,7 @@ def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
     return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
 
 
-def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> OutcomeFacts | None:
+def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, author: str | None) -> OutcomeFacts | None:
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
         return None  # without its main container's exit code 0, success is unproved
@@ -58,7 +58,7 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, by_whom: str | None) -> 
         pod_uid=pod.metadata.uid,
         succeeded=succeeded,
         told_to_end=told_to_end,
-        told_by=None if told_to_end is False else by_whom,
+        told_by=None if told_to_end is False else author,
         reason=None if succeeded else failure.reason(None, pod),
         exit_code=code,
         message=message[-LONGEST_MESSAGE:] if message else None,

@@ -35,26 +35,30 @@ class Clock:
     with_sidecars: timedelta  # after the end of the main container
 
 
-def look_with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
+def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], clock: Clock) -> JobLook:
     """Return the look of `job_status.look_of_job`, completed by the job's pods."""
-    look = _with_pods(key, job, found, clock)
+    look = _with_pods(key, job, own_pods, clock)
     if look.phase is not JobPhase.UNCLEAR:
-        look = replace(look, facts=facts_of(look, job, found))
+        look = replace(look, facts=facts_of(look, job, own_pods))
     if look.gone or look.due_at is not None:
         return look
-    due_at = deletion.since_its_job(job, pods.due_at(found))
+    due_at = deletion.since_its_job(job, pods.due_at(own_pods))
     return replace(look, due_at=due_at) if due_at else look
 
 
-def _with_pods(key: JobKey, job: Job, found: Sequence[Pod], clock: Clock) -> JobLook:
+def _with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], clock: Clock) -> JobLook:
     known = look_of_job(key, job)
     has_failed = known is not None and known.phase is JobPhase.FAILED
-    pod = pods.ended_pod(found, pods.FAILED) if has_failed else pods.primary_pod(found)
+    pod = pods.ended_pod(own_pods, pods.FAILED) if has_failed else pods.primary_pod(own_pods)
     if known is not None and known.phase is JobPhase.ENDING:
         is_held = known.due_at is not None and known.due_at < clock.late
-        return deletion.look_of_held_job(known, job, found) if is_held else deletion.look_of_deleted_job(known, found)
+        return (
+            deletion.look_of_held_job(known, job, own_pods)
+            if is_held
+            else deletion.look_of_deleted_job(known, own_pods)
+        )
     if known is not None:
-        return _explained(known, job, pod, found)
+        return _explained(known, job, pod, own_pods)
     if pod is None:
         return _without_pod(key, job)
     return _by_its_pod(key, job, pod, clock)
@@ -71,15 +75,17 @@ def _by_its_pod(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     return job_status.unclear_look(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
-def _explained(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
+def _explained(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
     if look.phase is JobPhase.FAILED:
-        return _failed_because(look, job, pod, found)
+        return _failed_because(look, job, pod, own_pods)
     if look.phase is JobPhase.SUCCEEDED:
         deleted = job.metadata.deletion_timestamp
-        told = termination.told_to_end(found)
-        may_be_told = told is not False and pods.ended_pod(found, pods.SUCCEEDED) is not None
-        return replace(look, stop_asked=told, reason=termination.told_by(found, deleted) if may_be_told else None)
-    return replace(look, reason=termination.told_by(found)) if look.cause == POD_TERMINATING else look
+        was_told = termination.told_to_end(own_pods)
+        may_be_told = was_told is not False and pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
+        return replace(
+            look, stop_asked=was_told, reason=termination.told_by(own_pods, deleted) if may_be_told else None
+        )
+    return replace(look, reason=termination.told_by(own_pods)) if look.cause == POD_TERMINATING else look
 
 
 def _without_pod(key: JobKey, job: Job) -> JobLook:
@@ -89,13 +95,13 @@ def _without_pod(key: JobKey, job: Job) -> JobLook:
     return build_look(key, job, JobPhase.WAITING, POD_NOT_CREATED)
 
 
-def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Pod]) -> JobLook:
+def _failed_because(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
     """Complete a failure: the Job proves the failure, the pod its reason, and either may show a request to end."""
     failed = true_conditions(job.status or NO_JOB_STATUS).get("Failed")
-    look = replace(look, pods_deleted=_is_by_deletion(job, failed, found))
+    look = replace(look, pods_deleted=_is_by_deletion(job, failed, own_pods))
     if pod is None:
         return look
-    gone = look.gone and all(pods.has_ended(each) for each in found)
+    gone = look.gone and all(pods.has_ended(pod) for pod in own_pods)
     return replace(
         look,
         reason=failure.reason(failed, pod),
@@ -107,9 +113,9 @@ def _failed_because(look: JobLook, job: Job, pod: Pod | None, found: Sequence[Po
     )
 
 
-def _is_by_deletion(job: Job, failed: Condition | None, found: Sequence[Pod]) -> bool:
+def _is_by_deletion(job: Job, failed: Condition | None, own_pods: Sequence[Pod]) -> bool:
     remembers = job.spec is not None and job.spec.pod_failure_policy is not None
-    return failure.is_by_deletion(failed, found, remembers=remembers)
+    return failure.is_by_deletion(failed, own_pods, remembers=remembers)
 
 
 def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:

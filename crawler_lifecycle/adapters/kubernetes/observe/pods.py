@@ -58,17 +58,17 @@ def lives(pod: Pod) -> bool:
 
 def condition(pod: Pod, kind: str) -> Condition | None:
     """Return the condition; the newest of contradictory duplicates."""
-    found = [each for each in (pod.status or NO_STATUS).conditions or () if each.type == kind]
-    return found[0] if len(found) == 1 else max(found, key=_age, default=None)
+    conditions = [item for item in (pod.status or NO_STATUS).conditions or () if item.type == kind]
+    return conditions[0] if len(conditions) == 1 else max(conditions, key=_age, default=None)
 
 
-def _age(each: Condition) -> tuple[datetime, str, str]:
-    return each.last_transition_time or LONG_AGO, each.status or "", each.reason or ""
+def _age(item: Condition) -> tuple[datetime, str, str]:
+    return item.last_transition_time or LONG_AGO, item.status or "", item.reason or ""
 
 
 def is_true(pod: Pod, kind: str) -> bool:
-    found = condition(pod, kind)
-    return found is not None and found.is_true
+    present = condition(pod, kind)
+    return present is not None and present.is_true
 
 
 def is_out_of_sight(pod: Pod) -> bool:
@@ -81,7 +81,7 @@ def is_out_of_sight(pod: Pod) -> bool:
 
 def last_progress(pod: Pod) -> datetime | None:
     """Return the time of the pod's last step: scheduled, sandbox made, init containers through."""
-    times = [each.last_transition_time for each in (pod.status or NO_STATUS).conditions or ()]
+    times = [item.last_transition_time for item in (pod.status or NO_STATUS).conditions or ()]
     return max((time for time in times if time), default=pod.metadata.creation_timestamp)
 
 
@@ -97,13 +97,13 @@ def plain_init_containers(pod: Pod) -> Iterator[ContainerStatus]:
     """Return init containers without sidecars, because sidecars end with the pod and may exit with an error code."""
     specs = (pod.spec.init_containers if pod.spec else None) or ()
     sidecars = {spec.name for spec in specs if spec.restart_policy == "Always"}
-    return (each for each in init_containers(pod) if each.name not in sidecars)
+    return (container for container in init_containers(pod) if container.name not in sidecars)
 
 
 def failed_init(pod: Pod) -> ContainerStatus | None:
     """Return the init container that kept the main container from starting."""
-    ended = ((each, state(each).terminated) for each in plain_init_containers(pod))
-    return next((each for each, end in ended if end and end.exit_code), None)
+    ended = ((container, state(container).terminated) for container in plain_init_containers(pod))
+    return next((container for container, end in ended if end and end.exit_code), None)
 
 
 def speaker(pod: Pod) -> str | None:
@@ -116,23 +116,23 @@ def speaker(pod: Pod) -> str | None:
 def oom_killed_beside(pod: Pod) -> list[ContainerStatus]:
     """Return the other containers that ran out of memory, now or before a restart."""
     main = main_name(pod)
-    others = (each for each in (*init_containers(pod), *containers(pod)) if each.name != main)
-    return [each for each in others if any(end.reason == "OOMKilled" for end in _ends_of(each))]
+    beside = (container for container in (*init_containers(pod), *containers(pod)) if container.name != main)
+    return [container for container in beside if any(end.reason == "OOMKilled" for end in _ends_of(container))]
 
 
 def _ends_of(container: ContainerStatus) -> list[Terminated]:
-    return [each.terminated for each in (container.state, container.last_state) if each and each.terminated]
+    return [item.terminated for item in (container.state, container.last_state) if item and item.terminated]
 
 
-def _sorted(found: list[ContainerStatus] | None) -> list[ContainerStatus]:
-    if found is None or len(found) < 2:
-        return found or []
-    return sorted(found, key=lambda each: (each.name or "", repr(each.state)))
+def _sorted(statuses: list[ContainerStatus] | None) -> list[ContainerStatus]:
+    if statuses is None or len(statuses) < 2:
+        return statuses or []
+    return sorted(statuses, key=lambda status: (status.name or "", repr(status.state)))
 
 
 def main_container(pod: Pod) -> ContainerStatus | None:
     """Return the main container's status. None: the pod shows no main container, at most its sidecars."""
-    by_name, name = {each.name: each for each in containers(pod)}, main_name(pod)
+    by_name, name = {container.name: container for container in containers(pod)}, main_name(pod)
     if name is None and len(by_name) == 1:
         return containers(pod)[0]
     return by_name.get(name)
@@ -140,8 +140,8 @@ def main_container(pod: Pod) -> ContainerStatus | None:
 
 def main_name(pod: Pod) -> str | None:
     """Return the name of the main container: ours, or the first in a pod of another scheduler service."""
-    names = [each.name for each in (pod.spec.containers if pod.spec else None) or ()]
-    has_ours = MAIN_CONTAINER in names or any(each.name == MAIN_CONTAINER for each in containers(pod))
+    names = [container.name for container in (pod.spec.containers if pod.spec else None) or ()]
+    has_ours = MAIN_CONTAINER in names or any(container.name == MAIN_CONTAINER for container in containers(pod))
     return MAIN_CONTAINER if has_ours else next(iter(names), None)
 
 
@@ -160,7 +160,7 @@ def main_ended_for_good(pod: Pod) -> bool:
 
 def ends(pod: Pod) -> list[Terminated]:
     """Return the ends of all containers."""
-    return [end for each in (*init_containers(pod), *containers(pod)) if (end := state(each).terminated)]
+    return [end for container in (*init_containers(pod), *containers(pod)) if (end := state(container).terminated)]
 
 
 def main_has_begun(pod: Pod) -> bool:
@@ -193,11 +193,11 @@ def exit_code(pod: Pod) -> int | None:
     return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None
 
 
-def due_at(found: Sequence[Pod]) -> datetime | None:
+def due_at(own_pods: Sequence[Pod]) -> datetime | None:
     """Return the time when the last living pod should have ended; None if a living pod has no request to end.
 
     A pod's deletion carries the time when the grace ends.
     """
-    times = [pod.metadata.deletion_timestamp for pod in found if not has_ended(pod)]
-    told = [each for each in times if each]
-    return max(told) if told and len(told) == len(times) else None
+    times = [pod.metadata.deletion_timestamp for pod in own_pods if not has_ended(pod)]
+    known = [time for time in times if time]
+    return max(known) if known and len(known) == len(times) else None

@@ -9,7 +9,7 @@ from crawler_lifecycle.adapters.kubernetes.observe import job_status
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.domain.naming import job_name
 
-NOT_ASKED = "its pod was not asked for"
+POD_NOT_READ = "its pod was not read"
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Survey:
         is_late = look is not None and look.due_at is not None and look.due_at < self.late
         if is_in_question or is_late or job_status.may_be_overdue(look):
             self.closer[key] = job
-        self.jobs[key] = look or job_status.unclear_look(key, name, NOT_ASKED, job.metadata.uid)
+        self.jobs[key] = look or job_status.unclear_look(key, name, POD_NOT_READ, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
         """Add an unreadable job; without a key no job of the look counts as absent."""
@@ -85,5 +85,7 @@ class Survey:
         if self.name(key) == name:
             return True
         if self.jobs[key].name != self.name(key):
-            self.add_unclear(key, name, f"jobs {self.jobs[key].name} and {name} both say that they are this one")
+            self.add_unclear(
+                key, name, f"jobs {self.jobs[key].name} and {name} both claim task {key[0]}, attempt {key[1]}"
+            )
         return False

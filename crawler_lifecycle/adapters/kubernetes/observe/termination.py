@@ -16,15 +16,15 @@ from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY
 TWO_CLOCKS = timedelta(minutes=1)
 
 
-def told_to_end(found: Sequence[Pod], ended_as: str = pods.SUCCEEDED) -> bool | None:
+def told_to_end(own_pods: Sequence[Pod], ended_as: str = pods.SUCCEEDED) -> bool | None:
     """Return whether pods that ended in this phase were told to end. None: no pod can decide."""
-    answers = {pod_told_to_end(pod) for pod in found if pods.phase(pod) == ended_as}
-    return next((each for each in (False, True) if each in answers), None)
+    answers = {pod_told_to_end(pod) for pod in own_pods if pods.phase(pod) == ended_as}
+    return next((answer for answer in (False, True) if answer in answers), None)
 
 
-def told_by(found: Sequence[Pod], job_deleted: datetime | None = None) -> str | None:
+def told_by(own_pods: Sequence[Pod], job_deleted: datetime | None = None) -> str | None:
     """Return the author of the request as a reason of failure; None: an unnamed client deleted the pod."""
-    disruptions = sorted(word for pod in found if (word := failure.disruption(pod)))
+    disruptions = sorted(word for pod in own_pods if (word := failure.disruption(pod)))
     return disruptions[0] if disruptions else DELETED_EXTERNALLY if job_deleted else None
 
 

@@ -77,7 +77,7 @@ def for_a_node(pod: Pod) -> Wait:
 def for_containers(pod: Pod) -> Wait:
     """Apply rule 16: init containers first, then the container with the clearest reason."""
     for several in (pods.init_containers(pod), pods.containers(pod)):
-        waits = [(each, wait) for each in several if (wait := pods.state(each).waiting) and wait.reason]
+        waits = [(status, wait) for status in several if (wait := pods.state(status).waiting) and wait.reason]
         if waits:
             _, wait = min(waits, key=_rank)
             return Wait(BY_WAITING_REASON.get(wait.reason or "") or word(wait.reason, NOT_CONSIDERED), wait.message)
@@ -86,8 +86,8 @@ def for_containers(pod: Pod) -> Wait:
 
 def explained(wait: Wait, events: Sequence[Event]) -> Wait:
     """Return the cause from events: only events say why containers are not created."""
-    told = _latest(events, tuple(BY_EVENT))
-    return Wait(BY_EVENT[told.reason or ""], told.message) if told else wait
+    event = _latest(events, tuple(BY_EVENT))
+    return Wait(BY_EVENT[event.reason or ""], event.message) if event else wait
 
 
 def is_hopeless(wait: Wait, pod: Pod, now: datetime, patience: timedelta) -> bool:
@@ -114,12 +114,12 @@ def cut(message: str | None) -> str | None:
     return message[:LONGEST_MESSAGE] if message else None
 
 
-def _rank(found: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
-    each, wait = found
+def _rank(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
+    status, wait = waiting
     hopeless = BY_WAITING_REASON.get(wait.reason or "") in HOPELESS
-    return not hopeless, wait.reason in SAYS_NOTHING, each.name or ""
+    return not hopeless, wait.reason in SAYS_NOTHING, status.name or ""
 
 
 def _latest(events: Sequence[Event], reasons: tuple[str, ...]) -> Event | None:
-    found = [event for event in events if event.reason in reasons]
-    return max(found, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)
+    matching = [event for event in events if event.reason in reasons]
+    return max(matching, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)
