@@ -1,8 +1,8 @@
-"""Deployment: a request becomes one Job per key, whatever becomes of the answers.
+"""Deployment: a request becomes a single Job per key, even if answers get lost.
 
-The Job's name is made of the key, so the API server itself refuses a second Job. Whenever an answer leaves open whether
-the Job is there, the Job is read by its name, now or at the next try. A Job is taken as deployed only with our labels:
-without them it is in no list, inventory or watch.
+The Job's name comes from the key, so the API server itself refuses a second Job. Whenever an answer leaves the Job's
+existence open, the Job is read by its name, now or at the next try. A Job counts as deployed only with our labels: a
+Job without them is in no list, inventory or watch.
 """
 
 import logging
@@ -60,7 +60,7 @@ class Deploying:
         except (ApiFailed, Unreadable) as error:
             if isinstance(error, ApiFailed) and not _leaves_open(error):
                 raise _refusal(error) from error
-            # a server that was silent is not asked again: our client would not wait for that, and know of no cause
+            # no second request to a silent server: our caller would time out first, and learn no cause
             was_silent = isinstance(error, ApiFailed) and error.timed_out
             if not was_silent and (known := self._known(request)):
                 return known
@@ -70,8 +70,9 @@ class Deploying:
         return _deployment(request, made, created=True)
 
     def _known(self, request: DeploymentRequest) -> Deployment | None:
-        """Return the job of this key if it is there. Conflict if it is another request's, TemporaryError while a job
-        of its name is being deleted."""
+        """Return the key's job, if present. Raise Conflict if the job is from another request, TemporaryError while a
+        job with its name is being deleted.
+        """
         name = job_name(request.run_uid, request.task, request.attempt)
         try:
             job = _metadata_of(self.api.get(self.api.batch("jobs", name), accept=METADATA), request)
@@ -98,7 +99,7 @@ class Deploying:
         return _deployment(request, job, created=False)
 
     def _take_back(self, job: Metadata, changed: list[str]) -> None:
-        """Delete exactly this Job, and refuse its deployment. Its name holds the run's uid: nobody else made it."""
+        """Delete exactly the given Job, and refuse its deployment. Its name holds the run's uid, so the Job is ours."""
         options = {"propagationPolicy": "Background"}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
         lost = f"job {job.name} came without its label {', '.join(LABELS[label] for label in changed)}"
@@ -128,12 +129,17 @@ def _deployment(request: DeploymentRequest, job: Metadata, *, created: bool) -> 
 
 
 def _leaves_open(error: ApiFailed) -> bool:
-    """409 is also the answer to two requests that use up a quota at once, one of which has made nothing."""
+    """Return whether the Job may exist in spite of the error.
+
+    Two requests that use up a quota at once get a 409 too, although the refused request made no Job.
+    """
     return error.status is None or error.status in (409, 429) or error.status >= 500
 
 
 def _refusal(error: ApiFailed) -> LifecycleError:
-    """Return the meaning of an answer that says for certain that nothing was made. An unknown reason may get better."""
+    """Return the error for an answer that proves that no Job exists. An unknown refusal is temporary: it may get
+    better.
+    """
     if any(words in error.message for words in DENIAL_WORDS):
         return Refused(error.message, cause=ADMISSION_DENIED)
     if error.status == 403 and any(words in error.message for words in QUOTA_WORDS):

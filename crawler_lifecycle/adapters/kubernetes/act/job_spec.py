@@ -1,7 +1,7 @@
-"""Which Job does a deployment request become?
+"""Job manifest for a deployment request.
 
-One pod, started once: attempts are ours to count. Names and labels tell whose it is, and a hash of the request tells
-whether a Job that is there already is the one that was asked for.
+The Job has a single pod, started once, because we count the attempts. Names and labels identify the run, and a hash of
+the request shows whether an existing Job is the requested Job.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from crawler_lifecycle.errors import Refused
 CONTAINER = "crawl"
 FILES = "/crawl/files"
 HASH_LENGTH = 40  # a label's value ends at 63 characters
-# Any failure ends the Job anyway. A failure that a rule matches is also told in the Job's own condition, which is all
-# there is once the pod is deleted; `failure` reads it. The codes of a deletion are no failure to remember: the Job
-# controller asks the rules about pods that a suspension deleted, too, and a queue that takes the room of a Job back for
-# a while would fail the Job for good.
+# A failure ends the Job in any case. A failure that matches a rule is also written to the Job's own condition, the only
+# record after the pod is deleted; `failure` reads the condition. Exit codes from a deletion are excluded: the Job
+# controller also applies the rules to pods that a suspension deleted, so a queue that takes back a Job's room for a
+# while would fail the Job for good.
 ENDED_BY_DELETION = [0, 137, 143]
 FAILURES_TO_REMEMBER = [
     {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -40,7 +40,7 @@ UID_OF_THE_JOB = "metadata.labels['batch.kubernetes.io/controller-uid']"
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """What the pods of this installation have in common."""
+    """Pods holds the settings that all pods in an installation share."""
 
     service_account: str | None = None
     image_pull_secrets: tuple[str, ...] = ()
@@ -90,13 +90,13 @@ def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": grace_seconds(request),
         "automountServiceAccountToken": False,
-        "enableServiceLinks": False,  # a variable for every service of the namespace
+        "enableServiceLinks": False,  # links add a variable for every service in the namespace
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(request, pods)],
         "volumes": [{"name": "files", **claim}],
     }
     if pods.files_claim:
-        # without the policy every start would walk through the files of all runs
+        # without the policy every start would walk through all runs' files
         pod["securityContext"] |= {"fsGroup": pods.files_group, "fsGroupChangePolicy": "OnRootMismatch"}
     if pods.service_account:
         pod["serviceAccountName"] = pods.service_account
@@ -122,7 +122,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
         "resources": {"requests": resources, "limits": resources},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        # each run sees its own folder of the volume, and no other
+        # a run must not see another run's folder in the volume
         "volumeMounts": [mount | {"subPath": request.run_uid} if pods.files_claim else mount],
     }
     if crawler.command:
@@ -131,7 +131,7 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
 
 
 def _sources(request: DeploymentRequest, environment: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Where the value of each variable comes from."""
+    """Return the source of every variable's value."""
     return {
         **{name: {"value": _literal(value)} for name, value in environment.items()},
         "CRAWL_JOB_NAME": {"value": job_name(request.run_uid, request.task, request.attempt)},
@@ -140,5 +140,5 @@ def _sources(request: DeploymentRequest, environment: dict[str, str]) -> dict[st
 
 
 def _literal(text: str) -> str:
-    """Kubernetes puts values in the place of `$(NAME)`; a doubled dollar is one that means nothing."""
+    """Double every dollar sign: Kubernetes replaces `$(NAME)` by a value, and a doubled dollar by a plain dollar."""
     return text.replace("$", "$$")

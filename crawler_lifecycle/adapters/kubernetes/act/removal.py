@@ -1,8 +1,8 @@
-"""How do jobs leave the cluster whose end and evidence are on record? Otherwise a week of them would be in every list.
+"""Removal of jobs whose end and evidence are on record; without removal every list would hold a week of jobs.
 
-Their logs are kept first, among the run's files; with a node that is silent or slow we are patient for a while, then
-what has come is all. A Job whose request may still be on its way somewhere has to stay: its name is what keeps a late
-copy from starting it again.
+A job's log is kept first, among the run's files. For a silent or slow node the removal waits a while, and then keeps
+the part received so far. A Job whose request may still be on its way has to stay: its name prevents a late copy from
+starting the job again.
 """
 
 import logging
@@ -24,10 +24,10 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS
 
 logger = logging.getLogger(__name__)
-PATIENCE = timedelta(minutes=10)  # from the end of a job, with a log that does not come, or not to its end
-MOST_BY_NAME = 20  # of Jobs whose labels may have been edited; more than that the cluster removes by their time to live
-BEGIN_SECONDS = 40.0  # then no log is begun any more: each may take 60, and the step around has 120
-ON_THE_WAY = timedelta(seconds=60)  # how long a request that was sent in time may take to arrive
+PATIENCE = timedelta(minutes=10)  # since a job's end, for a log that is missing or incomplete
+MOST_BY_NAME = 20  # Jobs whose labels may have been edited; the cluster removes further Jobs by their time to live
+BEGIN_SECONDS = 40.0  # later no log is begun: a log may take 60 seconds, and the surrounding step has 120
+ON_THE_WAY = timedelta(seconds=60)  # how long a request sent in time may take to arrive
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Removing:
     listening: Listening
 
     def remove(self, run_uid: str, keys: Sequence[JobKey], uids: Mapping[JobKey, str] = NO_UIDS) -> int:
-        """Return how many have to stay for now."""
+        """Remove jobs, and return how many have to stay for now."""
         self.listening.wait(run_uid, set(keys))
-        last = dict(sorted(keys))  # of each task the latest attempt that was named
+        last = dict(sorted(keys))  # the latest named attempt by task
         listed = self.jobs.dated(run_uid, last)
         if 0 < len(unlisted := {key: uid for key, uid in uids.items() if key not in listed}) <= MOST_BY_NAME:
             listed |= self.jobs.dated_by_name(run_uid, unlisted)
@@ -54,11 +54,11 @@ class Removing:
         return sum(self.jobs.for_each(remove, list(jobs), "not all jobs could be removed"))
 
     def _remove(self, run_uid: str, key: JobKey, job: DatedJob, pods: list[Pod]) -> bool:
-        """Whether it has to stay."""
+        """Return whether the job has to stay."""
         if not all(has_ended(pod) for pod in pods):
             return False
         has_to_stay = _may_come_again(job)
-        if has_to_stay and self.logs.is_kept(run_uid, *key):  # it is fetched anew when the job leaves, not each time
+        if has_to_stay and self.logs.is_kept(run_uid, *key):  # a kept log is fetched again only when the job leaves
             return True
         try:
             if (pods and not self._has_kept_log(run_uid, key, job, pods[0])) or has_to_stay:
@@ -70,13 +70,13 @@ class Removing:
         except Missing:
             return False
         except ApiFailed as error:
-            if error.status == 409:  # it has changed since: another look will see how
+            if error.status == 409:  # the Job has changed since: another look will show how
                 return True
             raise
         return False
 
     def _has_kept_log(self, run_uid: str, key: JobKey, job: DatedJob, pod: Pod) -> bool:
-        """Or there is none, or no hope for one, or no place."""
+        """Return whether the log is kept or cannot be kept: no log exists, no hope is left, or its place is taken."""
         try:
             return self._keep_log(run_uid, key, pod, has_waited=_has_waited(job, self.jobs.api.clock.now()))
         except InTheWay as error:
@@ -100,7 +100,7 @@ class Removing:
 
 
 def _has_waited(job: DatedJob, now: datetime) -> bool:
-    """Long enough for a log that does not come."""
+    """Return whether the job ended long enough ago to give up a missing log."""
     end = end_of(job.status)
     ended_at = end.last_transition_time if end else None
     return ended_at is None or now - ended_at >= PATIENCE
@@ -116,4 +116,4 @@ def _may_come_again(job: DatedJob) -> bool:
         not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")
         return datetime.now(UTC) - ON_THE_WAY < not_after < LAST_MOMENT
     except (ValueError, TypeError):
-        return False  # it was asked for without a limit, or by another service, or somebody changed it
+        return False  # the request had no limit, or came from another service, or the annotation was edited

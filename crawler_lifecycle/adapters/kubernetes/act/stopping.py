@@ -1,7 +1,7 @@
-"""How are jobs asked to end, and made to?
+"""Stops: jobs are asked to end, or forced.
 
-A Job is deleted, and its pods with it, in the foreground: it stays in sight until the last of its pods is gone. What is
-deleted is exactly what was read: a job that ends in the same moment has changed since, and keeps its end.
+A Job is deleted with its pods in the foreground: the Job stays in sight until its last pod is gone. Only the version as
+read is deleted: a job that ends in the same moment has changed since, and keeps its end.
 """
 
 import logging
@@ -23,14 +23,14 @@ from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, keep_no_facts
 
 logger = logging.getLogger(__name__)
-PODS_SECONDS = 8.0  # to read the pods whose facts are kept and whose logs are listened to
-LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # that the jobs of one call may wait for somebody who listens
+PODS_SECONDS = 8.0  # for reading pods, to keep their facts and to listen to their logs
+LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # for listeners to begin, in all for the jobs in a call
 FEW = 20
-TRIES = 5  # against a job that changes between the reading and the deleting
+TRIES = 5  # against a job that changes between reading and deletion
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 TOLD_BY_THEN = timedelta(minutes=5)  # the garbage collector passes a Job's deletion on to its pods within seconds
-LONG_DUE = timedelta(minutes=1)  # its node kills it when its grace is over
-NODES_SECONDS = 20.0  # of asking nodes; the step around has a minute or two
+LONG_DUE = timedelta(minutes=1)  # the node kills a pod when its grace is over
+NODES_SECONDS = 20.0  # for requests to nodes; the surrounding step has a minute or two
 AT_ONCE = {"gracePeriodSeconds": 0}
 
 
@@ -48,7 +48,7 @@ class Stopping:
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """Ask Jobs first, since a Job makes its pod anew; then the pods whom no Job tells."""
+        """Ask Jobs first, since a Job replaces its pod; then ask the pods that no Job ends."""
         living = self._living_pods(run_uid, keys, uids, keep)
         told = self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
         left = self._left_pods(run_uid, [key for key in keys if key not in told])
@@ -61,11 +61,11 @@ class Stopping:
         uids: Mapping[JobKey, str] = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """End them without asking. A pod that is gone from the API server may still run on a node that is cut off."""
+        """End jobs without asking. A pod that is gone from the API server may still run on a cut-off node."""
         try:
             living = self._living_pods(run_uid, keys, uids, keep)
             self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS)
-        finally:  # what is in the way of one Job keeps no pod alive
+        finally:  # a Job that cannot be deleted keeps no pod alive
             self._end_pods(self._left_pods(run_uid, keys), AT_ONCE)
 
     def _delete_jobs(
@@ -76,14 +76,18 @@ class Stopping:
         living: Mapping[JobKey, Sequence[Pod]],
         patience: float,
     ) -> dict[JobKey, str]:
-        """The uids of those that tell their pods. Before each is deleted somebody listens to it, if there is anybody in
-        time."""
-        # a list goes through all jobs of the namespace: thirty deployers that end one each would ask for thirty
+        """Delete Jobs, and return the uids of Jobs that end their own pods.
+
+        Before its deletion a job's log gets a listener, if a listener is free in time.
+        """
+        # a list reads all jobs in the namespace: thirty deployers that end a single job would cause thirty lists
         listed = self.jobs.list_jobs(run_uid, keys) if len(keys) > FEW else {}
         until = time.monotonic() + patience
 
         def in_turn() -> Iterator[JobKey]:
-            """In our own thread: those of the pool are for others as well, and some of these are forced."""
+            """Begin listeners in our own thread: the pool's threads also serve other stops, and forced stops among
+            them.
+            """
             for key in sorted(keys):
                 for pod in living.get(key, ())[:1]:
                     is_told = pod.metadata.deletion_timestamp is not None
@@ -101,9 +105,10 @@ class Stopping:
     def _living_pods(
         self, run_uid: str, keys: Sequence[JobKey], uids: Mapping[JobKey, str], keep: KeepFacts
     ) -> dict[JobKey, list[Pod]]:
-        """Return the living pods of these jobs, newest first, once the outcome facts of all their pods are kept.
+        """Return the jobs' living pods, newest first, after keeping the outcome facts of all their pods.
 
-        A list of pods that cannot be read delays no stop."""
+        An unreadable list of pods delays no stop.
+        """
         try:
             found = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
         except (TemporaryError, PermanentError) as error:
@@ -115,12 +120,14 @@ class Stopping:
         return {key: living for key, pods in found.items() if (living := _living(pods))}
 
     def _left_pods(self, run_uid: str, keys: Sequence[JobKey]) -> list[Pod]:
-        """These have to be known."""
+        """Return the jobs' living pods; here an unreadable list is an error."""
         found = self.jobs.pods(run_uid, keys) if keys else {}
         return _living(pod for pods in found.values() for pod in pods)
 
     def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, on_record: str | None) -> str | None:
-        """Return the uid of a Job that tells its pods. A Job that changed since it was listed is read by its name."""
+        """Return the uid of a Job that ends its own pods, or None. A Job that changed since the list is read by its
+        name.
+        """
         for _ in range(TRIES):
             job, listed = listed or self.jobs.read_job(run_uid, key, on_record), None
             if job is None:
@@ -142,7 +149,7 @@ class Stopping:
         raise TemporaryError(f"the job of task {key[0]} changes faster than it can be told to end")
 
     def _end_pods(self, living: Sequence[Pod], options: dict[str, int]) -> None:
-        """One that was asked already is only forced."""
+        """Delete the pods. Only force deletes a pod again that is already being deleted."""
         chosen = living if options else [pod for pod in living if not pod.metadata.deletion_timestamp]
 
         def delete(pod: Pod) -> None:
@@ -151,14 +158,14 @@ class Stopping:
             except Missing:
                 return
             except ApiFailed as error:
-                if error.status != 409:  # another pod of that name, which the next round finds
+                if error.status != 409:  # another pod with the same name: the next round ends it
                     raise
 
         self.jobs.for_each(delete, chosen, "not all pods could be told to end")
 
 
 def is_ending(job: Job) -> bool:
-    """It ends by itself, or has: to delete it now could only lose how."""
+    """Return whether the job ends by itself or has ended: a deletion could only lose its outcome."""
     status = job.status
     if status is None:
         return False
@@ -168,7 +175,7 @@ def is_ending(job: Job) -> bool:
 
 
 def _of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], told: Mapping[JobKey, str]) -> Iterator[Pod]:
-    """Somebody took their Job from them, and another one of its name was made since: that tells only its own."""
+    """Yield living pods of replaced Jobs: the new Job with the same name ends only its own pods."""
     for key, uid in told.items():
         yield from (pod for pod in living.get(key, ()) if controller_uid(pod) not in (None, uid))
 
@@ -179,16 +186,16 @@ def _living(pods: Iterable[Pod]) -> list[Pod]:
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """Finds jobs that run on nodes which do not answer: a forced end removes their pods, and their programs may go on.
+    """Reaching finds jobs on nodes that do not answer: a forced end removes their pods, and their programs may go on.
 
-    Pods tell, and nodes: a node that answers can be asked for the log of a pod that runs there.
+    Pods show such nodes, and so do nodes: a node that answers can send the log of a pod that runs there.
     """
 
     jobs: Jobs
     logs: Logs
 
     def unreached(self, run_uid: str, keys: Sequence[JobKey]) -> dict[JobKey, str]:
-        """Those that live on a node which does not answer, each with its node."""
+        """Return the jobs on nodes that do not answer, with the node's name."""
         found = self.jobs.pods(run_uid, keys) if keys else {}
         living = [(key, pod, node) for key, several in found.items() for pod in several if (node := _lives_on(pod))]
         silent = self._silent({node: pod for _, pod, node in living})
@@ -212,6 +219,6 @@ def _lives_on(pod: Pod) -> str | None:
 
 
 def _is_given_up(pod: Pod, now: datetime) -> bool:
-    """By the control plane, or as what it should have been ended by has not come."""
+    """Return whether the control plane gave the pod up, or the pod is overdue."""
     due = pod.metadata.deletion_timestamp
     return pods.is_out_of_sight(pod) or (due is not None and now - due > LONG_DUE)

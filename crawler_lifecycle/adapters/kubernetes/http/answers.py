@@ -1,4 +1,4 @@
-"""Why does the API server say no, and does a list go on?"""
+"""Errors for the API server's refusals, and continuation tokens from list pages."""
 
 from contextlib import suppress
 
@@ -9,15 +9,18 @@ from crawler_lifecycle.adapters.kubernetes.http.connection import NOT_REACHED
 from crawler_lifecycle.adapters.kubernetes.http.receiving import whole
 from crawler_lifecycle.errors import NotFound, TemporaryError
 
-LONGEST_HEAD, ITEMS = 1 << 12, b',"items":['  # of a list; in a string the quotes would be escaped
+LONGEST_HEAD, ITEMS = 1 << 12, b',"items":['  # starts a list's items; JSON strings escape such quotes
 
 
 class Missing(NotFound):
-    """There is nothing of that name, says the API server itself."""
+    """The API server knows no object with the requested name."""
 
 
 class ApiFailed(TemporaryError):
-    """Anything else that went wrong; `status` is None if there was no answer, `timed_out` if it was waited for."""
+    """A request failed for any reason but a missing object.
+
+    `status` is None without an answer; `timed_out` is true if the request waited for its answer in vain.
+    """
 
     def __init__(
         self,
@@ -36,7 +39,7 @@ class ApiFailed(TemporaryError):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What the API server says when it says no."""
+    """The API server's refusal has these fields in its body."""
 
     kind: str | None = None
     message: str | None = None
@@ -75,11 +78,15 @@ def _seconds(retry_after: str | None) -> float | None:
     try:
         return max(0.0, float(retry_after)) if retry_after else None
     except ValueError:
-        return None  # a date: the API server never sends one
+        return None  # a date: the API server never sends dates
 
 
 def continuation(page: bytes) -> str | None:
-    """It stands before the items, of which there are megabytes. If it does not, all is read."""
+    """Return the token for the next page, or None after the last page.
+
+    The token stands before the items, and the items are megabytes long, so only the page's head is decoded. A page with
+    an unusual head is decoded whole.
+    """
     head, items, _ = page[:LONGEST_HEAD].partition(ITEMS)
     if items:
         with suppress(msgspec.MsgspecError):

@@ -1,7 +1,7 @@
-"""How do we speak with the API server? Bytes in, bytes out; every wait has an end, and every error is one of ours.
+"""HTTP client for the Kubernetes API: requests and answers are bytes, every wait is bounded, every error is ours.
 
-What may be sent again is decided here and nowhere below: a read whose connection broke, once; anything that was
-answered with "too many requests" and how long to wait; anything refused for its token, once, with the token read again.
+Only the client repeats requests: a read once more if its connection broke; any request after an answer 429 or 503 with
+a Retry-After; any request once more after a refused token, with the token read again.
 """
 
 import math
@@ -30,18 +30,18 @@ from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limit
 from crawler_lifecycle.settings.cluster import longest_request
 
 JSON = "application/json"
-PAGE = 1024  # of a list. Not 1000: the last page of 10,000 would be full, and after a full one comes another, if empty
-SMALLER = 8  # by so much, if a page is too long to be received
+PAGE = 1024  # objects. Not 1000: for 10,000 objects the last page would be full, and an empty page would follow
+SMALLER = 8  # divides the page size if a page is too long to receive
 LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
-SHORTEST_PAUSE = 0.5  # also where a busy server asks for none
-LONGEST_LINE = 8 << 20  # of a watch: a Job has at most 1.5 MiB
+SHORTEST_PAUSE = 0.5  # seconds, even if a busy server's Retry-After is shorter
+LONGEST_LINE = 8 << 20  # bytes in a watch: a Job has at most 1.5 MiB
 TOO_OLD = 410
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
 
 
 class Api:
-    """One for a process; may be used by many threads at once."""
+    """A process has a single client, and many threads may use it at once."""
 
     def __init__(self, access: Access) -> None:
         self.namespace = access.namespace
@@ -56,27 +56,27 @@ class Api:
         return self._connection.host
 
     def batch(self, *names: str) -> str:
-        """The path of Jobs in our namespace."""
+        """Return the path to Jobs in our namespace."""
         return _path("apis", "batch", "v1", "namespaces", self.namespace, *names)
 
     def core(self, *names: str) -> str:
-        """The path of pods, their logs, and events in our namespace."""
+        """Return the path to pods, pod logs and events in our namespace."""
         return _path("api", "v1", "namespaces", self.namespace, *names)
 
     def namespaces(self, name: str) -> str:
-        """The path of a namespace itself."""
+        """Return the path to a namespace itself."""
         return _path("api", "v1", "namespaces", name)
 
     @property
     def longest_request(self) -> timedelta:
-        """From when one is sent first until the API server has given up its last try."""
+        """Return the longest time from a request's first sending until the API server gives up the last try."""
         return timedelta(seconds=longest_request(self._access.connect_seconds, self._access.read_seconds))
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> bytes:
         return self._whole("GET", path, query, accept)
 
     def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """The API server gives it up when we do: what nobody waits for any more should not be made later."""
+        """Create an object. The API server gives up when we do, so no object appears after we stopped waiting."""
         return self._whole("POST", path, {"timeout": f"{math.ceil(self._access.read_seconds)}s"}, JSON, body)
 
     def delete(self, path: str, body: Mapping[str, Any], query: Mapping[str, str | int] | None = None) -> bytes:
@@ -87,9 +87,10 @@ class Api:
     ) -> Iterator[bytes]:
         """Yield every page of a list, as of now.
 
-        A list that became too old between two pages begins anew, once: an object may come twice. A page that is too
-        long is asked for in smaller pieces. A 404 is ApiFailed: there is always a list, even of nothing, so a 404 says
-        that this is not our API server."""
+        A list that became too old between two pages begins anew, once: an object may come twice. A page too long to
+        receive is requested again in smaller pieces. A 404 becomes ApiFailed: a list always exists, even without items,
+        so the server behind a 404 is not our API server.
+        """
         asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         may_begin_anew = True
         while True:
@@ -119,9 +120,12 @@ class Api:
     def lines(
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60
     ) -> Iterator[bytes]:
-        """The lines of an answer that goes on, as they come; an empty one says that it has begun. It ends with the
-        answer, or ApiFailed after `silence` or with a line that has no end."""
-        pieces: list[bytes] = []  # of a line whose end has not come: joined once, however many there are
+        """Yield the lines of a continuing answer as they arrive; the first line is empty and reports the beginning.
+
+        The lines end with the answer. Raise ApiFailed after `silence` seconds without data, or for a line longer than
+        LONGEST_LINE.
+        """
+        pieces: list[bytes] = []  # parts of the unfinished line: joined once, however many parts there are
         size = 0
         for chunk in self.chunks(path, query, accept=accept, silence=silence):
             if not chunk:
@@ -146,8 +150,11 @@ class Api:
         silence: float | None = None,
         until: float = math.inf,
     ) -> Iterator[bytes]:
-        """The pieces of an answer that may be long; an empty one says that it has begun. `silence`: how long none may
-        come; `until`: when all has to be over. Never packed: a piece might be held back until there are more."""
+        """Yield the pieces of a long answer; the first piece is empty and reports the beginning.
+
+        `silence` bounds the seconds without a piece, `until` the whole answer. The answer is never compressed:
+        compression could hold a piece back until more data comes.
+        """
         limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": PLAIN}
         with self._wrapped("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
             yield b""
@@ -188,7 +195,7 @@ class Api:
         body: object,
         limits: Limits,
     ) -> Iterator[urllib3.HTTPResponse]:
-        """An answer that says yes. No try begins later than the limits say, however long each took."""
+        """Yield a successful answer. No try begins later than the limits allow, however long the earlier tries took."""
         target = f"{path}?{urlencode(query)}" if query else path
         sent = {**headers, "Content-Type": JSON} if body is not None else headers
         may_renew, timeout = True, (limits.connect, limits.silence)
@@ -219,7 +226,7 @@ class Api:
         try:
             yield answer
         finally:
-            answer.close()  # unless it was read to its end, which gave the connection back already
+            answer.close()  # does nothing after reading to the end: the connection is back in the pool
 
     def _limits(self, until: float, silence: float | None = None) -> Limits:
         if until <= time.monotonic():
@@ -234,7 +241,7 @@ class Api:
             raise self._unreached(method, path, error) from error
 
     def _renew(self, used: Connection) -> None:
-        """A token that was changed is read again, by the first who is told."""
+        """Read a changed token again; only the first refused thread does so."""
         with self._renewing:
             if self._connection is used:
                 self._connection = Connection(self._access)

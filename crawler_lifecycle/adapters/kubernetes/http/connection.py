@@ -1,7 +1,6 @@
-"""How is the API server reached, and as whom? The only importer of the `kubernetes` package.
+"""Connection to the API server: address, certificates and token. The only importer of the `kubernetes` package.
 
-Its package gives the address, the certificates and the token, wherever they come from. A `Connection` is made anew to
-read all of them again.
+The package reads all three from wherever the installation keeps them. A new `Connection` reads them again.
 """
 
 import json
@@ -24,24 +23,24 @@ from crawler_lifecycle.errors import NotReady
 NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)
 NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
 CANNOT_BE_USED = (ApiException, ConfigException)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")  # never through a proxy
+LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
 USER_AGENT = "crawler-lifecycle"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the API server is, and how long it is waited for."""
+    """Access says where the API server is and how long a request may wait."""
 
     namespace: str
     kubeconfig: Path | None = None
     context: str | None = None
-    connections: int = 40  # kept open, and as many as there are threads that ask
+    connections: int = 40  # kept open: as many as threads send requests
     connect_seconds: float = 3
-    read_seconds: float = 10  # of silence
+    read_seconds: float = 10  # without any data
 
 
 class Connection:
-    """Requests with who we are; may be used by many threads at once."""
+    """A connection sends requests with our credentials; many threads may use it at once."""
 
     def __init__(self, access: Access) -> None:
         self._configuration = _configuration(access)
@@ -51,7 +50,7 @@ class Connection:
     def request(
         self, method: str, path: str, headers: Mapping[str, str], body: object, timeout: tuple[float, float]
     ) -> urllib3.HTTPResponse:
-        """The beginning of the answer. Nothing is ever sent twice from here."""
+        """Return the beginning of the answer. No request is ever sent twice here."""
         sent = {"User-Agent": USER_AGENT, **headers, **self._authorization()}
         answer = self._rest.request(method, self.host + path, headers=sent, body=body, _request_timeout=timeout)
         return cast("urllib3.HTTPResponse", answer.response)
@@ -59,8 +58,10 @@ class Connection:
     def post(
         self, path: str, headers: Mapping[str, str], body: object, timeout: tuple[float, float]
     ) -> urllib3.HTTPResponse:
-        """The same, but nothing is asked for once connecting has taken longer in all: its time-out is for each address
-        of the host, and each step of TLS."""
+        """Send a POST, but no body once connecting has exceeded its time-out in all.
+
+        The library's time-out applies to every single address of the host, and to every step of TLS.
+        """
         until, content = time.monotonic() + timeout[0], json.dumps(body).encode()
 
         def in_time() -> Iterator[bytes]:
@@ -83,7 +84,7 @@ class Connection:
         self._rest.close()
 
     def _authorization(self) -> dict[str, str]:
-        """A token in a pod is read again every minute, by the package's hook."""
+        """Return the token as a header. In a pod the package's hook reads the token again every minute."""
         setting: Any = self._configuration.auth_settings().get("BearerToken")
         value = setting and setting["value"]
         return {"Authorization": value.strip()} if value else {}
@@ -92,7 +93,7 @@ class Connection:
 def _configuration(access: Access) -> Configuration:
     configuration = Configuration()
     configuration.connection_pool_maxsize = access.connections
-    configuration.retries = False  # urllib3 would send a DELETE up to four times, and wait without telling
+    configuration.retries = False  # with retries urllib3 sends a DELETE up to four times, and waits silently
     configuration.keep_alive = True
     try:
         if access.kubeconfig is None and access.context is None and Path(SERVICE_TOKEN_FILENAME).exists():

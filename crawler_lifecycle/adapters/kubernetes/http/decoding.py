@@ -1,5 +1,7 @@
-"""Decoding of the API server's answers. An object of another shape than documented is `Broken`: it keeps its identity,
-if it has one, and hides no other object of its list.
+"""Decoding of the API server's answers.
+
+An object with an undocumented shape becomes `Broken`: the object keeps its identity, if any, and hides no other object
+in its list.
 """
 
 import re
@@ -12,7 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import LABELS, Event, Job, La
 from crawler_lifecycle.errors import TemporaryError
 
 ESCAPES = re.compile(
-    rb"\\\\"  # a backslash that is escaped begins no escape
+    rb"\\\\"  # an escaped backslash begins no escape
     rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
@@ -21,12 +23,12 @@ NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Unreadable(TemporaryError):
-    """The API server, or something in front of it, answered with something else than what was asked for."""
+    """The API server, or a proxy in front, sent an answer that does not fit the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An item that cannot be decoded. Without labels nobody knows whose it is."""
+    """A broken item cannot be decoded. Without labels its run is unknown."""
 
     name: str
     uid: str
@@ -66,7 +68,7 @@ class Decoder(Generic[Item]):
             raise Unreadable(f"the API server's answer is no {self._kind}: {error}") from error
 
     def page(self, body: bytes) -> Items[Item]:
-        """One page of a list. Slower, but complete, if an item is broken."""
+        """Decode a list page. With a broken item the decoding is slower, and still complete."""
         try:
             page = self._list.decode(body)
             self._check(page.kind)
@@ -97,7 +99,7 @@ _RAW = msgspec.json.Decoder(_Raw)
 
 
 def _as_text(body: bytes) -> bytes:
-    """Replace what is no text: one string with half a surrogate pair would make the whole list unreadable."""
+    """Replace invalid text: a string with half a surrogate pair would make the whole list unreadable."""
     return ESCAPES.sub(_whole_escape, body.decode("utf-8", "replace").encode())
 
 
@@ -106,7 +108,7 @@ def _whole_escape(escape: re.Match[bytes]) -> bytes:
 
 
 def _broken(item: msgspec.Raw, problem: str) -> Broken:
-    """Whatever of its identity is of the shape that it should have."""
+    """Keep every part of the item's identity that has the documented shape."""
     metadata = _mapping(_mapping(_anything(item)).get("metadata"))
     labels = _mapping(metadata.get("labels"))
     known = {field: label for field, key in LABELS.items() if isinstance(label := labels.get(key), str)}

@@ -1,7 +1,7 @@
-"""How is an answer of the API server received? All of it, in time, and unpacked if it came packed.
+"""Reception of the API server's answers: complete, in time, and decompressed.
 
-The API server packs what is longer than 128 KiB for whoever offers it. A list repeats itself so much that unpacking it
-is less work than receiving the rest would be, where each object is an HTTP chunk of its own.
+The API server compresses answers above 128 KiB if the client offers gzip. Lists repeat themselves so much that
+decompressing takes less work than receiving the uncompressed rest, where every object is an HTTP chunk by itself.
 """
 
 import math
@@ -16,16 +16,19 @@ GZIP, PLAIN = "gzip", "identity"
 GZIP_NAMES = (GZIP, "x-gzip")
 GZIP_WRAPPED = zlib.MAX_WBITS | 16
 LONGEST_ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 256 << 20  # unpacked; a thousandfold of the last piece may be added before it is noticed
+LARGEST_ANSWER = 256 << 20  # decompressed bytes; the last piece may add its size a thousand times before the check
 CHUNK = 1 << 16
 
 
 class TooLong(HTTPError):
-    """An answer that would not fit this process's memory."""
+    """The answer is too large for the process's memory."""
 
 
 def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
-    """The time-out of the connection is for each piece; this bounds them all together."""
+    """Return the whole body.
+
+    The connection's time-out bounds the wait for a single piece; the deadline bounds all pieces together.
+    """
     deadline, received, size = min(until, time.monotonic() + LONGEST_ANSWER_SECONDS), [], 0
     is_packed = _encoding(answer) in GZIP_NAMES
     for piece in _unpacked(_pieces(answer)) if is_packed else as_they_come(answer):
@@ -39,7 +42,7 @@ def whole(answer: urllib3.HTTPResponse, until: float = math.inf) -> bytes:
 
 
 def as_they_come(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
-    """The pieces of what is not packed."""
+    """Yield the pieces of an uncompressed answer."""
     if (encoding := _encoding(answer)) != PLAIN:
         raise DecodeError(f"its answer is packed as {encoding!r}, which nobody offered")
     return _pieces(answer)
@@ -55,7 +58,9 @@ def _pieces(answer: urllib3.HTTPResponse) -> Iterator[bytes]:
 
 
 def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """One for each piece, however little there is in it, so that nobody waits for more than that."""
+    """Yield a decompressed piece for every received piece, even if empty, so that the caller's deadline is checked in
+    time.
+    """
     unpacking = zlib.decompressobj(GZIP_WRAPPED)
     try:
         for piece in pieces:

@@ -1,6 +1,6 @@
-"""Which rights does this process have in the cluster, and which are missing for what?
+"""Check of the process's rights in the cluster; every missing right is reported with its purpose.
 
-The API server itself is asked, one right at a time: the rules that lead to its answer are its own business.
+The API server itself answers for every single right: only the server knows the rules behind its answer.
 """
 
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ def _has(api: Api, right: Right) -> bool:
         "subresource": right.subresource,
     }
     if right.resource == "namespaces":
-        attributes["name"] = api.namespace  # only this one
+        attributes["name"] = api.namespace  # only our own namespace
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

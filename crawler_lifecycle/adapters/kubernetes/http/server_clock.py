@@ -10,7 +10,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-FIRST, LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)  # a time outside of them is nonsense
+FIRST, LAST = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)  # times outside are nonsense
 SAME_WITHIN_SECONDS = 2
 HALF_A_SECOND = timedelta(seconds=0.5)  # the header cuts its time down to a second
 
@@ -40,7 +40,7 @@ class ServerClock:
 
     @property
     def difference(self) -> timedelta | None:
-        """How far our clock is ahead of the API server's; None before its first answer."""
+        """Return how far our clock is ahead of the API server's; None before its first answer."""
         return None if self._read is None else datetime.now(UTC) - self.now()
 
     def words(self) -> str:

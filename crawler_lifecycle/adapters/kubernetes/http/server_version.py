@@ -1,7 +1,7 @@
-"""Version of the API server, and whether it is new enough.
+"""Version of the API server, and the check for the oldest accepted version.
 
-Older servers do not know `podReplacementPolicy` by default (1.29), or the counts of a Job's status that go with it; the
-oldest version whose schemas our manifests and Jobs are held to is the oldest that is accepted.
+Servers before 1.29 do not know `podReplacementPolicy` by default, or the related counts in a Job's status. Our
+manifests and Jobs are checked against the schemas of the oldest accepted version.
 """
 
 import re
@@ -22,7 +22,7 @@ class Version(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def checked_version(api: Api) -> str:
-    """Return the version in words. NotReady if it is too old; a version that cannot be read is unknown."""
+    """Return the version in words; an unreadable version is unknown. Raise NotReady for a version before OLDEST."""
     try:
         name = msgspec.json.decode(api.get(PATH), type=Version).git_version
     except (ApiFailed, Missing, msgspec.MsgspecError):

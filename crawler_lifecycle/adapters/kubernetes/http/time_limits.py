@@ -1,4 +1,4 @@
-"""How long is each part of a request waited for, if all of it has to be over in time?"""
+"""Time limits for the parts of a request, computed from the whole request's deadline."""
 
 import time
 from dataclasses import dataclass
@@ -8,16 +8,18 @@ from crawler_lifecycle.settings.cluster import BUSY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The first two in seconds, the others by the monotonic clock."""
+    """`connect` and `silence` are in seconds, the two others are times of the monotonic clock."""
 
     connect: float
     silence: float
-    last_try: float  # until then one may begin
-    last_piece: float  # until then one of the answer may be waited for
+    last_try: float  # no try begins later
+    last_piece: float  # no piece is awaited later
 
 
 def limits_of(connect: float, silence: float, until: float) -> Limits:
-    """A try that begins late still has to connect, to be answered, and to wait for a last piece: a quarter each."""
+    """Divide the remaining time. A late try still has to connect, to get its answer, and to wait for a last piece: a
+    quarter for each.
+    """
     now = time.monotonic()
     quarter = (until - now) / 4
     connect, silence = min(connect, quarter), min(silence, quarter)

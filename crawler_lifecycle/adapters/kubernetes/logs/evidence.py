@@ -1,7 +1,7 @@
-"""Debug evidence: what helps a person to see why a job of a Kubernetes cluster ended as it did. It decides nothing.
+"""Debug evidence: the facts with which people see why a job in a Kubernetes cluster ended. Evidence decides nothing.
 
-It is collected when the end is first seen: events are gone after an hour, pods whenever somebody deletes them. A part
-that cannot be had is named in its place, and the rest is collected all the same.
+Evidence is collected when the end is first seen: events are gone after an hour, pods at any manual deletion. An
+unavailable part is named in its place, and the rest is still collected.
 """
 
 import time
@@ -24,12 +24,12 @@ from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 
-OBJECTS_SECONDS = 40.0  # of a page: a single list of a busy API server may take a quarter of it
-SECONDS = 25.0  # for its logs and events; the step around has 70
-HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for it
+OBJECTS_SECONDS = 40.0  # for a page of jobs: a single list from a busy API server may take a quarter
+SECONDS = 25.0  # for logs and events; the surrounding step has 70
+HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for hurried evidence
 LONGEST_MESSAGE = 2000
-FEW = 8  # objects: each is asked for by itself, which is less to send
-MOST_EVENTS = 10  # of an object
+FEW = 8  # objects: so few are requested singly, to send less
+MOST_EVENTS = 10  # per object
 LONGEST_EVENT = 300
 WARNING = "type=Warning"
 
@@ -39,12 +39,12 @@ class Collecting:
     jobs: Jobs
     logs: Logs
     listening: Listening
-    readers: ThreadPoolExecutor = field(  # of events, for which nobody else is to wait
+    readers: ThreadPoolExecutor = field(  # for events only, so that no other work waits for events
         default_factory=lambda: ThreadPoolExecutor(LISTS_AT_ONCE, thread_name_prefix="events")
     )
 
     def evidence(self, run_uid: str, keys: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
-        """`hurried`: without events, and with the logs of nodes that answer at once."""
+        """Collect evidence; `hurried` omits events, and takes logs only from nodes that answer at once."""
         until = time.monotonic() + (HURRIED_SECONDS if hurried else OBJECTS_SECONDS)
         jobs = self.jobs.list_jobs(run_uid, keys, until)
         meant = {
@@ -80,7 +80,7 @@ class Collecting:
         return _told(key, job, pod).model_copy(update={"log_tail": log})
 
     def _of_stopped(self, run_uid: str, key: JobKey) -> TaskEvidence | None:
-        """What was heard of it until it was gone."""
+        """Return the last lines heard before the job was gone."""
         tail = self.logs.tail_of_kept(run_uid, *key)
         return TaskEvidence(task=key[0], attempt=key[1], log_tail=tail) if tail else None
 
@@ -89,12 +89,12 @@ class Collecting:
             return "", f"{LOG_NOT_READ}: too many others were slow"
         try:
             return self.logs.tail(pod, until), None
-        except (Missing, ApiFailed, OSError) as error:  # the last: there is no room here to put it
+        except (Missing, ApiFailed, OSError) as error:  # OSError: no room here for a temporary file
             return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
 
 
 def _meant(job: Job | None, several: Sequence[Pod]) -> Pod | None:
-    """Return the pod that the end of the job is about. Pods of another job of that name say nothing about it."""
+    """Return the pod that decided the job's end. Pods from another job with the same name do not count."""
     own = [pod for pod in several if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
     ended = _end(job)
     if ended is None:
@@ -107,12 +107,12 @@ def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:
 
 
 def _who_warns(job: Job | None, pod: Pod | None) -> list[str]:
-    """Nobody of a success."""
+    """Return the uids of objects whose warnings matter: none after a success."""
     return [] if job and _succeeded(job) else [each.metadata.uid for each in (job, pod) if each]
 
 
 def _told(key: JobKey, job: Job | None, pod: Pod | None) -> TaskEvidence:
-    """By the objects alone."""
+    """Build the evidence from the objects alone."""
     message = "; ".join(_sentences(_end(job), pod))[:LONGEST_MESSAGE]
     return TaskEvidence(
         task=key[0],
@@ -135,7 +135,7 @@ def _succeeded(job: Job) -> bool:
 
 
 def _failed_before(job: Job | None) -> int:
-    """Return the number of pods that failed before one succeeded: a company's own service may allow such retries."""
+    """Return the number of pods that failed before success: a company's own service may allow such retries."""
     return (job.status.failed or 0) if job and job.status and _succeeded(job) else 0
 
 
@@ -144,17 +144,17 @@ def _containers(pod: Pod | None) -> list[ContainerStatus]:
 
 
 def _out_of_memory(pod: Pod | None) -> list[str]:
-    """A crawl may succeed beside a container that did not."""
+    """Name the containers killed for memory: a crawl may succeed beside a killed container."""
     killed = pods.oom_killed_beside(pod) if pod else []
     return [f"{each.name} was OOMKilled ({each.restart_count or 0} restarts)"[:LONGEST_EVENT] for each in killed]
 
 
 def _sentences(ended: Condition | None, pod: Pod | None) -> Iterator[str]:
-    """What the containers, the pod and the Job say, the nearest to the program first."""
+    """Yield the messages from containers, pod and Job, the nearest to the program first."""
     init = pods.failed_init(pod) if pod else None
     for status in [*(pods.containers(pod) if pod else []), *([init] if init else [])]:
         if status.state and (end := status.state.terminated):
-            # the message is the end of the log, if the program left no other and failed
+            # a failed program without a message has the end of its log as message
             said = f": {end.message.strip()[-LONGEST_MESSAGE // 2 :]}" if end.message else ""
             yield f"{status.name} ended with exit code {end.exit_code} ({end.reason or 'no reason given'}){said}"
     if pod and pod.status and (pod.status.reason or pod.status.message):
@@ -169,10 +169,11 @@ def _joined(*words: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Warnings:
-    """Warning events of a page of jobs and their pods, by the uids of these objects.
+    """Warning events for a page of jobs and their pods, by object uid.
 
-    For every request the API server reads all events of the namespace, of which a run of 10,000 tasks leaves 20,000 and
-    more: so one list asks for the events of many objects. `problems`: why there may be more events."""
+    For every request the API server reads all events in the namespace, and a run with 10,000 tasks leaves 20,000 and
+    more: so a single list requests the events for many objects. `problems` says why events may be missing.
+    """
 
     found: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)
@@ -184,7 +185,7 @@ class Warnings:
 
 
 def asked(api: Api, pool: ThreadPoolExecutor, uids: Collection[str], until: float) -> Callable[[], Warnings]:
-    """At once; what is given waits until they are there."""
+    """Start reading at once; the returned function waits for the warnings."""
     warnings = Warnings()
     begun = [pool.submit(_read, api, some, warnings, until) for some in _parts(uids)]
 

@@ -1,4 +1,4 @@
-"""How is a log put among a run's files, and read there? Crawls can write there too: no step follows a link."""
+"""Logs among a run's files. Crawls can write there too, so no step follows a link."""
 
 import errno
 import os
@@ -14,11 +14,11 @@ NO_ENTRY = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.EACCES
 
 
 class InTheWay(OSError):
-    """Something that is not ours has the place of a log, or of the folder of logs; it does not go away."""
+    """A foreign file has the place of a log or of the log folder, and does not go away."""
 
 
 def read(path: Path, offset: int) -> LogChunk | None:
-    """None: there is no such log."""
+    """Return a chunk of the log, or None without a log."""
     try:
         with _opened(path.parent.parent) as run, _opened(path.parent.name, run) as folder:
             file = os.fdopen(open_regular(path.name, folder=folder), "rb")
@@ -41,7 +41,7 @@ def is_there(path: Path) -> bool:
 
 
 def write(path: Path, pieces: Iterable[bytes], *, over: bool = True) -> None:
-    """All at once; `over` what is there already, or not at all."""
+    """Write the log in a single step; `over` replaces an existing file, else an existing file stays."""
     path.parent.parent.mkdir(parents=True, exist_ok=True)
     with _opened(path.parent.parent) as run:
         with suppress(FileExistsError):
@@ -56,7 +56,7 @@ def write(path: Path, pieces: Iterable[bytes], *, over: bool = True) -> None:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Beside the folder of logs."""
+    """Write a text beside the folder of logs, unless the file exists."""
     with _opened(path.parent) as run:
         _put(run, path.name, [text.encode()], over=False)
 

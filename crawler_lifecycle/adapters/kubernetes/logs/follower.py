@@ -1,7 +1,6 @@
-"""What do jobs print until they are stopped? Pods take their logs with them, so somebody listens until they are gone.
+"""Listeners for the logs of jobs in a stop: pods take their logs with them, so a listener reads until the pod is gone.
 
-What was heard of a log is lost with the process that hears; the next round of the stop listens again, from the log's
-beginning.
+A process that dies loses the logs heard so far; the next round of the stop listens again, from the log's beginning.
 """
 
 import logging
@@ -16,11 +15,11 @@ from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import LifecycleError
 
 logger = logging.getLogger(__name__)
-MOST = 100  # at once: each is a connection, a thread and a file
-MOST_REMEMBERED = 1000  # a log that was heard to its end is not asked for again: the node may have dropped it
-STALLED_SECONDS = 5.0  # without one that ends: those that are listened to take their time
-ANSWER_SECONDS = 1.0  # of a node that is well: who is told to end before it answers may take its log along
-END_SECONDS = 5.0  # from when a pod is gone until its log is where it belongs
+MOST = 100  # at once: a listener needs a connection, a thread and a file
+MOST_REMEMBERED = 1000  # a log heard to its end is not requested again: the node may have dropped the log
+STALLED_SECONDS = 5.0  # without any log that ends: the listeners are busy
+ANSWER_SECONDS = 1.0  # of a healthy node: a pod that is asked to end before the answer may take its log along
+END_SECONDS = 5.0  # from a pod's end until its log is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +32,41 @@ class _Heard:
 
 
 class Listening:
-    """Of one process, by the uids of pods."""
+    """Listening holds the process's listeners by pod uid."""
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
         self._changed = threading.Condition()
         self._all = dict[str, _Heard]()
-        self._moved_at = 0.0  # when the last one began or ended
+        self._moved_at = 0.0  # when a listener last began or ended
 
     def begin(self, run_uid: str, key: JobKey, pod: Pod, until: float) -> None:
-        """Once for each pod, however often a stop is asked for. Waits until then for a place, as long as others end."""
+        """Begin a listener, once per pod, however many stops are requested.
+
+        Wait until `until` for a free place, while other listeners end.
+        """
         with self._changed:
             if _uid(pod) not in self._all and not self._has_place(until):
                 return
-            if _uid(pod) in self._all:  # perhaps since just now
+            if _uid(pod) in self._all:  # another thread may have begun meanwhile
                 return
             heard = self._all[_uid(pod)] = _Heard(run_uid, key, pod)
             self._moved_at = time.monotonic()
             self._forget()
         try:
             threading.Thread(target=self._hear, args=[heard], name="log", daemon=True).start()
-        except RuntimeError:  # no thread for it
+        except RuntimeError:  # no thread is free
             self._end(heard, is_heard=False)
 
     def until_answered(self, pod: Pod, until: float) -> None:
-        """By its node, if somebody listens to it; not for long."""
+        """Wait briefly for the answer of the pod's node, if the pod has a listener."""
         with self._changed:
             heard = self._all.get(_uid(pod))
         if heard:
             heard.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
     def wait(self, run_uid: str, keys: Collection[JobKey], seconds: float = END_SECONDS) -> None:
-        """Until what was heard of these, whose pods are gone, is kept; not for long."""
+        """Wait briefly until the logs heard from the jobs' gone pods are kept."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:
             asked = [each for each in self._all.values() if each.run_uid == run_uid and each.key in keys]
@@ -94,12 +96,12 @@ class Listening:
             heard.begun.set()
             heard.over.set()
             self._moved_at = time.monotonic()
-            if not is_heard:  # the next round of the stop may hear it
+            if not is_heard:  # the next round of the stop may hear the log
                 del self._all[_uid(heard.pod)]
             self._changed.notify_all()
 
     def _forget(self) -> None:
-        """The earliest that are over."""
+        """Forget the earliest listeners that are over."""
         over = [uid for uid, each in self._all.items() if each.over.is_set()]
         for uid in over[: max(0, len(self._all) - MOST_REMEMBERED)]:
             del self._all[uid]

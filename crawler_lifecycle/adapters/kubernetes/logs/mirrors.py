@@ -1,11 +1,11 @@
-"""How is a long log followed without fetching all of it for every line?
+"""Mirrors of long logs, so that a reader gets new lines without fetching the whole log.
 
-The API cannot begin at a byte, but it can go on after the end: one stream goes into a file of ours for as long as
-somebody reads from that. The file has no name, so nothing of it is left when its process is gone.
+The API cannot begin at a byte, but can go on after the end: a stream fills a file of ours while a reader comes back.
+The file has no name, so it disappears with its process.
 
-The node begins a new file for a log that grows: a stream goes on through that and counts all bytes since it began,
-while who fetches the log counts those of the new file. So a place in a mirror is one that it gave out itself, or one
-before which it has the same bytes as the log that was fetched.
+The node begins a new file for a growing log: a stream goes on through the change and counts all bytes since its
+beginning, while a fetch counts the bytes in the new file. So a mirror accepts only places that the mirror gave out
+itself, or with the same bytes before them as in the fetched log.
 """
 
 import os
@@ -20,45 +20,45 @@ from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missin
 from crawler_lifecycle.adapters.log_files import CHUNK, characters
 from crawler_lifecycle.ports import LogChunk
 
-WORTH_IT = 1 << 20  # bytes; shorter ones are fetched whole
-MOST = 32  # each is a connection, a thread and a file
+WORTH_IT = 1 << 20  # bytes; shorter logs are fetched whole
+MOST = 32  # a mirror needs a connection, a thread and a file
 IDLE_SECONDS = 30.0
 CATCH_UP_SECONDS = 15.0
 COMPARED = 1 << 12  # bytes before a place
-MOST_PLACES = 1000  # of one mirror's readers
+MOST_PLACES = 1000  # per mirror
 
 Open = Callable[[], Generator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a reader is in a log, and what it has read just before."""
+    """A place is a reader's position in a log, with the bytes just before."""
 
     offset: int
     before: bytes = b""
 
 
 class Mirrors:
-    """Of one process, by the uids of pods."""
+    """Mirrors holds the process's mirrors by pod uid."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open = dict[str, _Mirror]()
 
     def read(self, uid: str, offset: int) -> LogChunk | None:
-        """None: there is none of this log, or this place is not known to be one of it."""
+        """Return the next chunk, or None if the log has no mirror or the mirror does not know the place."""
         with self._lock:
             mirror = self._open.get(uid)
         return mirror.read(offset) if mirror else None
 
     def begin(self, uid: str, place: Place, stream: Open) -> None:
-        """For who has read up to here; if there is one already, they may go on in that."""
+        """Begin a mirror for a reader at the place; an existing mirror admits the reader."""
         with self._lock:
             self._open = {known: mirror for known, mirror in self._open.items() if not mirror.over}
             if known := self._open.get(uid):
                 known.admit(place)
             elif len(self._open) < MOST:
-                with suppress(OSError, RuntimeError):  # no room, file or thread for it: logs are fetched whole then
+                with suppress(OSError, RuntimeError):  # no room, file or thread is free: logs are fetched whole then
                     self._open[uid] = _Mirror(place, stream)
 
 
@@ -78,7 +78,7 @@ class _Mirror:
             if self.over or offset not in self._places:
                 return None
             self._asked_at = time.monotonic()
-            if self._written < offset:  # what was there before it began has to come again
+            if self._written < offset:  # bytes from before the mirror's beginning have to come again
                 is_late = self._asked_at - self._began_at > CATCH_UP_SECONDS
                 return None if is_late else LogChunk("", offset, ended=False)
             text, taken = characters(os.pread(self._file.fileno(), CHUNK, offset), final=False)
@@ -95,14 +95,14 @@ class _Mirror:
         return self._written >= place.offset and place.before == os.pread(self._file.fileno(), len(place.before), start)
 
     def _remember(self, offset: int) -> None:
-        """The places that nobody has come to for long go."""
+        """Remember a place, and drop the place that was unused for longest."""
         self._places.pop(offset, None)
         self._places[offset] = None
         if len(self._places) > MOST_PLACES:
             del self._places[next(iter(self._places))]
 
     def _fill(self, stream: Open) -> None:
-        """Until it ends, says nothing for long, nobody reads it, or it turns out to be of another file."""
+        """Copy the stream until it ends, is silent for long, has no readers, or turns out to be from another file."""
         try:
             with suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
                 for piece in pieces:

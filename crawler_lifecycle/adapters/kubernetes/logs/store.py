@@ -1,6 +1,6 @@
-"""What did a job print: from a byte on, its last lines, or all of it into the run's files?
+"""Logs of jobs: a chunk from a byte on, the last lines, or the whole log into the run's files.
 
-The cluster keeps a log for as long as the pod, and only its latest part: the node begins a new file every 10 MiB or so.
+The cluster keeps a log for as long as the pod, and only its latest part: the node begins a new file about every 10 MiB.
 """
 
 import math
@@ -25,17 +25,17 @@ from crawler_lifecycle.adapters.log_files import TAIL_BYTES as LAST_BYTES
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.ports import LogChunk
 
-TAIL_BYTES = 1 << 16  # counted from the first of the last lines: their end has to be in it,
-FEWER_LINES = (TAIL_LINES, 5, 1)  # or fewer are asked for
+TAIL_BYTES = 1 << 16  # counted from the first of the last lines: the lines' end has to fit,
+FEWER_LINES = (TAIL_LINES, 5, 1)  # or fewer lines are requested
 LONGEST_LINE = 1 << 20
 TAIL_SECONDS = 15.0
 NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
 SILENCE_SECONDS = 60.0
-LONGEST_SILENCE_SECONDS = 600.0  # of a pod that was told to end, and tidies up
-APOLOGY = b"unable to retrieve container logs for "  # which some nodes answer, with 200, once they have dropped it
+LONGEST_SILENCE_SECONDS = 600.0  # for a pod that was asked to end, and tidies up
+APOLOGY = b"unable to retrieve container logs for "  # some nodes answer so, with 200, after dropping the log
 NO_PLACE = "logs-not-kept.txt"
-NEVER_ANY = (400, 404)  # it never started, or its pod is gone
+NEVER_ANY = (400, 404)  # the container never started, or its pod is gone
 NODE_SILENT = (500, 502, 504)  # for now, or for ever
 
 
@@ -47,21 +47,21 @@ class Logs:
     mirrors: Mirrors = field(default_factory=Mirrors)
 
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
-        """Where a log is when its job has left the cluster."""
+        """Return the place of a log whose job has left the cluster."""
         return self.files / checked_uid(run_uid) / log_name(task, attempt)
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
         return files.read(self.kept(run_uid, task, attempt), offset)
 
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
-        """Empty where the end of it is not kept."""
+        """Return the last lines; empty if the log's end is not kept."""
         kept = self.read_kept(run_uid, task, attempt, -LAST_BYTES)
         if kept is None or kept.offset > self.most_bytes:
             return ""
         return "\n".join(kept.text.splitlines()[-TAIL_LINES:])
 
     def tail(self, pod: Pod, until: float) -> str:
-        """In that time, however often it is asked for."""
+        """Return the last lines; the time limit is for all tries together."""
         found, until = "", min(until, time.monotonic() + TAIL_SECONDS)
         for lines in FEWER_LINES:
             most = LONGEST_LINE if lines == 1 else TAIL_BYTES
@@ -73,7 +73,7 @@ class Logs:
         return found
 
     def can_be_asked(self, pod: Pod) -> bool:
-        """Whether its node answers, whatever it says."""
+        """Return whether the pod's node answers, even with a refusal."""
         try:
             for _ in self._pieces(pod, {"tailLines": 1, "limitBytes": 1}, time.monotonic() + NODE_SECONDS):
                 pass
@@ -84,15 +84,17 @@ class Logs:
         return True
 
     def chunk(self, pod: Pod, offset: int, *, ended: bool) -> LogChunk:
-        """The API cannot begin at a byte: what comes before is read, and dropped. Whoever goes on reading a long log
-        gets the rest of it from a mirror.
+        """Return a chunk from the offset on.
 
-        A log that is shorter than it was is in a new file, of which all is told: some of it again, rather than not."""
+        The API cannot begin at a byte, so the bytes before the offset are read and dropped. A reader that goes on with
+        a long log gets the rest from a mirror. A log that became shorter is in a new file, and is returned from its
+        beginning: repeated text is better than missing text.
+        """
         uid = pod.metadata.uid
         if not ended and (mirrored := self.mirrors.read(uid, offset)):
             return mirrored
         wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
-        with tempfile.TemporaryFile() as file:  # it has no name: what crawls print outlives no process of ours
+        with tempfile.TemporaryFile() as file:  # the file has no name: crawl output outlives no process of ours
             try:
                 file.writelines(self._pieces(pod, {"limitBytes": wanted}, time.monotonic() + WHOLE_SECONDS))
             except (Missing, ApiFailed) as error:
@@ -109,23 +111,24 @@ class Logs:
         yield from self._pieces(pod, {"follow": "true", "limitBytes": self.most_bytes}, silence=SILENCE_SECONDS)
 
     def is_kept(self, run_uid: str, task: int, attempt: int) -> bool:
-        """Or a crawl has put something there."""
+        """Return whether a file has the log's place; the file may be from a crawl."""
         return files.is_there(self.kept(run_uid, task, attempt))
 
     def keep(self, pod: Pod, run_uid: str, task: int, attempt: int, *, or_a_part: bool) -> None:
-        """All of it, up to a limit, to the run's files, in the place of whatever a crawl may have put there."""
+        """Write the log, up to a limit, to the run's files, over any file that a crawl put there."""
         files.write(self.kept(run_uid, task, attempt), self._all_of(pod, or_a_part=or_a_part))
 
     def keep_to_its_end(
         self, pod: Pod, run_uid: str, task: int, attempt: int, begun: Callable[[], None] = lambda: None
     ) -> None:
-        """The same of one that still prints, until it ends: it is not there before. ApiFailed: it broke off, or nothing
-        came for ten minutes. What had come until then is kept if its pod is gone, unless there is more.
+        """Keep the log of a job that still prints; the file appears after the job's end.
 
-        `begun`: called once its node has answered."""
+        Raise ApiFailed if the stream breaks off, or is silent for ten minutes. If the pod is gone, the part received so
+        far is kept, unless a log is there already. `begun` is called once the node has answered.
+        """
         self.files.mkdir(parents=True, exist_ok=True)
         broke_off = None
-        with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: nothing is left of it if we die
+        with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: our crash leaves no file behind
             try:
                 self._hear(pod, file, begun)
             except ApiFailed as error:
@@ -140,7 +143,7 @@ class Logs:
             raise broke_off
 
     def _is_there(self, pod: Pod) -> bool:
-        """As far as anybody says."""
+        """Return whether the API server lists the pod; an error counts as no."""
         try:
             found = PODS.one(self.api.get(self.api.core("pods", pod.metadata.name)))
         except (Missing, ApiFailed):
@@ -148,8 +151,7 @@ class Logs:
         return found.metadata.uid == pod.metadata.uid
 
     def _hear(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
-        """A stream that ends may have been cut, in order, by somebody in between: its log has ended if another one has
-        nothing new."""
+        """Copy the log until a new stream brings no new bytes: a proxy may have ended the stream early and in order."""
         before = -1
         while file.tell() > before:
             before = known = max(0, file.tell())
@@ -164,17 +166,20 @@ class Logs:
                 return
 
     def keep_why_not(self, run_uid: str, task: int, attempt: int, problem: str) -> None:
-        """In the place of a log that nobody gets any more."""
+        """Write the problem in the place of a log that cannot be read any more."""
         line = f"(the log could not be read while its job was in the cluster: {problem})\n"
         files.write(self.kept(run_uid, task, attempt), [line.encode()], over=False)
 
     def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
-        """Once for all logs of the run, among its files."""
+        """Write the problem once for all the run's logs, among its files."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
         files.write_once(self.files / checked_uid(run_uid) / NO_PLACE, text)
 
     def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
-        """One that breaks off is that of a silent node, unless a part will do. Its last line says what is missing."""
+        """Yield the log; its last line names a missing rest.
+
+        A stream that breaks off counts as a silent node, unless a part is enough.
+        """
         query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}
         until, silence, came = time.monotonic() + WHOLE_SECONDS, None, 0
         if to_its_end:
@@ -209,10 +214,10 @@ def _not_read(error: ApiFailed) -> bytes:
 
 
 def is_gone(error: Missing | ApiFailed) -> bool:
-    """There is no log, and there will be none."""
+    """Return whether no log exists, now or ever."""
     return isinstance(error, Missing) or error.status in NEVER_ANY
 
 
 def node_is_silent(error: Missing | ApiFailed) -> bool:
-    """It restarts, or nobody reaches it, or it is gone with its logs."""
+    """Return whether the node restarts, cannot be reached, or is gone with its logs."""
     return isinstance(error, ApiFailed) and (error.timed_out or error.status in NODE_SILENT)
