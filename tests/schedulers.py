@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, KeepFacts, LogChunk, Uids, keep_no_facts
@@ -69,7 +69,7 @@ class SmallCluster:
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,
@@ -84,13 +84,13 @@ class SmallCluster:
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         yield []
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -100,16 +100,16 @@ class SmallCluster:
     def kill(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None: ...
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
         return 0
 
     def log(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk:

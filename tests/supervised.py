@@ -24,7 +24,7 @@ from crawler_lifecycle.contract.steps.evidence import EvidenceRequest, TaskEvide
 from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite, TaskChange
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.contract.steps.stopping import StopTasks
-from crawler_lifecycle.domain.looks import TaskRow
+from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.domain.reasons import JOB_LEAVING
 from crawler_lifecycle.errors import Conflict, Refused, TemporaryError
 from tests.mortals import Died, Line, a_process
@@ -65,7 +65,7 @@ class Records:
     def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
         return len(evidence)
 
-    def unexplained(self, run_id: int) -> list[tuple[int, int]]:
+    def unexplained(self, run_id: int) -> list[JobKey]:
         """Count every task as explained: these sequences are about jobs, not about their evidence."""
         return []
 

@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.audit.subjects import ListedJob
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Uids
 from tests.house import House
@@ -43,9 +43,9 @@ class Removing:
 
     def __init__(self, house: House, stay: int = 0) -> None:
         self.inner, self.stay = house.bench.cluster, stay
-        self.removed: list[tuple[int, int]] = []
+        self.removed: list[JobKey] = []
         self.listed: list[ListedJob] = []
-        self.explained: list[tuple[int, int]] = []
+        self.explained: list[JobKey] = []
         self.busy: TemporaryError | None = None  # of each question what became of jobs
         self.trouble: TemporaryError | None = None  # of each removal
         self.outage: TemporaryError | None = None
@@ -53,7 +53,7 @@ class Removing:
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,
@@ -65,13 +65,13 @@ class Removing:
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         yield self.listed
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey]) -> list[TaskEvidence]:
         if self.busy:
             raise self.busy
         self.explained += jobs
         return self.inner.evidence(run_uid, jobs)
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS) -> int:
         if trouble := self.outage or self.trouble:
             raise trouble
         self.removed += jobs

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequ
 from crawler_lifecycle.contract.steps.looks import CloseLook, Differences, LookAt, StatusWrite
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
@@ -144,25 +144,23 @@ class Showing:
 
     def __init__(self, *jobs: JobLook) -> None:
         self.shown = Look(complete=True, jobs={(job.task, job.attempt): job for job in jobs})
-        self.watched: Collection[tuple[int, int]] = ()
-        self.killed: list[tuple[int, int]] = []
-        self.asked: list[tuple[int, int]] = []
+        self.watched: Collection[JobKey] = ()
+        self.killed: list[JobKey] = []
+        self.asked: list[JobKey] = []
 
-    def stop(
-        self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, hurried: bool = False
-    ) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, hurried: bool = False) -> None:
         self.asked += jobs
 
-    def kill(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, uids: Uids = NO_UIDS, keep: object = None) -> None:
+    def kill(self, run_uid: str, jobs: Sequence[JobKey], *, uids: Uids = NO_UIDS, keep: object = None) -> None:
         self.killed += jobs
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}
 
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,

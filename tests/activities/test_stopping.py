@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.steps.completion import CloseRun
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
 from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopReport, StopTasks
-from crawler_lifecycle.domain.looks import JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, KeepFacts, Uids, keep_no_facts
 from tests.house import House
@@ -99,20 +99,20 @@ class Knowing:
         self.problem = problem
         self.done: list[object] = []
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         assert hurried, "a stop waits for it"
         self.done.append(list(jobs))
         if self.problem:
             raise self.problem
         return [TaskEvidence(task=task, attempt=attempt, node="node-3", restarts=2) for task, attempt in jobs]
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}
 
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -162,7 +162,7 @@ class Denying(Knowing):
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -203,14 +203,14 @@ def test_a_page_that_fails_again_and_again_keeps_no_other_alive(
 class Unreached:
     """A cluster of which some nodes do not answer."""
 
-    def __init__(self, answer: dict[tuple[int, int], str] | LifecycleError) -> None:
+    def __init__(self, answer: dict[JobKey, str] | LifecycleError) -> None:
         self.answer = answer
         self.done: list[str] = []
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
-    def unreached(self, run_uid: str, jobs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         self.done.append("asked")
         if isinstance(self.answer, LifecycleError):
             raise self.answer
@@ -219,7 +219,7 @@ class Unreached:
     def kill(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
@@ -242,7 +242,7 @@ def test_an_end_by_force_that_nobody_confirms_says_so_once(house: House) -> None
 
 @pytest.mark.parametrize("answer", [{}, TemporaryError("no answer"), Refused("not for you")])
 def test_what_cannot_be_told_of_nodes_keeps_nothing_alive(
-    house: House, answer: dict[tuple[int, int], str] | LifecycleError
+    house: House, answer: dict[JobKey, str] | LifecycleError
 ) -> None:
     plan = house.started("sleepy")
     cluster = Unreached(answer)
@@ -258,7 +258,7 @@ class Away:
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -268,7 +268,7 @@ class Away:
 
     unreached = kill = stop
 
-    def evidence(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> list[TaskEvidence]:
+    def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         raise TemporaryError("the API server does not answer")
 
 

@@ -17,6 +17,7 @@ from crawler_lifecycle.adapters.local.records import Ended, JobFolder
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, TaskRecord
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, event_id
 from tests.chaos.ground import Ground
 from tests.embedded import processes_of
@@ -34,8 +35,8 @@ class Told:
     """Of one run, by everybody."""
 
     details: RunDetails
-    jobs: Mapping[tuple[int, int], Job]
-    ends: Mapping[tuple[int, int], Ended | None]  # of every job that there is in the cluster
+    jobs: Mapping[JobKey, Job]
+    ends: Mapping[JobKey, Ended | None]  # of every job that there is in the cluster
     events: list[dict[str, Any]]
     notices: list[dict[str, Any]]
 
@@ -47,7 +48,7 @@ def told(ground: Ground, run: Started) -> Told:
     return Told(ground.site.details(run), ground.site.jobs(run), ends, events, notices)
 
 
-def _key(job: Path) -> tuple[int, int]:
+def _key(job: Path) -> JobKey:
     _, task, attempt = job.name.rsplit("-", 2)
     return int(task), int(attempt)
 
@@ -77,7 +78,7 @@ def _of_tasks(seen: Told) -> Iterator[str]:
         yield f"task {number} ran as attempt {attempt}, of which the cluster has no record"
 
 
-def _of_a_job(key: tuple[int, int], end: Ended | None, job: Job, last: Mapping[int, int]) -> Iterator[str]:
+def _of_a_job(key: JobKey, end: Ended | None, job: Job, last: Mapping[int, int]) -> Iterator[str]:
     task, attempt = key
     if attempt > last.get(task, 0):
         yield f"task {task} has a job of attempt {attempt}, and its row is at {last.get(task)}"

@@ -28,6 +28,7 @@ from crawler_lifecycle.adapters.kubernetes.logs.mirrors import WORTH_IT, Mirrors
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.observe.failure import OF_A_DELETION
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.reasons import JOB_LEAVING, LABELS_REMOVED
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.ports import LogChunk
@@ -680,7 +681,7 @@ def test_the_evidence_of_many_whose_logs_hang_waits_for_them_once(
     acting.server.objects.update(jobs={}, pods={})
     waited, wait = [], acting.listening.wait
 
-    def counted(run_uid: str, keys: Collection[tuple[int, int]], seconds: float) -> None:
+    def counted(run_uid: str, keys: Collection[JobKey], seconds: float) -> None:
         waited.append(len(keys))
         wait(run_uid, keys, seconds)
 

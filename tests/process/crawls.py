@@ -28,6 +28,7 @@ from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.reading import is_handed_over
 from crawler_lifecycle.control.runs import Started
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import TemporaryError
 from tests.embedded import Crawlctl, processes_of, stack_processes, up
@@ -129,7 +130,7 @@ class Site:
     def _is_over(self, run_id: int) -> bool:
         return self.control.runs.overview(run_id).run.status.is_over
 
-    def jobs(self, run: Started) -> dict[tuple[int, int], Job]:
+    def jobs(self, run: Started) -> dict[JobKey, Job]:
         """By task and attempt, as the jobs themselves tell it."""
         path = self.truth / run.run_uid
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
-from crawler_lifecycle.domain.looks import JobLook, JobPhase
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
 from crawler_lifecycle.errors import TemporaryError
 from tests.clusters import LocalBench
 from tests.house import House
@@ -24,7 +24,7 @@ from tests.waiting import until
 
 SLEEPS = "echo up > up-$CRAWL_TASK; exec sleep 1000"
 ORDERS = [((0, 1), (1, 1)), ((1, 1), (0, 1))]
-Jobs = Sequence[tuple[int, int]]
+Jobs = Sequence[JobKey]
 
 
 def two_running(local: LocalBench) -> tuple[DeploymentRequest, DeploymentRequest]:

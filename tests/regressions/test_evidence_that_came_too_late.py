@@ -16,6 +16,7 @@ from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
 from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite
 from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite, TaskChange
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.workflows import evidence
 from tests.house import House
@@ -104,9 +105,9 @@ class Removing:
     """A cluster that notes which jobs it was to remove."""
 
     def __init__(self) -> None:
-        self.removed: list[tuple[int, int]] = []
+        self.removed: list[JobKey] = []
 
-    def remove(self, run_uid: str, jobs: Sequence[tuple[int, int]], uids: object = None) -> int:
+    def remove(self, run_uid: str, jobs: Sequence[JobKey], uids: object = None) -> int:
         self.removed += jobs
         return 0
 

@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.steps.looks import LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.lingering import lingering
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, TaskRow
 from tests.house import House
 from tests.services.stop_rounds import stop, stop_round
 from tests.waiting import until
@@ -30,13 +30,13 @@ def deploy(house: House, plan: RunPlan, task: int, attempt: int) -> None:
     house.bench.cluster.deploy(claimed.model_copy(update={"task": task, "attempt": attempt}))
 
 
-def until_up(house: House, plan: RunPlan, *jobs: tuple[int, int]) -> None:
+def until_up(house: House, plan: RunPlan, *jobs: JobKey) -> None:
     folder = house.folder / "files" / plan.run.run_uid
     for task, attempt in jobs:
         until((folder / f"up-{task}-{attempt}").exists, f"task {task}, attempt {attempt}, to be up")
 
 
-def living(house: House, plan: RunPlan) -> set[tuple[int, int]]:
+def living(house: House, plan: RunPlan) -> set[JobKey]:
     return {key for key, job in house.bench.cluster.look(plan.run.run_uid).jobs.items() if not job.gone}
 
 
@@ -59,7 +59,7 @@ def test_a_stop_ends_them_all(listening: House, crawler: str) -> None:
     assert living(house, stranger) == {(0, 1)}
 
 
-def asked(house: House, plan: RunPlan) -> set[tuple[int, int]]:
+def asked(house: House, plan: RunPlan) -> set[JobKey]:
     stop_round(house.stopping, house.reconciliation, plan.run)
     return {key for key, job in house.bench.cluster.look(plan.run.run_uid).jobs.items() if job.stop_asked}
 

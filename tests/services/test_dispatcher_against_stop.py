@@ -26,7 +26,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Claim, KeepFacts, Uids, keep_no_facts
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -77,13 +77,13 @@ class QuickCluster(SmallCluster):
     def look(
         self,
         run_uid: str,
-        watched: Collection[tuple[int, int]] = (),
+        watched: Collection[JobKey] = (),
         tasks: Collection[int] | None = None,
         *,
         uids: Uids = NO_UIDS,
     ) -> Look:
         kinds = ((self.coming, JobPhase.UNCLEAR), (self.running, JobPhase.RUNNING), (self.ended, JobPhase.FAILED))
-        jobs: dict[tuple[int, int], JobLook] = {}
+        jobs: dict[JobKey, JobLook] = {}
         for known, phase in kinds:  # in the order in which a job goes through them
             for owner, task in list(known):
                 if owner == run_uid and (tasks is None or task in tasks):
@@ -96,7 +96,7 @@ class QuickCluster(SmallCluster):
     def stop(
         self,
         run_uid: str,
-        jobs: Sequence[tuple[int, int]],
+        jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,
         hurried: bool = False,
@@ -314,7 +314,7 @@ def test_a_job_that_is_made_after_the_cluster_was_looked_at(
     stop(house, plan)
     look, made = house.bench.cluster.look, list[Deployment]()
 
-    def look_and_grow_old(run_uid: str, watched: Collection[tuple[int, int]] = (), *, uids: Uids = NO_UIDS) -> Look:
+    def look_and_grow_old(run_uid: str, watched: Collection[JobKey] = (), *, uids: Uids = NO_UIDS) -> Look:
         found = look(run_uid, watched, uids=uids)
         made.append(house.deployer.deploy(claim.request))
         if recorded:

@@ -12,7 +12,7 @@ from crawler_lifecycle.domain.audit.handovers import handover, is_too_old, owed,
 from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_later, steps
 from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, overdue, unsupervised
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience, WorkflowInfo
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import event_id
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -214,7 +214,7 @@ def test_whose_jobs_are_looked_at() -> None:
     [((3, 2), -60, False), ((3, 2), 600, False), ((3, 2), 1200, True), ((3, 3), -60, True), ((4, 1), -60, True)],
     ids=["before the end", "by a request that was late", "long after", "of a later attempt", "of a task nobody knows"],
 )
-def test_a_job_that_is_later_than_its_row(key: tuple[int, int], made_after: int, later: bool) -> None:
+def test_a_job_that_is_later_than_its_row(key: JobKey, made_after: int, later: bool) -> None:
     run = over()
     old = ListedJob("old", run.run_uid, (0, 1))
     job = ListedJob("job", run.run_uid, key, AN_HOUR_AGO + timedelta(seconds=made_after))

@@ -10,7 +10,7 @@ import pytest
 from crawler_lifecycle.cli import up
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.control import Control
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.services.embedded import jobs
 from crawler_lifecycle.services.embedded.jobs import RUNS_IN_A_PAGE, end_jobs, open_jobs
 
@@ -41,7 +41,7 @@ class Installation:
         seen = {} if self.problem or run_uid in self.ended else {(0, 1): JOB}
         return Look(complete=not self.problem, jobs=seen, problem=self.problem)
 
-    def stop(self, run_uid: str, jobs: Sequence[tuple[int, int]], *, hurried: bool = False) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> None:
         assert jobs == [(0, 1)]
         self.ended.append(run_uid)
 

@@ -11,7 +11,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
-from crawler_lifecycle.domain.looks import Look
+from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import LifecycleError
 from tests.kube import OURS, RUN, UID, Shelf, event
 from tests.worlds.disturbances import CALM, Disturbance, disturbed_jobs, disturbed_pods
@@ -21,7 +21,7 @@ from tests.worlds.lives import KEY, Life, is_own
 IN_TIME = Patience(overdue=timedelta(days=10_000), sidecars=timedelta())
 NAMESPACES: tuple[Any, ...] = (None, {}, {"metadata": {"name": "another"}}, 7, [], "crawls")
 STATUSES = (None, 401, 403, 410, 429, 500, 503, 504)
-Uids = Mapping[tuple[int, int], str]
+Uids = Mapping[JobKey, str]
 NOBODY: Uids = {}
 
 
