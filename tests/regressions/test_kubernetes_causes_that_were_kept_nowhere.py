@@ -157,7 +157,7 @@ def test_an_absurd_time_of_one_object_hides_no_other(time: str) -> None:
         shelf = Shelf().put(jobs=[absurd, job(0, 1, condition("Complete"))])
         seen_look = Observer(shelf, OURS).look(RUN, [KEY, (1, 1)])
         assert after(row(), seen_look).status is TaskStatus.SUCCEEDED
-    assert JOBS.one(msgspec.json.encode(deleted(job(), time))).metadata.deletion_timestamp is None
+    assert JOBS.item(msgspec.json.encode(deleted(job(), time))).metadata.deletion_timestamp is None
 
 
 @pytest.mark.parametrize("seconds", [10**11, -1, 10**30])

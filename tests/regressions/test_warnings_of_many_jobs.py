@@ -85,7 +85,9 @@ def test_events_that_hang_keep_no_thread_from_those_who_read_last_lines(failed: 
     found = failed.jobs.pods(failed.run_uid, keys)
     until = monotonic() + 20
     collecting = failed.collecting
-    begun = [evidence.asked(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)]
+    begun = [
+        evidence.begin_reading_warnings(failed.api, collecting.readers, [str(task)], until) for task in range(TASKS)
+    ]
     try:
         tails = collecting.jobs.for_each(lambda key: collecting.logs.tail(found[key][0], until), keys, "no log")
         assert tails == ["the end"] * TASKS

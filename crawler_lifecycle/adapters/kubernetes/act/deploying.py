@@ -52,7 +52,7 @@ class Deploying:
                 return known
             raise
         try:
-            made = _metadata_of(self.api.post(self.api.batch("jobs"), job), request)
+            created_job = _metadata_of(self.api.post(self.api.batch("jobs"), job), request)
         except Missing as error:
             raise NotReady(
                 f"make the namespace {self.api.namespace}: {error.message}", cause=CLUSTER_FORBIDS
@@ -65,9 +65,9 @@ class Deploying:
             if not was_silent and (known := self._known(request)):
                 return known
             raise TemporaryError(error.message, cause=CLUSTER_UNAVAILABLE) from error
-        if changed := _changed_labels(made.labels or NO_LABELS, request):
-            self._take_back(made, changed)
-        return _deployment(request, made, created=True)
+        if changed := _changed_labels(created_job.labels or NO_LABELS, request):
+            self._take_back(created_job, changed)
+        return _deployment(request, created_job, created=True)
 
     def _known(self, request: DeploymentRequest) -> Deployment | None:
         """Return the key's job, if present. Raise Conflict if the job is from another request, TemporaryError while a
@@ -113,7 +113,7 @@ class Deploying:
 
 
 def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
-    metadata = NAMED.one(body).metadata
+    metadata = NAMED.item(body).metadata
     if metadata.name != job_name(request.run_uid, request.task, request.attempt) or not metadata.uid:
         raise Unreadable(f"the API server's answer is not the job of {request.key}")
     return metadata

@@ -50,9 +50,9 @@ class Stopping:
     ) -> None:
         """Ask Jobs first, since a Job replaces its pod; then ask the pods that no Job ends."""
         living = self._living_pods(run_uid, keys, uids, keep)
-        told = self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
-        left = self._left_pods(run_uid, [key for key in keys if key not in told])
-        self._end_pods([*left, *_of_earlier_jobs(living, told)], {})
+        ending_uids = self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS if hurried else LISTEN_SECONDS)
+        remaining = self._remaining_pods(run_uid, [key for key in keys if key not in ending_uids])
+        self._end_pods([*remaining, *_pods_of_earlier_jobs(living, ending_uids)], {})
 
     def kill(
         self,
@@ -66,7 +66,7 @@ class Stopping:
             living = self._living_pods(run_uid, keys, uids, keep)
             self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS)
         finally:  # a Job that cannot be deleted keeps no pod alive
-            self._end_pods(self._left_pods(run_uid, keys), AT_ONCE)
+            self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
 
     def _delete_jobs(
         self,
@@ -110,19 +110,19 @@ class Stopping:
         An unreadable list of pods delays no stop.
         """
         try:
-            found = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
+            pods_by_key = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
         except (TemporaryError, PermanentError) as error:
             message = "run %s: its pods cannot be read before its jobs are ended: no facts, no listening to logs: %s"
             logger.info(message, run_uid, error.message)
             return {}
-        if facts := facts_by_uid(found, uids):
+        if facts := facts_by_uid(pods_by_key, uids):
             keep(facts)
-        return {key: living for key, pods in found.items() if (living := _living(pods))}
+        return {key: living for key, pods in pods_by_key.items() if (living := _living(pods))}
 
-    def _left_pods(self, run_uid: str, keys: Sequence[JobKey]) -> list[Pod]:
+    def _remaining_pods(self, run_uid: str, keys: Sequence[JobKey]) -> list[Pod]:
         """Return the jobs' living pods; here an unreadable list is an error."""
-        found = self.jobs.pods(run_uid, keys) if keys else {}
-        return _living(pod for pods in found.values() for pod in pods)
+        pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
+        return _living(pod for pods in pods_by_key.values() for pod in pods)
 
     def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, on_record: str | None) -> str | None:
         """Return the uid of a Job that ends its own pods, or None. A Job that changed since the list is read by its
@@ -174,9 +174,9 @@ def is_ending(job: Job) -> bool:
     )
 
 
-def _of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], told: Mapping[JobKey, str]) -> Iterator[Pod]:
+def _pods_of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], ending_uids: Mapping[JobKey, str]) -> Iterator[Pod]:
     """Yield living pods of replaced Jobs: the new Job with the same name ends only its own pods."""
-    for key, uid in told.items():
+    for key, uid in ending_uids.items():
         yield from (pod for pod in living.get(key, ()) if controller_uid(pod) not in (None, uid))
 
 
@@ -196,19 +196,21 @@ class Reaching:
 
     def unreached(self, run_uid: str, keys: Sequence[JobKey]) -> dict[JobKey, str]:
         """Return the jobs on nodes that do not answer, with the node's name."""
-        found = self.jobs.pods(run_uid, keys) if keys else {}
-        living = [(key, pod, node) for key, several in found.items() for pod in several if (node := _lives_on(pod))]
+        pods_by_key = self.jobs.pods(run_uid, keys) if keys else {}
+        living = [
+            (key, pod, node) for key, several in pods_by_key.items() for pod in several if (node := _lives_on(pod))
+        ]
         silent = self._silent({node: pod for _, pod, node in living})
         now = self.jobs.api.clock.now()
         return {key: node for key, pod, node in living if node in silent or _is_given_up(pod, now)}
 
-    def _silent(self, one_of_each: dict[str, Pod]) -> set[str]:
+    def _silent(self, pod_by_node: dict[str, Pod]) -> set[str]:
         until = time.monotonic() + NODES_SECONDS
 
         def is_silent(node: str) -> bool:
-            return time.monotonic() < until and not self.logs.can_be_asked(one_of_each[node])
+            return time.monotonic() < until and not self.logs.can_be_asked(pod_by_node[node])
 
-        nodes = list(one_of_each)
+        nodes = list(pod_by_node)
         return {
             node for node, silent in zip(nodes, self.jobs.for_each(is_silent, nodes, "no node"), strict=True) if silent
         }

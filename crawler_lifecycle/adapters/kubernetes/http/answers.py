@@ -62,14 +62,14 @@ def refusal(method: str, path: str, answer: urllib3.HTTPResponse) -> ApiFailed:
     finally:
         answer.close()
     try:
-        told = msgspec.json.decode(body, type=Status)
+        status = msgspec.json.decode(body, type=Status)
     except msgspec.MsgspecError:
-        told = Status()
-    message = told.message or body[:200].decode(errors="replace").strip() or answer.reason or ""
+        status = Status()
+    message = status.message or body[:200].decode(errors="replace").strip() or answer.reason or ""
     return ApiFailed(
         f"the Kubernetes API answers {answer.status} to {method} {path}: {message}",
         answer.status,
-        (told.reason or "") if told.kind == "Status" else "",
+        (status.reason or "") if status.kind == "Status" else "",
         _seconds(answer.headers.get("Retry-After")),
     )
 
@@ -90,10 +90,10 @@ def continuation(page: bytes) -> str | None:
     head, items, _ = page[:LONGEST_HEAD].partition(ITEMS)
     if items:
         with suppress(msgspec.MsgspecError):
-            if told := msgspec.json.decode(head + b"}", type=_List).metadata:
-                return told.next
+            if metadata := msgspec.json.decode(head + b"}", type=_List).metadata:
+                return metadata.next
     try:
-        told = msgspec.json.decode(page, type=_List).metadata
+        metadata = msgspec.json.decode(page, type=_List).metadata
     except msgspec.MsgspecError as error:
         raise ApiFailed(f"the Kubernetes API answers with something that is no list: {error}") from error
-    return told.next if told else None
+    return metadata.next if metadata else None

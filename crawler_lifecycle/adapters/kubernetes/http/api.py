@@ -91,21 +91,21 @@ class Api:
         receive is requested again in smaller pieces. A 404 becomes ApiFailed: a list always exists, even without items,
         so the server behind a 404 is not our API server.
         """
-        asked: dict[str, str | int] = {"limit": PAGE, **(query or {})}
+        page_query: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         may_begin_anew = True
         while True:
             if not self._lists.acquire(timeout=max(0.0, min(LONGEST_ANSWER_SECONDS, until - time.monotonic()))):
                 raise ApiFailed("the other lists of this process do not end: try again")
             try:
-                page = self._whole("GET", path, asked, accept, until=until)
+                page = self._whole("GET", path, page_query, accept, until=until)
             except Missing as error:
                 raise ApiFailed(error.message, 404) from error
             except ApiFailed as error:
-                if error.status == TOO_OLD and may_begin_anew and "continue" in asked:
+                if error.status == TOO_OLD and may_begin_anew and "continue" in page_query:
                     may_begin_anew = False
-                    del asked["continue"]
-                elif isinstance(error.__cause__, TooLong) and int(asked["limit"]) > 1:
-                    asked["limit"] = max(1, int(asked["limit"]) // SMALLER)
+                    del page_query["continue"]
+                elif isinstance(error.__cause__, TooLong) and int(page_query["limit"]) > 1:
+                    page_query["limit"] = max(1, int(page_query["limit"]) // SMALLER)
                 else:
                     raise
                 continue
@@ -115,7 +115,7 @@ class Api:
             following = continuation(page)
             if not following:
                 return
-            asked["continue"] = following
+            page_query["continue"] = following
 
     def lines(
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON, silence: float = 60

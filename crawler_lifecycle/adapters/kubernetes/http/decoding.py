@@ -58,12 +58,12 @@ class _Raw(msgspec.Struct, frozen=True, gc=False):
 class Decoder(Generic[Item]):
     def __init__(self, kind: str, item: type[Item]) -> None:
         self._kind = kind
-        self._one = msgspec.json.Decoder(item)
+        self._item = msgspec.json.Decoder(item)
         self._list = msgspec.json.Decoder(_List[item])  # type: ignore[valid-type]
 
-    def one(self, body: bytes) -> Item:
+    def item(self, body: bytes) -> Item:
         try:
-            return self._one.decode(_as_text(body))
+            return self._item.decode(_as_text(body))
         except NOT_DECODABLE as error:
             raise Unreadable(f"the API server's answer is no {self._kind}: {error}") from error
 
@@ -83,11 +83,11 @@ class Decoder(Generic[Item]):
             raise Unreadable(f"the API server's answer is no list of {self._kind}s: {error}") from error
         self._check(raw.kind)
         items: Items[Item] = Items([], [])
-        for each in raw.items or []:
+        for item in raw.items or []:
             try:
-                items.whole.append(self._one.decode(each))
+                items.whole.append(self._item.decode(item))
             except NOT_DECODABLE as error:
-                items.broken.append(_broken(each, str(error)))
+                items.broken.append(_broken(item, str(error)))
         return items
 
     def _check(self, kind: str) -> None:

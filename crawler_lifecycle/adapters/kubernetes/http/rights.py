@@ -56,8 +56,10 @@ class Review(msgspec.Struct, frozen=True):
 
 
 def missing_rights(api: Api, pool: ThreadPoolExecutor, rights: Iterable[Right] = RIGHTS) -> list[Right]:
-    asked = list(rights)
-    return [right for right, has in zip(asked, pool.map(lambda right: _has(api, right), asked), strict=True) if not has]
+    wanted = list(rights)
+    return [
+        right for right, has in zip(wanted, pool.map(lambda right: _has(api, right), wanted), strict=True) if not has
+    ]
 
 
 def _has(api: Api, right: Right) -> bool:

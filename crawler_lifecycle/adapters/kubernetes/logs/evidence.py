@@ -54,30 +54,33 @@ class Collecting:
         }
         if hurried:
             first = [(key, jobs.get(key), pod) for key, pod in meant.items()]
-            return self.jobs.for_each(lambda each: self._at_once(*each, until), first, "no evidence")
+            return self.jobs.for_each(lambda arguments: self._at_once(*arguments, until), first, "no evidence")
         until = time.monotonic() + SECONDS
         gone = {key for key in keys if key not in meant and not _end(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _who_warns(jobs.get(key), meant.get(key)) for key in keys if key not in gone}
-        answered = asked(self.jobs.api, self.readers, set(chain(*about.values())), until)
+        warnings_read = begin_reading_warnings(self.jobs.api, self.readers, set(chain(*about.values())), until)
 
         def collect(key: JobKey) -> TaskEvidence | None:
             if key in gone:
                 return self._of_stopped(run_uid, key)
             return self._of(key, jobs.get(key), meant.get(key), until)
 
-        collected = [each for each in self.jobs.for_each(collect, keys, "no evidence") if each]
-        warnings = answered()
-        return [_with_events(each, warnings.about(about.get((each.task, each.attempt), []))) for each in collected]
+        collected = [evidence for evidence in self.jobs.for_each(collect, keys, "no evidence") if evidence]
+        warnings = warnings_read()
+        return [
+            _with_events(evidence, warnings.about(about.get((evidence.task, evidence.attempt), [])))
+            for evidence in collected
+        ]
 
     def _of(self, key: JobKey, job: Job | None, pod: Pod | None, until: float) -> TaskEvidence:
         log, problem = self._tail(pod, until) if pod else ("", None)
-        told = _told(key, job, pod).model_copy(update={"log_tail": log})
-        return _with_events(told, [problem] if problem else [])
+        evidence = _evidence_from_objects(key, job, pod).model_copy(update={"log_tail": log})
+        return _with_events(evidence, [problem] if problem else [])
 
     def _at_once(self, key: JobKey, job: Job | None, pod: Pod, until: float) -> TaskEvidence:
         log, _ = self._tail(pod, min(until, time.monotonic() + HURRIED_TAIL_SECONDS))
-        return _told(key, job, pod).model_copy(update={"log_tail": log})
+        return _evidence_from_objects(key, job, pod).model_copy(update={"log_tail": log})
 
     def _of_stopped(self, run_uid: str, key: JobKey) -> TaskEvidence | None:
         """Return the last lines heard before the job was gone."""
@@ -108,10 +111,10 @@ def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:
 
 def _who_warns(job: Job | None, pod: Pod | None) -> list[str]:
     """Return the uids of objects whose warnings matter: none after a success."""
-    return [] if job and _succeeded(job) else [each.metadata.uid for each in (job, pod) if each]
+    return [] if job and _succeeded(job) else [warned.metadata.uid for warned in (job, pod) if warned]
 
 
-def _told(key: JobKey, job: Job | None, pod: Pod | None) -> TaskEvidence:
+def _evidence_from_objects(key: JobKey, job: Job | None, pod: Pod | None) -> TaskEvidence:
     """Build the evidence from the objects alone."""
     message = "; ".join(_sentences(_end(job), pod))[:LONGEST_MESSAGE]
     return TaskEvidence(
@@ -120,7 +123,7 @@ def _told(key: JobKey, job: Job | None, pod: Pod | None) -> TaskEvidence:
         job_uid=job.metadata.uid if job else pods.controller_uid(pod) if pod else None,
         message=message or None,
         node=pod.spec.node_name if pod and pod.spec else None,
-        restarts=sum(each.restart_count or 0 for each in _containers(pod)) + _failed_before(job),
+        restarts=sum(container.restart_count or 0 for container in _containers(pod)) + _failed_before(job),
         events=_out_of_memory(pod),
     )
 
@@ -146,7 +149,7 @@ def _containers(pod: Pod | None) -> list[ContainerStatus]:
 def _out_of_memory(pod: Pod | None) -> list[str]:
     """Name the containers killed for memory: a crawl may succeed beside a killed container."""
     killed = pods.oom_killed_beside(pod) if pod else []
-    return [f"{each.name} was OOMKilled ({each.restart_count or 0} restarts)"[:LONGEST_EVENT] for each in killed]
+    return [f"{status.name} was OOMKilled ({status.restart_count or 0} restarts)"[:LONGEST_EVENT] for status in killed]
 
 
 def _sentences(ended: Condition | None, pod: Pod | None) -> Iterator[str]:
@@ -175,26 +178,28 @@ class Warnings:
     more: so a single list requests the events for many objects. `problems` says why events may be missing.
     """
 
-    found: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    events: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     problems: dict[str, str] = field(default_factory=dict)
 
     def about(self, uids: Collection[str]) -> list[str]:
-        latest = [event for uid in uids for event in sorted(self.found.get(uid, []), key=_time)[-MOST_EVENTS:]]
+        latest = [event for uid in uids for event in sorted(self.events.get(uid, []), key=_time)[-MOST_EVENTS:]]
         problems = sorted({problem for uid in uids if (problem := self.problems.get(uid))})
         return [*map(_line, sorted(latest, key=_time)), *problems]
 
 
-def asked(api: Api, pool: ThreadPoolExecutor, uids: Collection[str], until: float) -> Callable[[], Warnings]:
+def begin_reading_warnings(
+    api: Api, pool: ThreadPoolExecutor, uids: Collection[str], until: float
+) -> Callable[[], Warnings]:
     """Start reading at once; the returned function waits for the warnings."""
     warnings = Warnings()
-    begun = [pool.submit(_read, api, some, warnings, until) for some in _parts(uids)]
+    readings = [pool.submit(_read, api, part, warnings, until) for part in _parts(uids)]
 
-    def answered() -> Warnings:
-        for each in begun:
-            each.result()
+    def wait_for_warnings() -> Warnings:
+        for reading in readings:
+            reading.result()
         return warnings
 
-    return answered
+    return wait_for_warnings
 
 
 def _read(api: Api, uids: Collection[str], into: Warnings, until: float) -> None:
@@ -204,7 +209,7 @@ def _read(api: Api, uids: Collection[str], into: Warnings, until: float) -> None
             for event in EVENTS.page(page).whole:
                 about = event.involved_object.uid if event.involved_object else None
                 if about and about in uids:
-                    into.found[about].append(event)
+                    into.events[about].append(event)
     except TemporaryError as error:
         into.problems.update(dict.fromkeys(uids, f"events not read: {error.message}"[:LONGEST_EVENT]))
 

@@ -69,12 +69,12 @@ class Listening:
         """Wait briefly until the logs heard from the jobs' gone pods are kept."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:
-            asked = [each for each in self._all.values() if each.run_uid == run_uid and each.key in keys]
-        for each in asked:
-            each.over.wait(max(0.0, until - time.monotonic()))
+            awaited = [heard for heard in self._all.values() if heard.run_uid == run_uid and heard.key in keys]
+        for heard in awaited:
+            heard.over.wait(max(0.0, until - time.monotonic()))
 
     def _has_place(self, until: float) -> bool:
-        while sum(not each.over.is_set() for each in self._all.values()) >= MOST:
+        while sum(not heard.over.is_set() for heard in self._all.values()) >= MOST:
             patience = min(self._moved_at + STALLED_SECONDS, until) - time.monotonic()
             if not self._changed.wait(max(0.0, patience)):
                 return False
@@ -102,7 +102,7 @@ class Listening:
 
     def _forget(self) -> None:
         """Forget the earliest listeners that are over."""
-        over = [uid for uid, each in self._all.items() if each.over.is_set()]
+        over = [uid for uid, heard in self._all.items() if heard.over.is_set()]
         for uid in over[: max(0, len(self._all) - MOST_REMEMBERED)]:
             del self._all[uid]
 

@@ -62,15 +62,15 @@ class Logs:
 
     def tail(self, pod: Pod, until: float) -> str:
         """Return the last lines; the time limit is for all tries together."""
-        found, until = "", min(until, time.monotonic() + TAIL_SECONDS)
+        last_lines, until = "", min(until, time.monotonic() + TAIL_SECONDS)
         for lines in FEWER_LINES:
             most = LONGEST_LINE if lines == 1 else TAIL_BYTES
             with tempfile.TemporaryFile() as file:
                 file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, until))
-                has_its_end, found = file.tell() < most, tail_of(file)
+                has_its_end, last_lines = file.tell() < most, tail_of(file)
             if has_its_end:
                 break
-        return found
+        return last_lines
 
     def can_be_asked(self, pod: Pod) -> bool:
         """Return whether the pod's node answers, even with a refusal."""
@@ -145,10 +145,10 @@ class Logs:
     def _is_there(self, pod: Pod) -> bool:
         """Return whether the API server lists the pod; an error counts as no."""
         try:
-            found = PODS.one(self.api.get(self.api.core("pods", pod.metadata.name)))
+            present = PODS.item(self.api.get(self.api.core("pods", pod.metadata.name)))
         except (Missing, ApiFailed):
             return False
-        return found.metadata.uid == pod.metadata.uid
+        return present.metadata.uid == pod.metadata.uid
 
     def _hear(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
         """Copy the log until a new stream brings no new bytes: a proxy may have ended the stream early and in order."""

@@ -36,7 +36,7 @@ class Absence:
 
     def _read(self, name: str) -> tuple[bool, Job | None]:
         try:
-            return True, JOBS.one(self.api.get(self.api.batch("jobs", name)))
+            return True, JOBS.item(self.api.get(self.api.batch("jobs", name)))
         except Missing:
             return False, None
         except Unreadable:

@@ -73,9 +73,9 @@ class Jobs:
 
     def _read(self, path: str) -> Job:
         try:
-            return JOBS.one(self.api.get(path))
+            return JOBS.item(self.api.get(path))
         except Unreadable:
-            return Job(NAMED.one(self.api.get(path, accept=naming.METADATA)).metadata)
+            return Job(NAMED.item(self.api.get(path, accept=naming.METADATA)).metadata)
 
     def list_jobs(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
         """List these Jobs, many tasks per request."""
@@ -100,7 +100,7 @@ class Jobs:
 
         def read(key: JobKey) -> None:
             try:
-                job = DATED_JOBS.one(self.api.get(self.api.batch("jobs", job_name(checked_uid(run_uid), *key))))
+                job = DATED_JOBS.item(self.api.get(self.api.batch("jobs", job_name(checked_uid(run_uid), *key))))
             except (Missing, Unreadable):
                 return
             if job.metadata.uid == uids[key]:

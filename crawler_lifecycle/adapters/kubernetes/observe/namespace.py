@@ -62,7 +62,7 @@ class NamespaceCheck:
         """Return the active namespace; None if its uid is missing."""
         name = self.api.namespace
         try:
-            namespace = NAMESPACES.one(self.api.get(self.api.core()))
+            namespace = NAMESPACES.item(self.api.get(self.api.core()))
         except Missing as error:
             raise TemporaryError(f"there is no namespace {name}: is this the right cluster?") from error
         phase = namespace.status.phase if namespace.status else None
@@ -72,7 +72,7 @@ class NamespaceCheck:
 
     def _with_cluster(self, seen: Place) -> Place:
         try:
-            uid = NAMESPACES.one(self.api.get(self.api.namespaces(CLUSTER))).metadata.uid
+            uid = NAMESPACES.item(self.api.get(self.api.namespaces(CLUSTER))).metadata.uid
         except (ApiFailed, Missing, Unreadable):
             return seen
         return Place(seen.namespace, seen.namespace_uid, uid or None)
