@@ -82,15 +82,15 @@ class _Stream(threading.Thread):
         self._changed: set[str] = set()
         self._trouble: str | None = None  # set until a stream has begun
         self._lock = threading.Lock()
-        self._told = threading.Event()
+        self._has_changes = threading.Event()
         self._stopped = threading.Event()
 
     def take(self) -> set[str]:
-        if self._told.wait(LONGEST_SILENCE):
+        if self._has_changes.wait(LONGEST_SILENCE):
             self._stopped.wait(COLLECT)  # changes come in bunches
         with self._lock:
             changed, self._changed = self._changed, set()
-            self._told.clear()
+            self._has_changes.clear()
         if not changed and self._trouble:
             raise TemporaryError(f"jobs are not watched: {self._trouble}")
         return changed
@@ -112,9 +112,8 @@ class _Stream(threading.Thread):
                 self._trouble = error.message
                 logger.warning("jobs are not watched: %s", error.message)
                 failures = failures + 1 if self._version == before else 0
-            self._stopped.wait(
-                PAUSES.seconds(failures + 1)
-            )  # the pause also limits requests if a proxy ends every stream at once
+            # a pause after success too: a proxy that ends every stream at once would cause endless requests
+            self._stopped.wait(PAUSES.seconds(failures + 1))
 
     def _follow(self) -> None:
         query: dict[str, str | int] = {
@@ -156,7 +155,7 @@ class _Stream(threading.Thread):
         if metadata.labels and metadata.labels.run_uid:
             with self._lock:
                 self._changed.add(metadata.labels.run_uid)
-                self._told.set()
+                self._has_changes.set()
 
 
 def _order(version: str) -> int:

@@ -76,7 +76,7 @@ class Observer:
         except NOT_SEEN as error:
             absent = []
             survey.problems.append(error.message)
-        if absent or survey.closer:
+        if absent or survey.need_pods:
             self._ask_pods(survey, absent)
         now = self._api.clock.now()
         due = [(key, job) for key, job in survey.jobs.items() if job.due_at]
@@ -115,10 +115,10 @@ class Observer:
 
     def _ask_pods(self, survey: Survey, absent: Sequence[JobKey]) -> None:
         try:
-            pods_by_key = self._pods(survey, {*survey.closer, *absent})
+            pods_by_key = self._pods(survey, {*survey.need_pods, *absent})
         except NOT_SEEN as error:
             survey.problems.append(error.message)
-            for key, job in survey.closer.items():
+            for key, job in survey.need_pods.items():
                 if job_status.tells_enough(survey.jobs[key]):
                     continue
                 survey.jobs[key] = job_status.unclear_look(key, job.metadata.name, error.message, job.metadata.uid)
@@ -131,7 +131,7 @@ class Observer:
             if key not in survey.jobs and look is not None:
                 survey.jobs[key] = replace(look, facts=facts_of(look, None, remains))
         requests: list[EventRequest] = []
-        for key, job in survey.closer.items():
+        for key, job in survey.need_pods.items():
             own = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
             look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, clock)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own)):
@@ -250,6 +250,6 @@ def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
         return
     known = survey.jobs.get(key)
     if known and job_status.tells_enough(known):
-        survey.closer.pop(key, None)
+        survey.need_pods.pop(key, None)
     elif known is None or not known.phase.has_ended:
         survey.add_unclear(key, survey.name(key), problem)

@@ -19,7 +19,7 @@ class Survey:
     watched: frozenset[JobKey]
     late: datetime  # an end that was due before is overdue
     jobs: dict[JobKey, JobLook] = field(default_factory=dict)
-    closer: dict[JobKey, Job] = field(default_factory=dict)  # jobs that need their pods
+    need_pods: dict[JobKey, Job] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     lists: int = 0  # number of list requests so far
 
@@ -36,11 +36,11 @@ class Survey:
         if key in self.jobs and not self._goes_before(key, name):
             return
         look = job_status.look_of_job(key, job)
-        self.closer.pop(key, None)
+        self.need_pods.pop(key, None)
         is_in_question = key in self.watched and job_status.needs_its_pods(look, job)
         is_late = look is not None and look.due_at is not None and look.due_at < self.late
         if is_in_question or is_late or job_status.may_be_overdue(look):
-            self.closer[key] = job
+            self.need_pods[key] = job
         self.jobs[key] = look or job_status.unclear_look(key, name, POD_NOT_READ, job.metadata.uid)
 
     def add_unclear(self, key: JobKey | None, name: str, problem: str) -> None:
@@ -48,7 +48,7 @@ class Survey:
         if key is None:
             self.problems.append(problem)
         else:
-            self.closer.pop(key, None)
+            self.need_pods.pop(key, None)
             self.jobs[key] = job_status.unclear_look(key, name, problem)
 
     def is_theirs(self, labels: Labels | None) -> bool:
