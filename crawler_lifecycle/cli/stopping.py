@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.control.runs import Stopping
 
-SILENT_SECONDS = 1.5
+SILENT_SECONDS = 3.0
 
 
 @click.command()

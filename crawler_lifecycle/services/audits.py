@@ -69,4 +69,4 @@ class AuditKeeper:
         try:
             self.metrics.overview = await asyncio.to_thread(self.look)
         except LifecycleError as error:
-            log.warning("what the audit has gauge cannot be told: %s", error.message)
+            log.warning("the findings of audits cannot be read for the metrics: %s", error.message)

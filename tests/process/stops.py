@@ -45,6 +45,11 @@ async def command(site: Site, *words: str) -> tuple[int, str]:
     return status, under_way.output
 
 
+def answer(said: str) -> list[str]:
+    """The lines that a command said, without the line that a stop says while a busy machine lets it wait."""
+    return [line for line in said.splitlines() if not line.endswith("answers slowly, waiting for it ...")]
+
+
 async def temporal(site: Site, *words: str) -> None:
     """Temporal's own command, on the site's server."""
     program = shutil.which("temporal") or str(Path(sys.executable).with_name("temporal"))

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.control.runs import Started
 from tests.databases import MariaDB, create_database, mariadb, mariadb_is_installed, missing
 from tests.process.crawls import PATIENCE, Site, clean_site, held
-from tests.process.stops import CRAWLERS, assert_stopped, command, end_runs, frozen
+from tests.process.stops import CRAWLERS, answer, assert_stopped, command, end_runs, frozen
 from tests.waiting import eventually, eventually_async
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
@@ -159,7 +159,7 @@ async def _assert_told(stack: Site, run: Started) -> None:
     asked = [command(stack, verb, str(run.run_id)) for verb in ("show", "stop")]
     for status, told in await asyncio.gather(*asked):
         assert status == 4, told
-        (line,) = told.splitlines()
+        (line,) = answer(told)
         assert line.startswith("Error: the database at mysql"), line
 
 

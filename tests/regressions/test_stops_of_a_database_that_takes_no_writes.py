@@ -13,6 +13,7 @@ from click.testing import Result
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
+from crawler_lifecycle.cli import stopping as cli_stopping
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.control.runs import Stopping
@@ -87,8 +88,9 @@ def test_without_a_workflow_the_problem_of_the_database_is_told(
 
 
 async def test_a_wait_for_a_locked_database_is_told(
-    crawlctl: Crawlctl, run: RunRecord, state: Path, temporal: WorkflowEnvironment
+    crawlctl: Crawlctl, run: RunRecord, state: Path, temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cli_stopping, "SILENT_SECONDS", 0.5)
     with sqlite3.connect(state / "crawler.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         async with supervised(run, temporal):
