@@ -1,7 +1,8 @@
 """Commands for runs: start, stop, add tasks, resume, export."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,6 +57,15 @@ class Resumed(Message):
 
     run: RunRecord
     started: bool
+
+
+@contextmanager
+def _raised_instead(problem: TemporaryError) -> Iterator[None]:
+    """Raise this problem in place of a later problem."""
+    try:
+        yield
+    except LifecycleError:
+        raise problem from None
 
 
 class Runs(RunReader):
@@ -135,12 +145,15 @@ class Runs(RunReader):
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=way)
 
     async def _stop_without_record(self, run_id: int, stop: StopRequest, problem: TemporaryError) -> Stopping:
-        """Signal the run's workflow although the database takes no writes. Raise the problem if that fails, too."""
-        try:
+        """Signal the run's workflow although the database takes no writes. Raise the problem if that fails, too.
+
+        A run that is over gets no signal: a later run may have the workflow's id."""
+        with _raised_instead(problem):
             record = await self._context.database(lambda store: store.runs.get(run_id))
+        if record.status.is_over:
+            raise Over(f"run {run_id} is over ({record.status}, {record.reason}): there is nothing to stop")
+        with _raised_instead(problem):
             way = await self._engine.stop(record.workflow_id, stop)
-        except LifecycleError:
-            raise problem from None
         intent = Intent.FORCE if stop.force or record.intent is Intent.FORCE else Intent.STOP
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=intent, told=way, not_on_record=problem.message)
 

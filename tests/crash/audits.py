@@ -69,7 +69,7 @@ async def _mended(case: Case) -> None:
         findings = case.site.control.audits.overview(findings=100).findings
         if all(_is_mended(each) for each in findings):
             break
-    assert Counter(each.kind for each in findings) == DISAGREES
+    assert Counter(each.kind for each in findings) == DISAGREES, findings
     assert all(_is_mended(each) for each in findings), findings
 
 

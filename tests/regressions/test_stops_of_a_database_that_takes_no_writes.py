@@ -52,6 +52,12 @@ def read_only(run: RunRecord, state: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", file], check=True)
 
 
+@pytest.fixture
+def completed(run: RunRecord, state: Path) -> None:
+    with sqlite3.connect(state / "crawler.db") as connection:
+        connection.execute("UPDATE histories SET status = 'COMPLETED', reason = 'all_succeeded'")
+
+
 async def stops_of(handle: WorkflowHandle[Any, Any]) -> list[StopRequest]:
     return [
         StopRequest.model_validate_json(event.workflow_execution_signaled_event_attributes.input.payloads[0].data)
@@ -85,6 +91,16 @@ def test_without_a_workflow_the_problem_of_the_database_is_told(
     result = crawlctl("stop", str(run.run_id))
     assert (result.exit_code, result.stdout) == (4, "")
     assert "readonly" in result.stderr
+
+
+async def test_a_run_that_is_over_stops_no_later_run_under_its_workflow_id(
+    crawlctl: Crawlctl, run: RunRecord, completed: None, read_only: Path, temporal: WorkflowEnvironment
+) -> None:
+    async with supervised(run, temporal) as later:
+        result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force")
+        assert await stops_of(later) == []
+    assert (result.exit_code, result.stdout) == (6, "")
+    assert "there is nothing to stop" in result.stderr
 
 
 async def test_a_wait_for_a_locked_database_is_told(

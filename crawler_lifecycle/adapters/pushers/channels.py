@@ -88,7 +88,7 @@ def _temporary(error: Exception) -> TemporaryError:
     if isinstance(error, httpx.TimeoutException):
         return NoAnswer(str(error))
     if isinstance(error, httpx.HTTPError):
-        return TemporaryError(f"cannot be reached: {error or type(error).__name__}")
+        return TemporaryError(f"cannot be reached: {str(error) or type(error).__name__}")
     if isinstance(error, PusherError):
         return TemporaryError(f"it answers {type(error).__name__}: {error}; are app id, key and secret right?")
     return TemporaryError("it answers 200 and no JSON: does it speak the Pusher protocol?")

@@ -131,7 +131,7 @@ class Webhook:
         except httpx.TimeoutException as error:
             raise NoAnswer(str(error)) from error
         except httpx.HTTPError as error:
-            raise TemporaryError(f"cannot be reached: {error or type(error).__name__}") from error
+            raise TemporaryError(f"cannot be reached: {str(error) or type(error).__name__}") from error
 
     def _raise_unless_accepted(self, answer: Answer) -> None:
         status = answer.status
