@@ -61,7 +61,7 @@ class Resumed(Message):
 
 @contextmanager
 def _raised_instead(problem: TemporaryError) -> Iterator[None]:
-    """Raise this problem in place of a later problem."""
+    """Raise the first problem in place of a second problem."""
     try:
         yield
     except LifecycleError:
@@ -147,7 +147,7 @@ class Runs(RunReader):
     async def _stop_without_record(self, run_id: int, stop: StopRequest, problem: TemporaryError) -> Stopping:
         """Signal the run's workflow although the database takes no writes. Raise the problem if that fails, too.
 
-        A run that is over gets no signal: a later run may have the workflow's id."""
+        No workflow is signalled for a run with a final status: a later run may have the workflow's id."""
         with _raised_instead(problem):
             record = await self._context.database(lambda store: store.runs.get(run_id))
         if record.status.is_over:

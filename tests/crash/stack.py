@@ -51,7 +51,7 @@ SETTINGS = {
     "CRAWLER_LOG__FORMAT": "json",
     "CRAWLER_AUDIT__EVERY_SECONDS": "0",  # one that comes by itself would go on with what a case has left
 }
-AUDITED_AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("RUN_WORKFLOW", "JOB", "HANDOVER")}
+AUDITED_AT_ONCE = {f"CRAWLER_AUDIT__{name}_SECONDS": "0" for name in ("WORKFLOW", "JOB", "HANDOVER")}
 A = TypeVar("A")
 # what processes of ours are given, and what is theirs alone
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "aws-c0nf1dent1al", "CRAWLER_SCHEDULER__TOKEN": "token-c0nf1dent1al"}
