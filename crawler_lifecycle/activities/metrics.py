@@ -14,10 +14,13 @@ def count_saturated(saturated: str | None, cluster: str) -> str | None:
 
 
 def measure_clocks(ahead: timedelta | None, cluster: str) -> None:
-    """Measure how far this machine's clock is ahead of the cluster's clock (negative: behind)."""
+    """Measure the distance between this machine's clock and the cluster's clock.
+
+    Temporal's gauges refuse negative values, so the gauge does not say which clock is ahead; `crawlctl doctor` does.
+    """
     if ahead is not None:
         meter = activity.metric_meter().with_additional_attributes({"cluster": cluster})
         gauge = meter.create_gauge_float(
-            "crawler_cluster_clock_difference_seconds", "our clock minus the cluster's", "s"
+            "crawler_cluster_clock_difference_seconds", "distance between our clock and the cluster's clock", "s"
         )
-        gauge.set(ahead.total_seconds())
+        gauge.set(abs(ahead.total_seconds()))

@@ -94,12 +94,13 @@ def test_every_answer_sets_the_clock_and_a_look_tells_the_difference(tmp_path: P
     assert abs(look.clock_ahead) < timedelta(seconds=5)
 
 
-def test_a_gauge_shows_the_difference_of_the_clocks() -> None:
+@pytest.mark.parametrize("ahead", [90, -90])
+def test_a_gauge_shows_the_distance_of_the_clocks_and_never_fails_a_look(ahead: int) -> None:
     buffer = MetricBuffer(10)
     environment = ActivityEnvironment()
     environment.metric_meter = Runtime(telemetry=TelemetryConfig(metrics=buffer)).metric_meter
 
-    environment.run(measure_clocks, timedelta(seconds=90), "default")
+    environment.run(measure_clocks, timedelta(seconds=ahead), "default")
 
     (gauge,) = buffer.retrieve_updates()
     assert (gauge.metric.name, gauge.value) == ("crawler_cluster_clock_difference_seconds", 90)
