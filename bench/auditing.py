@@ -25,11 +25,11 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, PartReport
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
-from crawler_lifecycle.domain.audit.subjects import Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
 from crawler_lifecycle.ports import NewRun
 
 LOST = 100  # runs without a workflow in every audit except the first
-AT_ONCE = Patience(workflow=timedelta())
+AT_ONCE = AuditPatience(workflow=timedelta())
 ROWS = 1000
 
 

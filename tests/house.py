@@ -33,7 +33,7 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.steps.deployment import StartRun
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.contract.steps.supervision import CreateHistory
-from crawler_lifecycle.domain.audit.subjects import Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.plan import RunLimits
 from crawler_lifecycle.errors import BadInput, LifecycleError, TemporaryError
 from tests.clusters import LocalBench
@@ -47,7 +47,7 @@ SCRIPT = (
 SLEEPS = "exec sleep 60"
 # an audit that takes nothing for a moment's delay
 NONE = timedelta()
-AT_ONCE = Patience(NONE, NONE, NONE, NONE, NONE, stuck=timedelta(minutes=1))
+AT_ONCE = AuditPatience(NONE, NONE, NONE, NONE, NONE, stuck=timedelta(minutes=1))
 
 
 @dataclass

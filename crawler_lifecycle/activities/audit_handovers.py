@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.audit.handovers import (
     undelivered,
 )
 from crawler_lifecycle.domain.audit.runs import taken
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import Acted, Findings, Handover, Records, Supervisors
 
@@ -34,7 +34,7 @@ class HandoverAudit:
     records: Records
     findings: Findings
     supervisors: Supervisors
-    patience: Patience
+    patience: AuditPatience
 
     @activity.defn
     async def audit_handovers(self, step: AuditStep) -> AuditPage:

@@ -20,7 +20,7 @@ from crawler_lifecycle.domain.audit.jobs import (
     steps,
     unknown_job,
 )
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Findings, Records, Tasks, Uids
 
@@ -58,7 +58,7 @@ class JobAudit:
     findings: Findings
     tasks: Tasks
     cluster: Cluster
-    patience: Patience
+    patience: AuditPatience
 
     @activity.defn
     async def audit_jobs(self, step: AuditStep) -> AuditPage:

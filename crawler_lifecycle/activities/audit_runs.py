@@ -21,10 +21,10 @@ from crawler_lifecycle.domain.audit.runs import (
     OLD_COPY,
     claim_expired,
     cluster_has_all_jobs,
-    overdue,
+    look_overdue,
     unsupervised,
 )
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Cluster, Findings, Records, Supervisors, Tasks
@@ -39,7 +39,7 @@ class RunAudit:
     supervisors: Supervisors
     tasks: Tasks
     cluster: Cluster
-    patience: Patience
+    patience: AuditPatience
 
     @activity.defn
     async def audit_runs(self, step: AuditStep) -> AuditPage:
@@ -63,7 +63,7 @@ class RunAudit:
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
         """Return the findings, and the runs with a workflow that closed a moment ago: their old findings stay open."""
-        late = {run.run_id for run in page if overdue(run, datetime.now(UTC), self.patience)}
+        late = {run.run_id for run in page if look_overdue(run, datetime.now(UTC), self.patience)}
         workflows = await self._with_run_ids(page, await describe_unlisted(self.supervisors, page, late))
         rows = await asyncio.to_thread(self.records.audited_by_id, workflows) if workflows else {}
         now = datetime.now(UTC)
@@ -118,7 +118,7 @@ class RunAudit:
         now = datetime.now(UTC)
         ids = [run.run_id for run in supervised]
         claims = await asyncio.to_thread(self.records.expired_claims, ids, now - self.patience.stuck)
-        late = [overdue(run, now, self.patience) for run in supervised]
+        late = [look_overdue(run, now, self.patience) for run in supervised]
         expired = [
             claim_expired(run, claims[run.run_id].tasks, claims[run.run_id].since)
             for run in supervised

@@ -22,7 +22,7 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
     from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
     from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
     from crawler_lifecycle.adapters.kubernetes.http.connection import Access
-    from crawler_lifecycle.adapters.kubernetes.observe.looking import Patience
+    from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 
     chosen = settings.kubernetes
     access = Access(
@@ -42,7 +42,7 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
         keep=timedelta(days=chosen.keep_days),
     )
     keeping = LogStorage(settings.files_folder, chosen.log_mebibytes << 20)
-    patience = Patience(
+    patience = JobPatience(
         no_progress=timedelta(seconds=chosen.give_up_seconds),
         overdue=timedelta(seconds=chosen.overdue_seconds),
         sidecars=timedelta(seconds=chosen.sidecar_seconds),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.scheduler_client import SchedulerClient
     from crawler_lifecycle.adapters.sql.database import Database
     from crawler_lifecycle.adapters.sql.store import SqlStore
-    from crawler_lifecycle.domain.audit.subjects import Patience
+    from crawler_lifecycle.domain.audit.subjects import AuditPatience
     from crawler_lifecycle.domain.plan import RunLimits
     from crawler_lifecycle.ports import Cluster, Exporter, Pusher
 
@@ -99,11 +99,11 @@ class Parts:
         return ClaimDeployer(self.store.claims, self.cluster, self.deployer)
 
     @cached_property
-    def patience(self) -> "Patience":
-        from crawler_lifecycle.domain.audit.subjects import Patience
+    def patience(self) -> "AuditPatience":
+        from crawler_lifecycle.domain.audit.subjects import AuditPatience
 
         chosen = self.settings.audit
-        return Patience(
+        return AuditPatience(
             workflow=timedelta(seconds=chosen.workflow_seconds),
             job=timedelta(seconds=chosen.job_seconds),
             handover=timedelta(seconds=chosen.handover_seconds),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crawler_lifecycle.contract.schedules import Backfilled, ScheduleDetails, Triggered
-    from crawler_lifecycle.control.schedules import Schedules
+    from crawler_lifecycle.control.schedules import ScheduleCommands
 
 OVERLAPS = ("skip", "queue", "replace", "allow")
 TIME = click.DateTime(["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M%z", "%Y-%m-%d"])
@@ -224,7 +224,7 @@ def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
         click.echo(f"schedule {schedule_id} is deleted; runs under way go on")
 
 
-def _schedules(state: Path | None) -> "Schedules":
+def _schedules(state: Path | None) -> "ScheduleCommands":
     from crawler_lifecycle.control.control import Control
 
     return Control.open(state).schedules

@@ -23,7 +23,7 @@ class AuditStarted(Message):
     audit: str
 
 
-class Audits:
+class AuditCommands:
     def __init__(self, context: Context, engine: Engine) -> None:
         self._context = context
         self._engine = engine

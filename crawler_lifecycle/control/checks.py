@@ -14,7 +14,7 @@ from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control import stack_file
-from crawler_lifecycle.control.audits import Audits
+from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.connection import search_attribute_types
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
@@ -31,7 +31,7 @@ class Check(Message):
     line: str
 
 
-async def check_all(context: Context, engine: Engine, audits: Audits) -> list[Check]:
+async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
     """Run every check. A part without an answer does not hide the rest."""
     parts, chosen = context.parts, context.installation.settings
 
@@ -99,7 +99,7 @@ def _installation(deployer: Deployer, own: str) -> str:
     return f"{own}, " + ("the only one that the scheduler service serves" if served else "served like any other")
 
 
-def _runs(audits: Audits) -> str:
+def _runs(audits: AuditCommands) -> str:
     """Workers search for failing workflows all the time and record them as findings."""
     findings = audits.overview(audits=0, findings=MOST_FINDINGS).findings
     failing = [entry for entry in findings if entry.kind is FindingKind.WORKFLOW_FAILING and entry.closed_at is None]

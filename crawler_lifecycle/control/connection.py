@@ -25,7 +25,7 @@ RPC_TIMEOUT = timedelta(seconds=10)
 CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server sends no byte at all
 
 
-class Connection:
+class TemporalConnection:
     """A Temporal server, named by Temporal's own variables and configuration file.
 
     A worker passes its `runtime`, which has metrics. Without one, the SDK's library writes no log.

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Self
 
-from crawler_lifecycle.control.audits import Audits
+from crawler_lifecycle.control.audits import AuditCommands
 from crawler_lifecycle.control.checks import Check, check_all
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation, locate
-from crawler_lifecycle.control.runs import Runs
-from crawler_lifecycle.control.schedules import Schedules
+from crawler_lifecycle.control.runs import RunCommands
+from crawler_lifecycle.control.schedules import ScheduleCommands
 
 
 class Control:
@@ -18,9 +18,9 @@ class Control:
         self.context = Context.of(installation)
         self.parts = self.context.parts
         self.engine = Engine(installation.temporal, installation.settings.worker.task_queue)
-        self.runs = Runs(self.context, self.engine)
-        self.schedules = Schedules(self.context, self.engine)
-        self.audits = Audits(self.context, self.engine)
+        self.runs = RunCommands(self.context, self.engine)
+        self.schedules = ScheduleCommands(self.context, self.engine)
+        self.audits = AuditCommands(self.context, self.engine)
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:

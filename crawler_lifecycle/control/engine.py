@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.connection import RPC_TIMEOUT, Connection
+from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection
 from crawler_lifecycle.control.descriptions import MISSING, run_of, task_failure, workflow_info
 from crawler_lifecycle.control.temporal_errors import failure_of
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
@@ -37,7 +37,7 @@ QUOTES = set("'\"\\`")
 REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 
 
-class Engine(Connection):
+class Engine(TemporalConnection):
     async def start(
         self,
         workflow: str,

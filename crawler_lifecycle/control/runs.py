@@ -68,7 +68,7 @@ def _raised_instead(problem: TemporaryError) -> Iterator[None]:
         raise problem from None
 
 
-class Runs(RunReader):
+class RunCommands(RunReader):
     def __init__(self, context: Context, engine: Engine) -> None:
         super().__init__(context)
         self._engine = engine

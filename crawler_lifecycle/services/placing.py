@@ -18,7 +18,7 @@ class PlacesJobs(Protocol):
     def place_waiting(self) -> object: ...
 
 
-class Placing:
+class PlacingLoop:
     """Loop that asks the cluster to place waiting jobs."""
 
     def __init__(self, cluster: PlacesJobs) -> None:

@@ -27,7 +27,7 @@ from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, only
 from crawler_lifecycle.services.openapi import document, problems
-from crawler_lifecycle.services.placing import PlacesJobs, Placing
+from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
@@ -48,7 +48,7 @@ class Service:
         self.catalogue = catalogue
         self.installation = installation
         self.disks = DiskWatch(folders)
-        self.placing = Placing(cluster) if isinstance(cluster, PlacesJobs) else None
+        self.placing = PlacingLoop(cluster) if isinstance(cluster, PlacesJobs) else None
         self.metrics = CollectorRegistry()
         self.outcomes = Counter(
             "scheduler_deployments", "Deployments asked for, by outcome", ["outcome"], registry=self.metrics

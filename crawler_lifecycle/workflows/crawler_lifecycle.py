@@ -24,7 +24,7 @@ from crawler_lifecycle.contract.steps.stopping import StopAnswer
 from crawler_lifecycle.contract.steps.supervision import HandedOver, OwnExecution
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
-from crawler_lifecycle.workflows.deployment import Deployment, deploy
+from crawler_lifecycle.workflows.deployment import DeploymentEnd, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
 from crawler_lifecycle.workflows.failures import failing_with_activity_message
 from crawler_lifecycle.workflows.initiation import Beginning, begin, decoded_input
@@ -103,7 +103,7 @@ class CrawlerLifecycleWorkflow:
         await workflow.wait_condition(lambda: self._is_to_end(stages) or limits.changes != changes, timeout=timeout)
 
     async def _stages(self, carried: Carried) -> str | None:
-        deployed = Deployment()
+        deployed = DeploymentEnd()
         if carried.anchor is None:
             deployed = await deploy(self._watch, carried.plan)
         if deployed.gave_up is None and not self._watch.stop.is_asked:

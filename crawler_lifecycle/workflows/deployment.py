@@ -23,23 +23,23 @@ LOOKS_WITHOUT_MAIN_JOB = 2
 
 
 @dataclass(frozen=True)
-class Deployment:
+class DeploymentEnd:
     """The end of stage 2. Without `gave_up` the run goes on to stage 3, or a stop is under way."""
 
     gave_up: str | None = None  # the run's own reason to end
     started_at: datetime | None = None  # the main job's start; None: the cluster does not say
 
 
-async def deploy(watch: Watch, plan: RunPlan) -> Deployment:
+async def deploy(watch: Watch, plan: RunPlan) -> DeploymentEnd:
     """Deploy the main job and wait until it runs or has run, the run gives up, or a stop is asked for."""
     deployed = await _deployed(watch, plan)
     if watch.stop.is_asked or (deployed and watch.stop.apply_intent(deployed.intent)):
-        return Deployment()
+        return DeploymentEnd()
     if deployed is None:
         return await _started_unnoticed(watch, plan)
     if deployed.refused:
         await cancel_queued(plan.run, DEPLOYMENT_REFUSED)
-        return Deployment(DEPLOYMENT_REFUSED)
+        return DeploymentEnd(DEPLOYMENT_REFUSED)
     return await _started(watch, plan)
 
 
@@ -60,20 +60,20 @@ async def _deployed(watch: Watch, plan: RunPlan) -> DeploymentOutcome | None:
     return None
 
 
-async def _started_unnoticed(watch: Watch, plan: RunPlan) -> Deployment:
+async def _started_unnoticed(watch: Watch, plan: RunPlan) -> DeploymentEnd:
     """Look for a main job that the service may have made while its answers were lost. Give up if there is none."""
     for attempt in count(1):
         status = await _main_job(watch, plan)
         if status.started:
-            return Deployment(started_at=status.started_at)
+            return DeploymentEnd(started_at=status.started_at)
         if status.cause == SUSPENDED and await watch.limits.apply_suspension(plan.run, True):
             return await _started(watch, plan)
         if status.known:
             break
         watch.show(Stage.DEPLOYMENT, f"the cluster to say whether the main job runs ({status.message})", plan)
         if watch.stop.apply_intent(status.intent) or not await _pause(watch, plan, attempt, limited=False):
-            return Deployment()
-    return Deployment(NEVER_STARTED)
+            return DeploymentEnd()
+    return DeploymentEnd(NEVER_STARTED)
 
 
 async def _main_job(watch: Watch, plan: RunPlan) -> MainJobStatus:
@@ -84,10 +84,10 @@ async def _main_job(watch: Watch, plan: RunPlan) -> MainJobStatus:
     return status
 
 
-async def _started(watch: Watch, plan: RunPlan) -> Deployment:
+async def _started(watch: Watch, plan: RunPlan) -> DeploymentEnd:
     watch.show(Stage.DEPLOYMENT, "the main job to start", plan)
     if not await watch.wakeups.due_or_nudged(workflow.now() + BEFORE_FIRST_STATUS):
-        return Deployment()
+        return DeploymentEnd()
     missed = 0
     for attempt in count(1):
         status = await _main_job(watch, plan)
@@ -97,7 +97,7 @@ async def _started(watch: Watch, plan: RunPlan) -> Deployment:
         missed = missed + 1 if status.vanished else 0
         # the looks in stage 3 judge a vanished job
         if status.started or missed >= LOOKS_WITHOUT_MAIN_JOB or watch.stop.apply_intent(status.intent):
-            return Deployment(started_at=status.started_at)
+            return DeploymentEnd(started_at=status.started_at)
         # an invisible job may have started: only a successful look can tell otherwise
         if status.known and _is_late(watch, plan):
             break
@@ -105,7 +105,7 @@ async def _started(watch: Watch, plan: RunPlan) -> Deployment:
         await _pause(watch, plan, attempt, limited=status.known)  # at the start limit a last look follows
         if watch.stop.is_asked:
             break
-    return Deployment(NEVER_STARTED if not watch.stop.is_asked else None)
+    return DeploymentEnd(NEVER_STARTED if not watch.stop.is_asked else None)
 
 
 async def _pause(watch: Watch, plan: RunPlan, attempt: int, *, limited: bool = True) -> bool:

@@ -32,7 +32,7 @@ from crawler_lifecycle.contract.steps.exports import RunEnd
 from crawler_lifecycle.contract.steps.looks import StatusWrite
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
-from crawler_lifecycle.domain.audit.subjects import ListedJob, Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
@@ -133,7 +133,7 @@ def test_one_that_is_only_not_listed_yet_is_left_alone(house: House) -> None:
 
 
 def test_what_began_or_ended_a_moment_ago_is_left_alone(house: House) -> None:
-    house.run_audit = replace(house.run_audit, patience=Patience())
+    house.run_audit = replace(house.run_audit, patience=AuditPatience())
     just_begun, just_ended = house.begin(), house.begin()
     house.supervisors.described = {
         house.details(just_ended).run.workflow_id: replace(TERMINATED, ended_at=datetime.now(UTC))
@@ -435,7 +435,7 @@ def test_jobs_leave_once_what_became_of_them_is_on_record(house: House) -> None:
 
 
 def test_a_run_that_was_over_a_moment_ago_is_left_alone(house: House) -> None:
-    house.job_audit = replace(house.job_audit, patience=Patience())
+    house.job_audit = replace(house.job_audit, patience=AuditPatience())
     plan = ended(house, house.started("sleepy"))
     assert audit(house, AuditPart.JOBS).found == {}
     assert house.details(plan).findings == []

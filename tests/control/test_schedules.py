@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.schedules import Occurrence, Outcome, Overlap, S
 from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.control.schedules import Schedules
+from crawler_lifecycle.control.schedules import ScheduleCommands
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, TemporaryError
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue, served
@@ -67,7 +67,7 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def schedules(control: Control) -> AsyncIterator[Schedules]:
+async def schedules(control: Control) -> AsyncIterator[ScheduleCommands]:
     yield control.schedules
     for each in await control.schedules.list():
         try:
@@ -86,18 +86,20 @@ def yearly(schedule_id: str, **rules: Any) -> ScheduleRequest:
     return asked(schedule_id, cron=["0 0 1 1 *"], **rules)
 
 
-async def occurrences(schedules: Schedules, schedule_id: str) -> list[Occurrence]:
+async def occurrences(schedules: ScheduleCommands, schedule_id: str) -> list[Occurrence]:
     return (await schedules.show(schedule_id, occurrences=100)).occurrences[::-1]
 
 
-async def until_occurred(schedules: Schedules, schedule_id: str, holds: Callable[[list[Occurrence]], bool]) -> None:
+async def until_occurred(
+    schedules: ScheduleCommands, schedule_id: str, holds: Callable[[list[Occurrence]], bool]
+) -> None:
     async def look() -> bool:
         return holds(await occurrences(schedules, schedule_id))
 
     await eventually_async(look)
 
 
-async def test_what_was_asked_is_what_temporal_has(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+async def test_what_was_asked_is_what_temporal_has(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
     made = await schedules.create(
         asked("asked", cron=["30  3 * * mon", "@daily"], time_zone="Europe/Berlin", jitter_seconds=90,
               overlap=Overlap.REPLACE, paused=True),
@@ -123,7 +125,7 @@ async def test_what_was_asked_is_what_temporal_has(schedules: Schedules, real_ti
     assert listed["every"].next_at
 
 
-async def test_cron_means_the_same_to_us_and_to_temporal(schedules: Schedules) -> None:
+async def test_cron_means_the_same_to_us_and_to_temporal(schedules: ScheduleCommands) -> None:
     """Where both the day of the month and the day of the week are given, both have to fit."""
     made = await schedules.create(asked("friday", cron=["0 12 13 * fri"], time_zone="Europe/Berlin"))
     assert all((moment.day, moment.weekday()) == (13, 4) for moment in made.next_at)
@@ -139,7 +141,7 @@ async def test_cron_means_the_same_to_us_and_to_temporal(schedules: Schedules) -
         ({"run": RunRequest(crawler="no such crawler")}, "crawler: "),
     ],
 )
-async def test_bad_input_makes_nothing(schedules: Schedules, change: dict[str, Any], named: str) -> None:
+async def test_bad_input_makes_nothing(schedules: ScheduleCommands, change: dict[str, Any], named: str) -> None:
     with pytest.raises(BadInput) as refused:
         await schedules.create(yearly("bad").model_copy(update=change))
     assert named in refused.value.message
@@ -147,14 +149,14 @@ async def test_bad_input_makes_nothing(schedules: Schedules, change: dict[str, A
         await schedules.show("bad")
 
 
-async def test_an_id_that_exists_is_left_as_it_is(schedules: Schedules) -> None:
+async def test_an_id_that_exists_is_left_as_it_is(schedules: ScheduleCommands) -> None:
     await schedules.create(yearly("taken", jitter_seconds=5))
     with pytest.raises(Conflict, match="there is a schedule taken already"):
         await schedules.create(yearly("taken", jitter_seconds=9))
     assert (await schedules.show("taken")).jitter_seconds == 5
 
 
-async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
+async def test_a_schedule_goes_by_other_rules(schedules: ScheduleCommands) -> None:
     made = await schedules.create(asked("changed", every_seconds=1, paused=True), actor="ann")
     await until_occurred(schedules, "changed", lambda found: len(found) >= 2)
     run = RunRequest(crawler="bookshop", arguments={"site": "y"})
@@ -183,7 +185,7 @@ async def test_a_schedule_goes_by_other_rules(schedules: Schedules) -> None:
         {"every_seconds": 60, "missed_window_seconds": 99},
     ],
 )
-async def test_the_same_rules_change_nothing(schedules: Schedules, rules: dict[str, Any]) -> None:
+async def test_the_same_rules_change_nothing(schedules: ScheduleCommands, rules: dict[str, Any]) -> None:
     """A client that puts them again and again had the list of occurrences begin anew each time."""
     await schedules.create(asked("same", **rules))
     handle, _ = await schedules._ours("same")
@@ -203,7 +205,7 @@ async def test_the_same_rules_change_nothing(schedules: Schedules, rules: dict[s
 
 
 async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
-    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+    schedules: ScheduleCommands, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await schedules.create(yearly("overtaken"))
     service = (await control.engine.client()).workflow_service
@@ -230,7 +232,7 @@ async def test_other_rules_undo_no_pause_that_was_made_meanwhile(
 
 
 async def test_other_rules_are_not_lost_to_those_of_somebody_else(
-    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+    schedules: ScheduleCommands, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await schedules.create(yearly("contested"))
     service = (await control.engine.client()).workflow_service
@@ -246,7 +248,9 @@ async def test_other_rules_are_not_lost_to_those_of_somebody_else(
     assert (await schedules.show("contested")).jitter_seconds == 9
 
 
-async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+async def test_what_is_not_there_or_not_ours_is_not_found(
+    schedules: ScheduleCommands, real_time: WorkflowEnvironment
+) -> None:
     action = ScheduleActionStartWorkflow("SomethingElse", id="else", task_queue=QUEUE)
     spec = ScheduleSpec(intervals=[ScheduleIntervalSpec(timedelta(days=30))])
     foreign = await real_time.client.create_schedule("foreign", Schedule(action=action, spec=spec))
@@ -262,7 +266,7 @@ async def test_what_is_not_there_or_not_ours_is_not_found(schedules: Schedules, 
 
 
 async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
-    schedules: Schedules, control: Control, real_time: WorkflowEnvironment
+    schedules: ScheduleCommands, control: Control, real_time: WorkflowEnvironment
 ) -> None:
     """Every second: one starts, others find it open, others find the schedule paused, and it goes on."""
     await schedules.create(asked("tick", every_seconds=1))
@@ -295,7 +299,7 @@ async def test_each_occurrence_is_a_workflow_of_its_own_or_says_why_not(
     assert (await schedules.show("tick", occurrences=2)).occurrences == details.occurrences[:2]
 
 
-async def test_occurrences_come_in_pages_back_to_the_first(schedules: Schedules) -> None:
+async def test_occurrences_come_in_pages_back_to_the_first(schedules: ScheduleCommands) -> None:
     """At most 500 back from now could be seen: a schedule of a minute hid whatever was skipped nine hours ago."""
     await schedules.create(asked("paged", every_seconds=1))
     await until_occurred(schedules, "paged", lambda found: any(each.outcome is Outcome.SKIPPED for each in found))
@@ -311,7 +315,7 @@ async def test_occurrences_come_in_pages_back_to_the_first(schedules: Schedules)
     assert all(Outcome.DUE in (each.outcome, whole[each.at].outcome) or each == whole[each.at] for each in seen)
 
 
-async def test_no_occurrences_are_none(schedules: Schedules) -> None:
+async def test_no_occurrences_are_none(schedules: ScheduleCommands) -> None:
     """It was all of the last quarter of an hour."""
     await schedules.create(asked("none", every_seconds=1))
     await until_occurred(schedules, "none", bool)
@@ -320,7 +324,7 @@ async def test_no_occurrences_are_none(schedules: Schedules) -> None:
 
 
 async def test_a_trigger_that_is_made_is_no_error(
-    schedules: Schedules, control: Control, monkeypatch: pytest.MonkeyPatch
+    schedules: ScheduleCommands, control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was, if nothing was known of it in time or Temporal went away: whoever asked again got a second run."""
     await schedules.create(yearly("asked"))
@@ -345,7 +349,7 @@ async def test_a_trigger_that_is_made_is_no_error(
     assert (await schedules.trigger("asked")).outcome is Outcome.ASKED
 
 
-async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+async def test_triggers_keep_to_the_overlap_policy(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
     async def twice(overlap: Overlap) -> tuple[Outcome, SkipReason | None]:
         schedule_id = f"trigger-{overlap}"
         await schedules.create(yearly(schedule_id, overlap=overlap, paused=overlap is Overlap.SKIP))
@@ -377,7 +381,7 @@ async def test_triggers_keep_to_the_overlap_policy(schedules: Schedules, real_ti
     assert await eventually_async(cancelled) == 1, "cancel means stop, terminate would leave its jobs"
 
 
-async def test_backfill_starts_what_was_skipped(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+async def test_backfill_starts_what_was_skipped(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
     await schedules.create(asked("late", every_seconds=1, paused=True))
     made = (await schedules.show("late")).created_at
     now = datetime.now(UTC)
@@ -399,7 +403,7 @@ async def test_backfill_starts_what_was_skipped(schedules: Schedules, real_time:
     assert (await schedules.show("late")).counts.started == 2
 
 
-async def test_deleted_is_gone_and_its_runs_go_on(schedules: Schedules, real_time: WorkflowEnvironment) -> None:
+async def test_deleted_is_gone_and_its_runs_go_on(schedules: ScheduleCommands, real_time: WorkflowEnvironment) -> None:
     await schedules.create(yearly("gone"))
     triggered = await schedules.trigger("gone")
     await schedules.delete("gone")

@@ -7,7 +7,7 @@ from uuid import uuid4
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods
 from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, LogStorage
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
-from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 from crawler_lifecycle.domain.naming import job_name
@@ -25,7 +25,7 @@ class KubernetesBench:
         self.cluster = self.client()
 
     def client(
-        self, installation: str | None = None, server: str | None = None, patience: Patience = PATIENT
+        self, installation: str | None = None, server: str | None = None, patience: JobPatience = PATIENT
     ) -> KubernetesCluster:
         """`server`: the address of a proxy in between."""
         access = Access(self.namespace, self.bed.kubeconfig("actor", self.namespace, server))

@@ -14,7 +14,7 @@ from crawler_lifecycle.adapters.kubernetes.cluster import KubernetesCluster, Log
 from crawler_lifecycle.adapters.kubernetes.http import api as transport
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connection
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
@@ -445,7 +445,7 @@ def test_a_pod_that_was_drained_and_never_ends_is_overdue_until_it_is_ended_by_f
     (pod,) = pods(kubernetes, request)
     drain(kubernetes.bed, f"/api/v1/namespaces/{kubernetes.namespace}/pods/{pod['metadata']['name']}")
     until_look(kubernetes, request, lambda job: job.cause == "pod_terminating", "its pod to be sent away")
-    impatient = kubernetes.client(patience=Patience(overdue=timedelta(0)))
+    impatient = kubernetes.client(patience=JobPatience(overdue=timedelta(0)))
     until(lambda: impatient.look(request.run_uid, MAIN).jobs[0, 1].overdue, "its grace to be over")
     job = kubernetes.job(request)
     assert job

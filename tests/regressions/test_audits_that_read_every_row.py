@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from crawler_lifecycle.activities.audit_jobs import ROWS_AT_ONCE, RUNS_IN_A_PAGE, JobAudit
-from crawler_lifecycle.domain.audit.subjects import ListedJob, Patience
+from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob
 
 RUNS = 5 * ROWS_AT_ONCE
 
@@ -24,7 +24,7 @@ class Rows:
 def test_a_page_reads_the_rows_that_it_needs() -> None:
     rows: Any = Rows()
     nobody: Any = None
-    audit = JobAudit(rows, nobody, nobody, nobody, Patience())
+    audit = JobAudit(rows, nobody, nobody, nobody, AuditPatience())
     made_at = datetime.now(UTC) - timedelta(days=1)
     uids = [f"{number:06}" for number in range(RUNS)]
     jobs = {uid: [ListedJob(f"crawl-{uid}-0-1", uid, (0, 1), made_at)] for uid in reversed(uids)}

@@ -20,7 +20,7 @@ from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.domain.audit.handovers import next_replay
-from crawler_lifecycle.domain.audit.subjects import Patience
+from crawler_lifecycle.domain.audit.subjects import AuditPatience
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House
@@ -129,5 +129,5 @@ def test_an_audit_has_an_export_that_stays_failed_done_again_ever_more_rarely(
 
 def test_the_pauses_between_replays_grow() -> None:
     began = datetime(2026, 11, 20, tzinfo=UTC)
-    pauses = [(next_replay(acts, began, Patience()) - began) // HOUR for acts in (1, 2, 3, 4, 100)]
+    pauses = [(next_replay(acts, began, AuditPatience()) - began) // HOUR for acts in (1, 2, 3, 4, 100)]
     assert pauses == [1, 2, 4, 8, 168]

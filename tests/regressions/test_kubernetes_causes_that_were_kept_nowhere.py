@@ -7,7 +7,7 @@ import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, PODS
 from crawler_lifecycle.adapters.kubernetes.observe.failure import message
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import overdue
 from crawler_lifecycle.domain.looks import Look, TaskRow
@@ -33,10 +33,10 @@ from tests.rows import NOW, after, row
 
 KEY = (0, 1)
 NO_ACCOUNT = 'Error creating: pods "x" is forbidden: error looking up service account crawls/crawls: not found'
-PATIENT = Patience(no_progress=timedelta(days=10_000))
+PATIENT = JobPatience(no_progress=timedelta(days=10_000))
 
 
-def look(there: Json, *pods: Json, events: tuple[Json, ...] = (), patience: Patience = PATIENT) -> Look:
+def look(there: Json, *pods: Json, events: tuple[Json, ...] = (), patience: JobPatience = PATIENT) -> Look:
     return Observer(Shelf().put(jobs=[there], pods=pods, events=events), OURS, patience).look(RUN, [KEY])
 
 
@@ -50,7 +50,7 @@ def test_pods_that_are_rejected_for_ever_end_the_task_with_the_message() -> None
     first = verdict(pending(), look(job(), events=rejected), Intent.RUN, NOW)
     assert first
     assert (first.status, first.cause, first.message) == (TaskStatus.PENDING, "pod_create_rejected", NO_ACCOUNT)
-    late = look(job(), events=rejected, patience=Patience())
+    late = look(job(), events=rejected, patience=JobPatience())
     waits = after(pending(), late)
     assert waits.status is TaskStatus.PENDING, "no first look ends it"
     last = verdict(waits, late, Intent.RUN, NOW)
@@ -67,7 +67,7 @@ def test_pods_that_are_rejected_for_ever_end_the_task_with_the_message() -> None
     ],
 )
 def test_a_quota_is_a_quota_in_whichever_words(said: str) -> None:
-    seen_look = look(job(), events=(event(UID, "FailedCreate", said),), patience=Patience())
+    seen_look = look(job(), events=(event(UID, "FailedCreate", said),), patience=JobPatience())
     assert (seen_look.jobs[KEY].cause, seen_look.jobs[KEY].give_up_after) == ("quota", None)
 
 
@@ -92,7 +92,7 @@ def test_an_image_name_that_is_none_of_a_sidecar_ends_no_task_that_may_start() -
 @pytest.mark.parametrize("said", ["401 Unauthorized", "x" * 300_000])
 def test_the_words_of_the_kubelet_are_kept_with_the_task(said: str) -> None:
     stuck = pod("Pending", waiting("ImagePullBackOff", message=said), conditions=[SCHEDULED])
-    seen = look(job(active=1, ready=0), stuck, patience=Patience())
+    seen = look(job(active=1, ready=0), stuck, patience=JobPatience())
     for change in (verdict(pending(), seen, Intent.RUN, NOW), verdict(after(pending(), seen), seen, Intent.RUN, NOW)):
         assert change
         assert change.message == said[:300]

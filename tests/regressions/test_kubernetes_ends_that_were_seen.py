@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import lingering
 from crawler_lifecycle.domain.looks import Look, TaskRow
@@ -12,12 +12,12 @@ from tests.kube import LATER, OURS, RUN, SCHEDULED, Json, Shelf, condition, dele
 from tests.rows import after, row
 
 KEY = (0, 1)
-AT_ONCE = Patience(sidecars=timedelta())
+AT_ONCE = JobPatience(sidecars=timedelta())
 DRAINED = condition("DisruptionTarget", "EvictionByEvictionAPI")
 BY_DISRUPTION = "Pod crawls/crawl-1-x has condition DisruptionTarget matching FailJob rule at index 0"
 
 
-def look(there: Json | None, *pods: Json, patience: Patience = AT_ONCE) -> Look:
+def look(there: Json | None, *pods: Json, patience: JobPatience = AT_ONCE) -> Look:
     return Observer(Shelf().put(jobs=[there] if there else [], pods=pods), OURS, patience).look(RUN, [KEY])
 
 
@@ -87,7 +87,7 @@ def test_who_drained_a_task_is_not_overwritten_by_the_word_of_its_job() -> None:
 )
 def test_a_sidecar_that_runs_on_ends_no_task_in_another_way(code: int, status: TaskStatus) -> None:
     """48: it hung until the Job's deadline, and was FAILED with exit code 0."""
-    hanging = look(job(active=1), pod("Running", ended(code), running("proxy")), patience=Patience())
+    hanging = look(job(active=1), pod("Running", ended(code), running("proxy")), patience=JobPatience())
     seen = after(row(), hanging, hanging)
     assert (seen.status, seen.cause, seen.exit_code) == (TaskStatus.RUNNING, "sidecar_hanging", code)
     given_up = look(job(active=1), pod("Running", ended(code), running("proxy")))

@@ -170,6 +170,6 @@ async def test_connecting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TemporaryError, match=address):
-            await connection.Connection(
+            await connection.TemporalConnection(
                 {"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": "/dev/null"}, "any"
             ).client()

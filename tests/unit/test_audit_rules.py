@@ -10,13 +10,13 @@ from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, Findi
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit.handovers import handover, is_too_old, owed, undelivered
 from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_later, steps
-from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, overdue, unsupervised
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, look_overdue, unsupervised
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.naming import event_id
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-PATIENCE = Patience()
+PATIENCE = AuditPatience()
 AN_HOUR_AGO = NOW - timedelta(hours=1)
 A_MOMENT_AGO = NOW - timedelta(seconds=5)
 MISSING = WorkflowInfo(is_open=False, end="missing")
@@ -138,29 +138,31 @@ def test_a_workflow_id_that_is_taken_by_something_else_is_told() -> None:
 
 def test_a_look_that_is_long_overdue() -> None:
     late = a_run(next_look_at=NOW - timedelta(minutes=21))
-    found = overdue(late, NOW, PATIENCE)
+    found = look_overdue(late, NOW, PATIENCE)
     assert found is not None
     assert found.kind is FindingKind.LOOK_OVERDUE
-    assert overdue(a_run(next_look_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
-    assert overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None, "of before the stop"
-    assert overdue(a_run(), NOW, PATIENCE) is None
+    assert look_overdue(a_run(next_look_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
+    assert look_overdue(a_run(RunStatus.STOPPING, next_look_at=AN_HOUR_AGO), NOW, PATIENCE) is None, (
+        "of before the stop"
+    )
+    assert look_overdue(a_run(), NOW, PATIENCE) is None
 
 
 @pytest.mark.parametrize("status", [RunStatus.INITIALIZING, RunStatus.PROCESSING, RunStatus.STOPPING])
 def test_a_stuck_workflow_where_no_look_is_announced(status: RunStatus) -> None:
     stuck = a_run(status, changed_at=NOW - timedelta(minutes=21))
-    found = overdue(stuck, NOW, PATIENCE)
+    found = look_overdue(stuck, NOW, PATIENCE)
     assert found is not None
     assert found.kind is FindingKind.LOOK_OVERDUE
     assert status in found.message
-    assert overdue(replace(stuck, changed_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
+    assert look_overdue(replace(stuck, changed_at=NOW - timedelta(minutes=19)), NOW, PATIENCE) is None
 
 
 def test_a_stop_does_not_hide_that_a_workflow_is_stuck() -> None:
     stopped = a_run(RunStatus.STOPPING, next_look_at=NOW + timedelta(minutes=1), changed_at=AN_HOUR_AGO)
-    assert overdue(stopped, NOW, PATIENCE) is not None
+    assert look_overdue(stopped, NOW, PATIENCE) is not None
     waiting = a_run(next_look_at=NOW + timedelta(minutes=1), changed_at=AN_HOUR_AGO)
-    assert overdue(waiting, NOW, PATIENCE) is None, "its next look is to come"
+    assert look_overdue(waiting, NOW, PATIENCE) is None, "its next look is to come"
 
 
 def test_exports_that_are_left() -> None:

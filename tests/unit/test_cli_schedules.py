@@ -21,7 +21,7 @@ from crawler_lifecycle.contract.schedules import (
     SkipReason,
     Triggered,
 )
-from crawler_lifecycle.control.schedules import Schedules
+from crawler_lifecycle.control.schedules import ScheduleCommands
 
 Crawlctl = Callable[..., Result]
 CREATE = ["schedule", "create", "nightly", "bookshop"]
@@ -92,10 +92,10 @@ def test_without_temporal_it_is_one_line_and_status_4(
 def test_a_trigger_of_which_nothing_is_known_yet_is_told_as_one(
     crawlctl: Crawlctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def trigger(_: Schedules, schedule_id: str) -> Triggered:
+    async def trigger(_: ScheduleCommands, schedule_id: str) -> Triggered:
         return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
 
-    monkeypatch.setattr(Schedules, "trigger", trigger)
+    monkeypatch.setattr(ScheduleCommands, "trigger", trigger)
     result = crawlctl("schedule", "trigger", "nightly")
     assert result.exit_code == 0, result.output
     assert result.output == ("schedule nightly: triggered; `crawlctl schedule show` shows the outcome later\n")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
@@ -280,9 +280,9 @@ def test_rule_16_what_the_cluster_tries_for_ever_ends_by_a_limit_of_ours(reason:
     since = datetime.now(UTC) - timedelta(minutes=20)
     stuck = pending(waiting(reason), conditions=[condition("PodScheduled", at=since.isoformat())])
     shelf = Shelf().put(jobs=[job(0, 1, **ACTIVE)], pods=[stuck])
-    patient = Observer(shelf, OURS, Patience(timedelta(minutes=25))).look(RUN, [KEY])
+    patient = Observer(shelf, OURS, JobPatience(timedelta(minutes=25))).look(RUN, [KEY])
     assert after(row(TaskStatus.PENDING), patient).status is TaskStatus.PENDING
-    given_up = Observer(shelf, OURS, Patience(timedelta(minutes=15))).look(RUN, [KEY])
+    given_up = Observer(shelf, OURS, JobPatience(timedelta(minutes=15))).look(RUN, [KEY])
     assert after(row(TaskStatus.PENDING), given_up).status is TaskStatus.PENDING, "no first look ends a task for that"
     failed = after(row(TaskStatus.PENDING), patient, given_up)
     assert (failed.status, failed.reason) == (TaskStatus.FAILED, patient.jobs[KEY].cause)
@@ -879,7 +879,7 @@ def test_rule_6_what_lived_when_its_job_was_deleted_did_not_succeed(
 ) -> None:
     """Its pod may be gone when its Job is complete."""
     since = ago(0) if "Succeeded" not in [each["status"]["phase"] for each in there] else BEFORE
-    patient = Patience(overdue=timedelta(days=1000))
+    patient = JobPatience(overdue=timedelta(days=1000))
     leaving = Observer(Shelf().put(jobs=[deleted(job(0, 1, **counted), since)], pods=there), OURS, patient)
     complete = look([complete_although_deleted(since)])
     counted_away = look([deleted(job(succeeded=1), ago(0))])
@@ -892,7 +892,7 @@ def test_rule_6_what_lived_when_its_job_was_deleted_did_not_succeed(
 @pytest.mark.parametrize("there", [[pod("Succeeded", ended(0))], []], ids=["its pod is there", "and gone"])
 def test_rule_6_what_was_done_when_its_job_was_deleted_succeeded(there: list[Json], intent: Intent) -> None:
     """Only its controller was late."""
-    patient = Patience(overdue=timedelta(days=1000))
+    patient = JobPatience(overdue=timedelta(days=1000))
     jobs = [deleted(job(active=1), AFTERWARDS)]
     leaving = Observer(Shelf().put(jobs=jobs, pods=there), OURS, patient).look(RUN, [KEY])
     complete = look([complete_although_deleted(AFTERWARDS)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience, Observer
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobKey, Look
@@ -18,7 +18,7 @@ from tests.worlds.disturbances import CALM, Disturbance, disturbed_jobs, disturb
 from tests.worlds.lives import KEY, Life, is_own
 
 # a life has no clock: what is being deleted has just been told to end, and what hangs has done so for long
-IN_TIME = Patience(overdue=timedelta(days=10_000), sidecars=timedelta())
+IN_TIME = JobPatience(overdue=timedelta(days=10_000), sidecars=timedelta())
 NAMESPACES: tuple[Any, ...] = (None, {}, {"metadata": {"name": "another"}}, 7, [], "crawls")
 STATUSES = (None, 401, 403, 410, 429, 500, 503, 504)
 Uids = Mapping[JobKey, str]

@@ -23,7 +23,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
 from crawler_lifecycle.adapters.kubernetes.observe.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, Observer, Patience
+from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience, Observer
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import ACCEPT, CORRECT, NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
@@ -53,7 +53,7 @@ class KubernetesCluster:
         installation: str | None,
         pods: Pods,
         keeping: LogStorage,
-        patience: Patience = PATIENT,
+        patience: JobPatience = PATIENT,
         places: Places | None = None,
     ) -> None:
         self._api = Api(access)

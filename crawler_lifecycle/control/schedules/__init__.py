@@ -1,5 +1,5 @@
 """Schedules start runs by the clock. Temporal keeps schedules; this package translates them to our terms and back."""
 
-from crawler_lifecycle.control.schedules.verbs import Schedules
+from crawler_lifecycle.control.schedules.verbs import ScheduleCommands
 
-__all__ = ["Schedules"]
+__all__ = ["ScheduleCommands"]

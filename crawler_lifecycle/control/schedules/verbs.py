@@ -35,7 +35,7 @@ TRIGGER_PATIENCE = 20.0
 LOOK_PAUSE = 0.2
 
 
-class Schedules:
+class ScheduleCommands:
     def __init__(self, context: Context, engine: Engine) -> None:
         self._context = context
         self._engine = engine

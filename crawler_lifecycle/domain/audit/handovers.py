@@ -7,7 +7,7 @@ from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP
@@ -16,7 +16,7 @@ MOST_NOTICES = 3  # no more repetitions: some receivers never accept a closing n
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
-def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: Patience) -> Finding | None:
+def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: AuditPatience) -> Finding | None:
     """Return the event and archive that are due for a run that is over and has no open workflow."""
     if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
@@ -30,18 +30,18 @@ def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patienc
     return None
 
 
-def next_replay(acts: int, last: datetime, patience: Patience) -> datetime:
+def next_replay(acts: int, last: datetime, patience: AuditPatience) -> datetime:
     """Return when a failed export is due again, with growing pauses, since an archive may be large."""
     return last + Backoff(patience.failed_export, patience.replay).pause(acts)
 
 
-def is_too_old(run: AuditedRun, now: datetime, patience: Patience) -> bool:
+def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
     """Return whether the end is too old to deliver; such an end is only reported."""
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
 def undelivered(
-    run: AuditedRun, logged: Collection[str], now: datetime, patience: Patience, *, silent: bool = False
+    run: AuditedRun, logged: Collection[str], now: datetime, patience: AuditPatience, *, silent: bool = False
 ) -> Finding | None:
     """Return whether the closing notice is undelivered. `logged` are the keys of the run's lines about notices.
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, ListedJob, Patience
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 
 
@@ -19,13 +19,13 @@ class Step(StrEnum):
 
 
 def disputed(
-    jobs: Mapping[str, Sequence[ListedJob]], runs: Mapping[str, AuditedRun], now: datetime, patience: Patience
+    jobs: Mapping[str, Sequence[ListedJob]], runs: Mapping[str, AuditedRun], now: datetime, patience: AuditPatience
 ) -> list[str]:
     """Return the run_uids whose jobs need a look."""
     return [run_uid for run_uid, listed in jobs.items() if _is_disputed(listed, runs.get(run_uid), now, patience)]
 
 
-def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetime, patience: Patience) -> bool:
+def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetime, patience: AuditPatience) -> bool:
     if run is None:
         return any(job.made_at is None or now - job.made_at >= patience.job for job in jobs)
     return run.finished_at is not None and run.status.is_over and now - run.finished_at >= patience.job
@@ -65,7 +65,7 @@ def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey,
     )
 
 
-def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: Patience) -> bool:
+def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: AuditPatience) -> bool:
     """Return whether a job was created after the end in the row: then the row is old, restored from a backup.
 
     `attempts` has the last attempt of every task in the database."""

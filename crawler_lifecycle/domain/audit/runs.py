@@ -6,7 +6,7 @@ from datetime import datetime
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, Patience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 
 ENDED_WELL = ("completed", "canceled")  # a supervisor ends so only when the end of its run is on record
@@ -14,7 +14,7 @@ OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `c
 
 
 def unsupervised(
-    run: AuditedRun, again: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: Patience
+    run: AuditedRun, again: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: AuditPatience
 ) -> Finding | None:
     """Return the finding for a run without a supervisor. `again` is the row read after the description."""
     if workflow.is_open and workflow.is_ours:
@@ -73,7 +73,7 @@ def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
     return all(job is not None and job.phase is not JobPhase.UNCLEAR for job in needed)
 
 
-def overdue(run: AuditedRun, now: datetime, patience: Patience) -> Finding | None:
+def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Finding | None:
     """Return the finding for an overdue look. Only a PROCESSING run announces its next look."""
     due = run.next_look_at if run.status is RunStatus.PROCESSING else None
     if now - (due or run.changed_at) < patience.stuck:

@@ -8,7 +8,7 @@ from crawler_lifecycle.domain.looks import JobKey
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class AuditPatience:
     """Durations until a state counts as a disagreement."""
 
     workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began

@@ -36,7 +36,7 @@ EventRequest = tuple[JobKey, str, Job]  # key of the job, uid of the object with
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class JobPatience:
     """Time for jobs without progress, such as without an image; for overdue jobs; for sidecars after their program."""
 
     no_progress: timedelta = timedelta(minutes=30)
@@ -44,12 +44,12 @@ class Patience:
     sidecars: timedelta = timedelta(minutes=10)
 
 
-PATIENT = Patience()
+PATIENT = JobPatience()
 
 
 class Observer:
     def __init__(
-        self, api: Api, installation: str | None, patience: Patience = PATIENT, places: Places | None = None
+        self, api: Api, installation: str | None, patience: JobPatience = PATIENT, places: Places | None = None
     ) -> None:
         self._api = api
         self._installation = installation
