@@ -56,6 +56,12 @@ def test_the_program_knows_its_newest_migration() -> None:
     assert _scripts().get_heads() == [REVISION]
 
 
+def test_a_second_revision_demands_a_copy_of_the_first_schema() -> None:
+    """The first revision follows `schema.py`: a later revision changes the tables only after a copy of them is made."""
+    first, *later = reversed([*_scripts().walk_revisions()])
+    assert not later or "import metadata" not in Path(first.path).read_text()
+
+
 def test_a_later_schema_only_adds(bare_url: str) -> None:
     """A program of the version before goes on while the schema is upgraded, and after it."""
     upgrade(bare_url)  # makes the file or the database ready
@@ -238,14 +244,15 @@ def test_a_later_schema_of_the_same_generation_serves_an_earlier_program(bare_ur
 LATER_REVISION = f"{int(REVISION) + 1:04}"
 LATER_MIGRATION = f"""
 import sqlalchemy as sa
-from crawler_lifecycle.adapters.sql.idempotent_ddl import create_table
+from alembic import op
 
 revision = "{LATER_REVISION}"
 down_revision = "{REVISION}"
 
 
 def upgrade() -> None:
-    create_table("later", sa.Column("id", sa.Integer, nullable=False))
+    if not sa.inspect(op.get_bind()).has_table("later"):
+        op.create_table("later", sa.Column("id", sa.Integer, nullable=False))
 """
 
 
