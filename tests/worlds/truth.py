@@ -35,6 +35,7 @@ def _check_change(life: Life, now: int, look: Look, before: TaskRow, current: Ta
         said = any(moment.says("Complete") or (moment.job is None and "Succeeded" in moment.phases) for moment in past)
         assert said or _is_by_facts(current)
         assert not (life.was_told and seen_told), "a program that ended because it was told to was not done"
+        assert not life.was_told or _may_have_hidden_its_pods(past), "a pod that cannot be read hides no request to end"
     elif current.status is TaskStatus.FAILED:
         said = any(moment.says("Failed") or (moment.job is None and "Failed" in moment.phases) for moment in past)
         not_done = (life.was_told or life.is_crossed) and any(moment.says("Complete") for moment in past)
@@ -53,6 +54,12 @@ def _check_change(life: Life, now: int, look: Look, before: TaskRow, current: Ta
         assert before.job_uid is None or not set(past[-1].phases) - set(OVER), "a running task is not stopped"
     if before.status is TaskStatus.LOST:
         assert current.status in (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+
+
+def _may_have_hidden_its_pods(past: Sequence[Moment]) -> bool:
+    """Whether a look at the complete Job may have been told of no pod."""
+    first = next((number for number, moment in enumerate(past) if moment.says("Complete")), len(past))
+    return any(not moment.pods for moment in past[first:])
 
 
 def check_facts(life: Life, past: Sequence[Moment], current: TaskRow) -> None:

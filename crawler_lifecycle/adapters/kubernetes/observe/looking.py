@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.orphans import look_of_orphan
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Clock
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
-from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
@@ -239,8 +239,10 @@ def _times(objects: Sized, size: int) -> int:
 
 
 def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
-    """Make the job of an unreadable pod unclear. An ended job only loses details of its reason, and a deleted job only
-    the time when its pod should have ended.
+    """Make the job of an unreadable pod unclear.
+
+    A failed job only loses details of its reason, and a deleted job only the time when its pod should have ended. A
+    complete Job becomes unclear: its program may have stopped on request, and only the pod shows the request.
     """
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"
@@ -251,5 +253,7 @@ def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
     known = survey.jobs.get(key)
     if known and job_status.tells_enough(known):
         survey.need_pods.pop(key, None)
-    elif known is None or not known.phase.has_ended:
+    elif known is None:
         survey.add_unclear(key, survey.name(key), problem)
+    elif known.phase is not JobPhase.FAILED:
+        survey.make_unclear(known, problem)

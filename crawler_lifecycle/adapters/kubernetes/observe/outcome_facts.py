@@ -16,7 +16,10 @@ def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> Outcome
     pod = pods.ended_pod(own_pods, ended_as) if ended_as else pods.primary_pod(own_pods)
     if pod is None:
         return _by_the_job_alone(look)
-    return _of_pod(look.uid, pod, job.metadata.deletion_timestamp if job else None)
+    job_deleted = job.metadata.deletion_timestamp if job else None
+    facts = _of_pod(look.uid, pod, job_deleted)
+    is_complete = job is not None and look.phase is JobPhase.SUCCEEDED
+    return _by_the_job_and(pod, look, job_deleted) if facts is None and is_complete else facts
 
 
 def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
@@ -45,6 +48,27 @@ def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFact
 def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
     is_told = look.cause == POD_TERMINATING and not look.phase.has_ended
     return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
+
+
+def _by_the_job_and(pod: Pod, look: JobLook, job_deleted: datetime | None) -> OutcomeFacts | None:
+    """Return the facts about a complete Job with a pod that does not show its main container's end. None: the pod was
+    not told to end.
+
+    The Job proves the exit code 0. Without these facts the row would decide about the order, and a row that knows of no
+    request to end would turn half a crawl into a success (docs/decisions/0006, rule 4).
+    """
+    told_to_end = termination.pod_told_to_end(pod)
+    if told_to_end is False or look.stop_asked is False:
+        return None
+    return OutcomeFacts(
+        job_uid=look.uid,
+        pod_uid=pod.metadata.uid,
+        succeeded=True,
+        told_to_end=told_to_end,
+        told_by=termination.told_by([pod], job_deleted),
+        exit_code=look.exit_code,
+        ended_at=look.ended_at,
+    )
 
 
 def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, author: str | None) -> OutcomeFacts | None:

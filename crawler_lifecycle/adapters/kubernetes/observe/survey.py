@@ -1,6 +1,6 @@
 """State of a look in progress: jobs so far, jobs that need their pods, and problems."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
@@ -51,6 +51,14 @@ class Survey:
             self.need_pods.pop(key, None)
             self.jobs[key] = job_status.unclear_look(key, name, problem)
 
+    def make_unclear(self, known: JobLook, problem: str) -> None:
+        """Make a listed job unclear. The Job still proves whether the job runs on, for a stop and for a removal."""
+        self.need_pods.pop((known.task, known.attempt), None)
+        unclear = job_status.unclear_look((known.task, known.attempt), known.name, problem, known.uid)
+        self.jobs[known.task, known.attempt] = replace(
+            unclear, gone=known.gone, leaving=known.leaving, removable=known.removable
+        )
+
     def is_theirs(self, labels: Labels | None) -> bool:
         """Return whether the labels name another run or installation."""
         if labels is None:
@@ -74,7 +82,7 @@ class Survey:
     def problem(self) -> str | None:
         """Return the first problem: an incomplete list, or an unclear job with a waiting row."""
         unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.left_behind)
-        of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR and not job.gone)
+        of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR)
         return next(iter(self.problems), None) or next(of_jobs, None)
 
     def name(self, key: JobKey) -> str:

@@ -34,8 +34,9 @@ def pod_told_to_end(pod: Pod) -> bool | None:
     ended = end.finished_at if end else None
     disruption = pods.condition(pod, failure.DISRUPTION)
     disrupted = disruption.last_transition_time if disruption and disruption.is_true else None
-    if disruption and disrupted and disruption.reason == failure.BY_KUBELET:  # the kubelet's clock dated `ended`, too
-        return None if ended is None else disrupted <= ended
+    if disruption and disruption.is_true and disruption.reason == failure.BY_KUBELET:
+        # the kubelet dates both with one clock, and deletes no pod: a missing date leaves the order unknown
+        return None if ended is None or disrupted is None else disrupted <= ended
     deleted, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if deleted is None:
         return False  # a disruption alone only announces a deletion, and the deletion may fail
