@@ -63,7 +63,7 @@ def served(state: Path, database_url: str, **settings: str) -> Iterator[Api]:
         try:
             yield Api(f"http://127.0.0.1:{listening.getsockname()[1]}", Tokens(chosen.tokens_file), app)
         finally:
-            app.state.desk.closing.set()
+            app.state.api.closing.set()
             server.should_exit = True
             thread.join(20)
             control.parts.database.close()

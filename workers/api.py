@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app
         assert isinstance(app, FastAPI)
-        app.state.desk.closing.set()
+        app.state.api.closing.set()
         super().handle_exit(sig, frame)
 
 

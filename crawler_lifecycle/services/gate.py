@@ -1,4 +1,4 @@
-"""Gate of an HTTP service: checks token and size before any endpoint sees a request."""
+"""Gate of an HTTP service: refuses strangers and large bodies before an endpoint sees the request."""
 
 import hmac
 from collections.abc import Callable, Collection
@@ -10,17 +10,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crawler_lifecycle.services.problems import problem
 
-# given a bearer token ("" without one) and the request: the refusal, or None
-Admit = Callable[[str, Scope], Response | None]
+# takes the request's bearer token ("" without a token) and the request; returns the refusal, or None to admit
+CallerCheck = Callable[[str, Scope], Response | None]
 
 
-def only(token: str) -> Admit:
-    """Admit callers with exactly this token."""
+def require_token(token: str) -> CallerCheck:
+    """Return a check that refuses every caller without exactly this token."""
 
-    def admit(given: str, _: Scope) -> Response | None:
+    def check(given: str, _: Scope) -> Response | None:
         return None if hmac.compare_digest(given.encode("latin-1"), token.encode()) else no_token()
 
-    return admit
+    return check
 
 
 def no_token() -> Response:
@@ -28,11 +28,11 @@ def no_token() -> Response:
 
 
 class Gate:
-    """Middleware that admits callers and limits bodies; paths in `open_paths` need no token."""
+    """Middleware that checks callers and limits bodies. Paths in `open_paths` need no token."""
 
-    def __init__(self, app: ASGIApp, admit: Admit, open_paths: Collection[str], largest_body: int) -> None:
+    def __init__(self, app: ASGIApp, check_caller: CallerCheck, open_paths: Collection[str], largest_body: int) -> None:
         self.app = app
-        self.admit = admit
+        self.check_caller = check_caller
         self.open_paths = open_paths
         self.largest_body = largest_body
 
@@ -41,7 +41,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if scope["path"] not in self.open_paths and (refusal := self.admit(_bearer(headers), scope)):
+        if scope["path"] not in self.open_paths and (refusal := self.check_caller(_bearer(headers), scope)):
             await refusal(scope, receive, send)
         elif (packed := headers.get("content-encoding", "identity").lower()) != "identity":
             await problem(415, f"expected a body that is not packed, not {packed[:40]}", "Content-Encoding")(
@@ -50,10 +50,10 @@ class Gate:
         elif int(headers.get("content-length", "0")) > self.largest_body:
             await problem(413, self._too_large())(scope, receive, send)
         else:
-            await self.app(scope, self._counting(receive), send)
+            await self.app(scope, self._limited(receive), send)
 
-    def _counting(self, receive: Receive) -> Receive:
-        """Count a body without an announced size."""
+    def _limited(self, receive: Receive) -> Receive:
+        """Count the bytes received: a body may come without an announced size."""
         received = 0
 
         async def counted() -> Message:

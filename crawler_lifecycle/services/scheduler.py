@@ -25,7 +25,7 @@ from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, Tempora
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.disk import DiskWatch
-from crawler_lifecycle.services.gate import Gate, only
+from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.openapi import document, problems
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
 from crawler_lifecycle.services.problems import problem, speak_problems, status_of
@@ -122,7 +122,7 @@ health = APIRouter()
         _400="The request cannot be read, or the Idempotency-Key is not the key of the body.",
         _409="The key was used for another request.",
         _413=f"The body is larger than {LARGEST_BODY} bytes.",
-        _422="Not acceptable: `field` says what. The crawler may not be in the catalogue.",
+        _422="The request is not acceptable: `field` names the part. The crawler may be missing in the catalogue.",
     ),
 )
 def deploy(
@@ -147,7 +147,7 @@ def crawlers(service: CurrentService) -> Names:
 @v1.get(
     "/crawler",
     response_model=Crawler,
-    responses=ENTRY | problems(_404="There is no such crawler; `field` is `name`.", _422="Not a name."),
+    responses=ENTRY | problems(_404="There is no such crawler; `field` is `name`.", _422="The name is not acceptable."),
 )
 def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler | Response:
     """Return one entry of the catalogue. The name is a parameter: a name may hold slashes, percent signs and dots."""
@@ -200,7 +200,9 @@ def make_app(
     """Make the service. `folders`: local folders of the cluster. `installation`: the only installation served."""
     app = _routes()
     app.state.service = Service(cluster, catalogue, installation, folders)
-    app.add_middleware(Gate, admit=only(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY)
+    app.add_middleware(
+        Gate, check_caller=require_token(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY
+    )
     return app
 
 

@@ -93,7 +93,7 @@ async def test_an_api_that_hangs_is_told_within_five_seconds(
         goes_on.wait(60)  # the whole process, as SIGSTOP would
         return []
 
-    monkeypatch.setattr(desk.api.app.state.desk.change_readers, "run", hang)
+    monkeypatch.setattr(desk.api.app.state.api.change_readers, "run", hang)
     try:
         assert await asyncio.to_thread(hangs.wait, 20)
         await go(page, f"#/runs/{run.run_id}")

@@ -345,7 +345,7 @@ async def test_a_trigger_that_is_made_is_no_error(
     with pytest.raises(TemporaryError):
         await schedules.trigger("asked")
     monkeypatch.setattr(service, "patch_schedule", patch)
-    monkeypatch.setattr("crawler_lifecycle.control.schedules.verbs.TRIGGER_PATIENCE", 0)
+    monkeypatch.setattr("crawler_lifecycle.control.schedules.commands.TRIGGER_PATIENCE", 0)
     assert (await schedules.trigger("asked")).outcome is Outcome.ASKED
 
 

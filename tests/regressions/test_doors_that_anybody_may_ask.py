@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api.readiness import HOLDS, Readiness
+from crawler_lifecycle.services.api.readiness import VALID_SECONDS, Readiness
 
 
 async def test_what_it_needs_is_asked_once_a_second_however_many_want_to_know() -> None:
@@ -18,11 +18,11 @@ async def test_what_it_needs_is_asked_once_a_second_however_many_want_to_know() 
         if now[0]:
             raise TemporaryError("no answer")
 
-    await asyncio.gather(*(readiness.ask(look) for _ in range(20)))
+    await asyncio.gather(*(readiness.require(look) for _ in range(20)))
     assert asked == [0.0]
-    now[0] = HOLDS
-    told = await asyncio.gather(*(readiness.ask(look) for _ in range(20)), return_exceptions=True)
-    assert (asked, {str(each) for each in told}) == ([0.0, HOLDS], {"no answer"})
+    now[0] = VALID_SECONDS
+    told = await asyncio.gather(*(readiness.require(look) for _ in range(20)), return_exceptions=True)
+    assert (asked, {str(each) for each in told}) == ([0.0, VALID_SECONDS], {"no answer"})
     now[0] = 0.0
     with pytest.raises(TemporaryError):
-        await readiness.ask(look)
+        await readiness.require(look)

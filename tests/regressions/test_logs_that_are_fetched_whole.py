@@ -8,8 +8,8 @@ import pytest
 
 from crawler_lifecycle.domain.pacing import LONGEST_LOG_PAUSE, log_pause
 from crawler_lifecycle.services.api import following
-from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.messages import LogPart
+from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 
@@ -29,15 +29,15 @@ async def pauses_of(reads: Sequence[tuple[str, int]], monkeypatch: pytest.Monkey
     coming = iter([*parts, (LogPart(attempt=1, text="", offset=0, ended=True), 0)])
     waited: list[float] = []
 
-    async def wait(_: Desk, seconds: float = 0.5) -> bool:
+    async def wait(_: ApiState, seconds: float = 0.5) -> bool:
         waited.append(seconds)
         return False
 
     monkeypatch.setattr(following, "_read", lambda *_: next(coming))
-    monkeypatch.setattr(following, "closing", wait)
+    monkeypatch.setattr(following, "closes_within", wait)
     control: Any = None  # nothing asks it
-    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
-    told = [each async for each in following.Follower(desk, "uid", 0, 1, 0).events()]
+    api = ApiState(control, ApiSettings(), Tokens(Path("none")))
+    told = [each async for each in following.Follower(api, "uid", 0, 1, 0).events()]
     assert told[-1].startswith(b"event: end")
     return waited
 

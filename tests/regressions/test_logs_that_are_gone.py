@@ -8,9 +8,9 @@ import pytest
 
 from crawler_lifecycle.errors import LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.services.api import following
-from crawler_lifecycle.services.api.desk import Desk
 from crawler_lifecycle.services.api.following import Follower, Read
 from crawler_lifecycle.services.api.messages import LogPart
+from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 
@@ -37,15 +37,15 @@ async def told(monkeypatch: pytest.MonkeyPatch, *reads: LogPart | LifecycleError
     """The kinds of events, and the pauses."""
     waited = list[float]()
 
-    async def wait(_: Desk, seconds: float) -> bool:
+    async def wait(_: ApiState, seconds: float) -> bool:
         waited.append(seconds)
         return False
 
     monkeypatch.setattr(following, "_read", reading(*reads))
-    monkeypatch.setattr(following, "closing", wait)
+    monkeypatch.setattr(following, "closes_within", wait)
     control: Any = None  # nothing asks it
-    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
-    follower = Follower(desk, "uid", 0, 1, 0)
+    api = ApiState(control, ApiSettings(), Tokens(Path("none")))
+    follower = Follower(api, "uid", 0, 1, 0)
     return [each.split(b"\n")[0].decode() async for each in follower.events()], waited
 
 
@@ -80,15 +80,15 @@ async def test_a_stream_that_begins_between_two_places_goes_on(
 ) -> None:
     """The page does not ask again for a log that is not there."""
     control: Any = None
-    desk = Desk(control, ApiSettings(), Tokens(Path("none")))
-    follower = Follower(desk, "uid", 0, 1, 0)
+    api = ApiState(control, ApiSettings(), Tokens(Path("none")))
+    follower = Follower(api, "uid", 0, 1, 0)
     monkeypatch.setattr(following, "_read", reading(*reads))
     monkeypatch.setattr(following, "_follower", lambda *_: follower)
     if there:
-        assert (await following.begin(desk, "7", 0, (1, 0))).read == (NOTHING_NEW, 0)
+        assert (await following.begin(api, "7", 0, (1, 0))).read == (NOTHING_NEW, 0)
         return
     with pytest.raises(NotFound):
-        await following.begin(desk, "7", 0, (1, 0))
+        await following.begin(api, "7", 0, (1, 0))
 
 
 async def test_an_outage_is_told_once_and_asked_about_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:

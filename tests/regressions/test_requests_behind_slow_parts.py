@@ -16,7 +16,7 @@ from crawler_lifecycle.control import context
 from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.reading import RunReader
 from crawler_lifecycle.ports import LogChunk
-from crawler_lifecycle.services.api import desk
+from crawler_lifecycle.services.api import state
 from tests.apis import Api, problem, served
 from tests.databases import MakeRun, copy_of
 
@@ -44,7 +44,7 @@ def silent_scheduler() -> Iterator[str]:
 @pytest.fixture
 def api(database_url: str, tmp_path: Path, silent_scheduler: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setattr(context, "SCHEDULER_PATIENCE", 1.0)
-    monkeypatch.setattr(desk, "PATIENCE", 1.0)
+    monkeypatch.setattr(state, "PATIENCE", 1.0)
     variables = {"CRAWLER_SCHEDULER__URL": silent_scheduler, "CRAWLER_SCHEDULER__TOKEN": "a-token"}
     limits = {"CRAWLER_SCHEDULER__TIMEOUT_SECONDS": "50", "CRAWLER_API__REQUESTS_PER_SECOND": "1000"}
     with served(tmp_path, database_url, **variables, **limits) as api:

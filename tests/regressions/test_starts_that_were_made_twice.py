@@ -19,7 +19,7 @@ def test_only_what_cannot_be_made_twice_is_asked_for_again(
         raise TemporaryError(ACCEPTED)
 
     with served(tmp_path, copy_of(sqlite_template, tmp_path)) as api, api.client() as http:
-        monkeypatch.setattr(api.app.state.desk.control.runs, "start", accepted)
+        monkeypatch.setattr(api.app.state.api.control.runs, "start", accepted)
         headers = {"Idempotency-Key": key} if key else {}
         answer = http.post("/v1/runs", json={"crawler": "books"}, headers=headers)
         assert problem(answer, 503).detail == ACCEPTED

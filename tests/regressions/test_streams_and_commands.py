@@ -13,7 +13,7 @@ import pytest
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.desk import CHANGE_READERS, LOG_READERS, Desk
+from crawler_lifecycle.services.api.state import CHANGE_READERS, LOG_READERS, ApiState
 from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
 
@@ -31,26 +31,26 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Semaphore]:
         raise ValueError("over")
 
     monkeypatch.setattr(following, "_read", read)
-    monkeypatch.setattr(changes.View, "news", read)
+    monkeypatch.setattr(changes.View, "next_events", read)
     yield reading
     over.set()
 
 
-def streams(desk: Desk, kind: str) -> list[AsyncIterator[bytes]]:
+def streams(api: ApiState, kind: str) -> list[AsyncIterator[bytes]]:
     if kind == "logs":
-        return [following.Follower(desk, "uid", number, 1, 0).events() for number in range(FOLLOWERS)]
-    return [changes.follow(desk, None, None) for _ in range(FOLLOWERS)]
+        return [following.Follower(api, "uid", number, 1, 0).events() for number in range(FOLLOWERS)]
+    return [changes.follow(api, None, None) for _ in range(FOLLOWERS)]
 
 
 @pytest.mark.parametrize("kind", ["logs", "changes"])
 async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str, tmp_path: Path) -> None:
-    desk = Desk(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
-    readers, most = (desk.log_readers, LOG_READERS) if kind == "logs" else (desk.change_readers, CHANGE_READERS)
-    followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, kind)]
+    api = ApiState(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
+    readers, most = (api.log_readers, LOG_READERS) if kind == "logs" else (api.change_readers, CHANGE_READERS)
+    followers = [asyncio.ensure_future(anext(each)) for each in streams(api, kind)]
     async with asyncio.timeout(60):
         while readers._threads._work_queue.qsize() < FOLLOWERS - most:
             await asyncio.sleep(0.01)
-        assert await desk.control.context.calls.run(lambda: "stopped") == "stopped"
+        assert await api.control.context.calls.run(lambda: "stopped") == "stopped"
     assert slow.acquire(timeout=60)
     assert not any(each.done() for each in followers)
     for each in followers:
@@ -62,14 +62,14 @@ async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: 
 async def test_slow_logs_hold_up_no_changes(
     slow: threading.Semaphore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    desk = Desk(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
-    monkeypatch.setattr(changes.View, "news", lambda *_: [b"changed"])
-    followers = [asyncio.ensure_future(anext(each)) for each in streams(desk, "logs")]
+    api = ApiState(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
+    monkeypatch.setattr(changes.View, "next_events", lambda *_: [b"changed"])
+    followers = [asyncio.ensure_future(anext(each)) for each in streams(api, "logs")]
     async with asyncio.timeout(60):
-        while not desk.log_readers._threads._work_queue.qsize():
+        while not api.log_readers._threads._work_queue.qsize():
             await asyncio.sleep(0.01)
-        assert await anext(changes.follow(desk, None, None)) == b"changed"
+        assert await anext(changes.follow(api, None, None)) == b"changed"
     for each in followers:
         each.cancel()
     await asyncio.gather(*followers, return_exceptions=True)
-    desk.log_readers._threads.shutdown(wait=False, cancel_futures=True)
+    api.log_readers._threads.shutdown(wait=False, cancel_futures=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.services.api.desk import Desk
+from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.api.streams import Stream
 from crawler_lifecycle.services.api.tokens import Scope, Tokens
 from crawler_lifecycle.settings.processes import ApiSettings
@@ -16,10 +16,10 @@ from crawler_lifecycle.settings.processes import ApiSettings
 
 async def test_no_more_begin_than_there_may_be(tmp_path: Path) -> None:
     control: Any = None  # nothing asks it
-    desk, sent = Desk(control, ApiSettings(streams=1), Tokens(tmp_path / "tokens.json")), list[Any]()
+    api, sent = ApiState(control, ApiSettings(streams=1), Tokens(tmp_path / "tokens.json")), list[Any]()
 
     async def events() -> AsyncIterator[bytes]:
-        await desk.closing.wait()
+        await api.closing.wait()
         yield b"over"
 
     async def receive() -> Any:
@@ -29,13 +29,13 @@ async def test_no_more_begin_than_there_may_be(tmp_path: Path) -> None:
         sent.append(message)
 
     scope = {"type": "http", "asgi": {"spec_version": "2.3"}, "state": {"abort": sent.clear}}
-    desk.tokens.keep("dashboard", [Scope.READ], "crawl_secret")
-    first, second = (Stream(desk, desk.tokens.all()[0], events()) for _ in range(2))
+    api.tokens.add("dashboard", [Scope.READ], "crawl_secret")
+    first, second = (Stream(api, api.tokens.all()[0], events()) for _ in range(2))
     going = asyncio.create_task(first(scope, receive, send))
     await asyncio.sleep(0)
     with pytest.raises(TemporaryError, match="1 streams are open"):
         await second(scope, receive, send)
-    desk.closing.set()
+    api.closing.set()
     await going
     assert sent[0]["type"] == "http.response.start"
-    assert desk.streams.open == 0
+    assert api.streams.open == 0

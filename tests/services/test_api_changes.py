@@ -220,7 +220,7 @@ def test_only_one_run(http: httpx.Client, database: Database, make_run: MakeRun)
 def test_more_than_can_be_told_is_told_to_be_read_anew(
     http: httpx.Client, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MOST", 3)
+    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
     for _ in range(5):
         make_run()
     with stream(http, "/v1/changes", "0") as events:
@@ -234,7 +234,7 @@ def test_it_is_told_once_and_again_when_more_has_changed(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice a second for two minutes, while nothing changed any more."""
-    monkeypatch.setattr(changes, "MOST", 3)
+    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
     monkeypatch.setattr(changes, "BEATS", 3)
     runs = [make_run() for _ in range(5)]
     with http.stream("GET", "/v1/changes", headers={"Last-Event-ID": "0"}) as response:
@@ -247,7 +247,7 @@ def test_it_is_told_once_and_again_when_more_has_changed(
 def test_of_one_run_everything_is_told_however_much_else_has_changed(
     http: httpx.Client, database: Database, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "MOST", 3)
+    monkeypatch.setattr(changes, "MOST_CHANGES", 3)
     one, *others = (make_run() for _ in range(6))
     with stream(http, f"/v1/changes?run={one.run_id}") as events:
         last = next(events).id
@@ -265,7 +265,7 @@ def test_an_outage_of_the_database_is_told_and_outlived(
     from crawler_lifecycle.errors import TemporaryError
 
     down = threading.Event()
-    store = api.app.state.desk.records
+    store = api.app.state.api.records
     since = store.changed_since
 
     def sometimes(*arguments: object) -> object:
@@ -305,5 +305,5 @@ def test_streams_are_counted_and_end_with_the_process(database_url: str, tmp_pat
     ):
         assert next(events).kind == "ready"
         problem(http.get("/v1/changes"), 503)
-        api.app.state.desk.closing.set()
+        api.app.state.api.closing.set()
         assert list(events) == []

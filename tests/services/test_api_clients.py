@@ -77,14 +77,14 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def test_a_stream_that_nobody_reads_ends(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
-    streams = impatient.app.state.desk.streams
+    streams = impatient.app.state.api.streams
     with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)):
         until(lambda: streams.open == 1)
         until(lambda: streams.open == 0)
 
 
 def test_a_stream_that_is_read_slowly_goes_on(impatient: Api, make_run: MakeRun, endless_log: None) -> None:
-    streams = impatient.app.state.desk.streams
+    streams = impatient.app.state.api.streams
     with unread_stream(impatient, make_run().run_id, impatient.token(Scope.READ)) as slow:
         until(lambda: streams.open == 1)
         for _ in range(30):  # three times as long as one that is not read may last
@@ -96,7 +96,7 @@ def test_a_stream_that_is_read_slowly_goes_on(impatient: Api, make_run: MakeRun,
 def test_a_stream_that_nobody_reads_ends_with_its_token(
     api: Api, make_run: MakeRun, endless_log: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    streams = api.app.state.desk.streams
+    streams = api.app.state.api.streams
     token = api.tokens.make("guest", [Scope.READ])
     with unread_stream(api, make_run().run_id, token):
         until(lambda: streams.open == 1)
@@ -165,7 +165,7 @@ def test_a_connection_is_kept_between_requests_and_during_long_answers(impatient
             assert kept.getresponse().status == 200
             assert kept.sock is connection, "a connection that was closed is opened anew"
         time.sleep(2)  # longer than a client may take
-        assert impatient.app.state.desk.streams.open == 1
+        assert impatient.app.state.api.streams.open == 1
 
 
 def test_all_methods_of_a_path_are_named(http: httpx.Client) -> None:

@@ -75,7 +75,7 @@ def test_metrics_count_what_went_wrong_unforeseen(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(api.app.state.desk.control.runs, "overview", broken)
+    monkeypatch.setattr(api.app.state.api.control.runs, "overview", broken)
     problem(http.get("/v1/runs/1"), 500)
     with api.client() as another:  # the connection of a request that ended so is closed
         text = another.get("/metrics").text

@@ -93,7 +93,7 @@ def test_a_trigger_says_what_came_of_it_and_the_past_is_made_up_for(http: httpx.
 def test_nobody_is_told_to_ask_again_for_what_may_have_been_made(
     api: Api, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedules = api.app.state.desk.control.schedules
+    schedules = api.app.state.api.control.schedules
 
     async def asked(schedule_id: str) -> Triggered:
         return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)

@@ -1,5 +1,5 @@
-"""HTTP API for front ends and programs, with the live page. A thin layer over `control.Control`.
+"""HTTP API for front ends and programs, with the live page. The API is a thin layer over `control.Control`.
 
-`app` assembles the API; `runs`, `schedules`, `commands`, `audits` and `streams` are endpoints; `tokens` and
-`doorkeeper` admit callers; `page/` is sent to browsers.
+`app` assembles the API; `runs`, `archives`, `schedules`, `commands`, `audits` and `streams` are endpoints; `state` has
+the objects that all endpoints share; `tokens` and `caller_check` admit callers; `page/` is sent to browsers.
 """

@@ -1,4 +1,4 @@
-"""Endpoint for the archive of a run."""
+"""The endpoint that sends the archive of a run, from a folder or by a redirect to a bucket."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -9,8 +9,8 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from crawler_lifecycle.control.archives import RunArchive
-from crawler_lifecycle.services.api.desk import READING, CurrentDesk, Run
-from crawler_lifecycle.services.api.document import ARCHIVE
+from crawler_lifecycle.services.api.document import ARCHIVE, NOT_ACCEPTABLE
+from crawler_lifecycle.services.api.state import READING, CurrentApi, Run
 from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import problem
 
@@ -29,11 +29,11 @@ router = APIRouter(prefix="/v1", tags=["reading"])
         _400="The range cannot be read.",
         _416="The range is not in the archive.",
         _409="The run is not over, or its archive could not be made.",
-        _422="Not acceptable: `field` says what.",
+        _422=NOT_ACCEPTABLE,
     ),
 )
 async def archive(
-    desk: CurrentDesk,
+    api: CurrentApi,
     run: Run,
     end: Annotated[
         int | None, Query(ge=1, le=10**9, description="of a run that was reopened; default: the last")
@@ -42,7 +42,7 @@ async def archive(
     """Send the zip of a run's files, also in ranges. An archive in a bucket is a redirect to an address signed for some
     minutes, which needs no token.
     """
-    run_archive = await desk.archive_readers.run(desk.control.runs.archive, run, end)
+    run_archive = await api.archive_readers.run(api.control.runs.archive, run, end)
     return _redirect(run_archive) if run_archive.stored.url is not None else _file(run_archive)
 
 

@@ -8,9 +8,9 @@ from pydantic import Field
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.control.audits import AuditStarted
-from crawler_lifecycle.services.api.desk import OPERATING, READING, CurrentDesk
-from crawler_lifecycle.services.api.document import AUDITING
+from crawler_lifecycle.services.api.document import AUDITING, NOT_ACCEPTABLE, TOO_LARGE
 from crawler_lifecycle.services.api.messages import RequestBody
+from crawler_lifecycle.services.api.state import OPERATING, READING, CurrentApi
 from crawler_lifecycle.services.openapi import Responses, problems
 
 ID = "crawler-audit-0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10-9f1b7d0a6f0b"
@@ -37,7 +37,7 @@ REPORT = {
 router = APIRouter(prefix="/v1", tags=["auditing"])
 
 
-def _said(value: object, status: int = 200, description: str = "Done.") -> Responses:
+def _example(value: object, status: int = 200, description: str = "Done.") -> Responses:
     return {status: {"description": description, "content": {"application/json": {"example": value}}}}
 
 
@@ -57,25 +57,25 @@ class AuditResult(Message):
 DRY_RUN = AuditBody()
 
 
-@router.get("/audits", dependencies=READING, responses=_said(OVERVIEW) | problems(_422="Not acceptable: `field`."))
+@router.get("/audits", dependencies=READING, responses=_example(OVERVIEW) | problems(_422=NOT_ACCEPTABLE))
 def audits(
-    desk: CurrentDesk, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
+    api: CurrentApi, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
 ) -> AuditOverview:
     """Return the latest audits and their findings. Open findings come first."""
-    return desk.control.audits.overview(findings=limit)
+    return api.control.audits.overview(findings=limit)
 
 
 @router.post(
     "/audits",
     status_code=202,
     dependencies=OPERATING,
-    responses=_said({"audit": ID}, 202, "It is under way.") | problems(_413="The body is too large.", _422="`field`."),
+    responses=_example({"audit": ID}, 202, "It is under way.") | problems(_413=TOO_LARGE, _422=NOT_ACCEPTABLE),
 )
 async def start_audit(
-    desk: CurrentDesk, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN
+    api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN
 ) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` the audit is a dry run."""
-    started = await desk.control.audits.start(AuditRequest(**body.model_dump()))
+    started = await api.control.audits.start(AuditRequest(**body.model_dump()))
     response.headers["Location"] = f"/v1/audits/{started.audit}"
     return started
 
@@ -83,8 +83,8 @@ async def start_audit(
 @router.get(
     "/audits/{audit}",
     dependencies=READING,
-    responses=_said({"report": REPORT}) | problems(_404="There is no such audit.", _422="Not an audit."),
+    responses=_example({"report": REPORT}) | problems(_404="There is no such audit.", _422=NOT_ACCEPTABLE),
 )
-async def audit(desk: CurrentDesk, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
+async def audit(api: CurrentApi, audit: Annotated[str, Path(max_length=200)]) -> AuditResult:
     """Return the result of an audit, if the audit has ended."""
-    return AuditResult(report=await desk.control.audits.result(audit))
+    return AuditResult(report=await api.control.audits.result(audit))

@@ -9,11 +9,11 @@ from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_
 from crawler_lifecycle.control.runs import Resumed, Started, Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.desk import OPERATING, Caller, CurrentDesk, Run
 from crawler_lifecycle.services.api.document import (
     ADDING,
     EXPORTED,
     NO_RUN,
+    NOT_ACCEPTABLE,
     RESUMED,
     RESUMING,
     RUN_STARTED,
@@ -21,7 +21,9 @@ from crawler_lifecycle.services.api.document import (
     STOPPED,
     STOPPING,
     TASKS_ADDED,
+    TOO_LARGE,
 )
+from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
 from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import perhaps_made, problem
 
@@ -48,12 +50,12 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     | problems(
         _400="The request cannot be read, or the Idempotency-Key is not acceptable.",
         _409="The Idempotency-Key was used for another request.",
-        _413="The body is too large.",
-        _422="Not acceptable: `field` says what. Nothing was started.",
+        _413=TOO_LARGE,
+        _422=NOT_ACCEPTABLE + " Nothing was started.",
     ),
 )
 async def start(
-    desk: CurrentDesk,
+    api: CurrentApi,
     caller: Caller,
     body: Annotated[messages.StartRequest, STARTING],
     response: Response,
@@ -63,7 +65,7 @@ async def start(
     Two requests without a key make two runs. If a run is accepted but not made yet, the 503 names its workflow.
     """
     try:
-        started = await desk.control.runs.start(_request(body, caller.name), key)
+        started = await api.control.runs.start(_request(body, caller.name), key)
     except Conflict as error:
         return problem(409, error.message, "Idempotency-Key")
     except TemporaryError as error:
@@ -86,10 +88,10 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
 @router.post(
     "/runs/{run}/stop",
     status_code=202,
-    responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413="The body is too large.", _422="`field`."),
+    responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413=TOO_LARGE, _422=NOT_ACCEPTABLE),
 )
 async def stop(
-    desk: CurrentDesk, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP
+    api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP
 ) -> Stopping:
     """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
 
@@ -97,7 +99,7 @@ async def stop(
     received the stop and records it later.
     """
     actor = body.actor or caller.name
-    return await desk.control.runs.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
+    return await api.control.runs.stop(run, StopRequest(force=body.force, reason=body.reason, actor=actor, door=DOOR))
 
 
 @router.post(
@@ -108,12 +110,12 @@ async def stop(
         _400="There is no Idempotency-Key.",
         _404=NO_RUN,
         _409="The run is over, about to end, or being stopped.",
-        _413="The body is too large.",
-        _422="Not acceptable: `field` says what.",
+        _413=TOO_LARGE,
+        _422=NOT_ACCEPTABLE,
     ),
 )
 def add_tasks(
-    desk: CurrentDesk,
+    api: CurrentApi,
     caller: Caller,
     run: Run,
     body: Annotated[messages.MoreTasks, ADDING],
@@ -121,24 +123,24 @@ def add_tasks(
     response: Response,
 ) -> messages.TasksAdded:
     """Add tasks to a run under way. Requests with the same key add the tasks once."""
-    added = desk.control.runs.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
-    response.headers["Location"] = f"/v1/runs/{desk.control.runs.run_id(run)}/tasks?first={added.start}"
+    added = api.control.runs.add_tasks(run, body.count, key, actor=caller.name, door=DOOR)
+    response.headers["Location"] = f"/v1/runs/{api.control.runs.run_id(run)}/tasks?first={added.start}"
     return messages.TasksAdded(first=added.start, count=len(added))
 
 
 @router.post(
     "/runs/{run}/resume",
     status_code=202,
-    responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413="Too large.", _422="`field`."),
+    responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413=TOO_LARGE, _422=NOT_ACCEPTABLE),
 )
-async def resume(desk: CurrentDesk, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
+async def resume(api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
-    return await desk.control.runs.resume(run, reopen=body.reopen)
+    return await api.control.runs.resume(run, reopen=body.reopen)
 
 
 @router.post(
-    "/runs/{run}/export", responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422="Not a run.")
+    "/runs/{run}/export", responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422=NOT_ACCEPTABLE)
 )
-async def export(desk: CurrentDesk, run: Run) -> messages.Exported:
+async def export(api: CurrentApi, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""
-    return messages.Exported(exports=(await desk.control.runs.export(run)).exports)
+    return messages.Exported(exports=(await api.control.runs.export(run)).exports)

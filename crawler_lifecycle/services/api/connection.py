@@ -19,8 +19,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 SENDING = (h11.IDLE, h11.SEND_BODY)  # the client's turn to send: a request's head, then its body
 
 
-class PatientProtocol(H11Protocol):
-    """Abort a connection whose client takes longer than `client_seconds` for a head, for a body, or to read anything.
+class TimeLimitedProtocol(H11Protocol):
+    """Abort a connection whose client sends no head, sends no body, or reads nothing for `client_seconds`.
 
     The limit counts for the whole head and the whole body, so that slow single bytes do not prolong the time. Reading a
     long answer may take any time, provided that the client reads a part in each period.
@@ -32,9 +32,9 @@ class PatientProtocol(H11Protocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # otherwise a short unread answer would stay unnoticed
         self.app_state = {**self.app_state, "abort": transport.abort}
-        self._turn: tuple[object, object] | None = None
-        self._sending: asyncio.TimerHandle | None = None
-        self._reading: asyncio.TimerHandle | None = None
+        self._turn: tuple[object, object] | None = None  # the client's state, and the request
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
         self._limit_sending()
 
     def data_received(self, data: bytes) -> None:
@@ -51,25 +51,25 @@ class PatientProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        _cancel(self._reading)
+        _cancel(self._read_timer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        _cancel(self._sending)
-        _cancel(self._reading)
+        _cancel(self._send_timer)
+        _cancel(self._read_timer)
 
     def _limit_sending(self) -> None:
         turn = (self.conn.their_state, self.cycle)
         if turn != self._turn:
-            _cancel(self._sending)
+            _cancel(self._send_timer)
             self._turn = turn
             if self.conn.their_state in SENDING:
-                self._sending = self.loop.call_later(self.client_seconds, self.transport.abort)
+                self._send_timer = self.loop.call_later(self.client_seconds, self.transport.abort)
 
     def _limit_reading(self) -> None:
-        self._reading = self.loop.call_later(self.client_seconds, self._abort_unless_less_than, self._unread())
+        self._read_timer = self.loop.call_later(self.client_seconds, self._abort_unless_below, self._unread())
 
-    def _abort_unless_less_than(self, unread: int) -> None:
+    def _abort_unless_below(self, unread: int) -> None:
         if self._unread() < unread:
             self._limit_reading()
         else:
@@ -85,8 +85,8 @@ class PatientProtocol(H11Protocol):
 
 def server_config(app: FastAPI, **options: Any) -> uvicorn.Config:
     """Return the configuration for uvicorn: this protocol, and no websockets, since upgrades would bypass limits."""
-    seconds = {"client_seconds": app.state.desk.settings.client_seconds}
-    protocol = type("Protocol", (PatientProtocol,), seconds)
+    seconds = {"client_seconds": app.state.api.settings.client_seconds}
+    protocol = type("Protocol", (TimeLimitedProtocol,), seconds)
     return uvicorn.Config(app, http=protocol, ws="none", log_config=None, access_log=False, **options)
 
 

@@ -1,4 +1,4 @@
-"""Cursors: places where next pages begin. A cursor is valid only for the list of its own request."""
+"""Cursors of list pages. A cursor says where the next page begins, and is valid only for the same list and filters."""
 
 import base64
 import hashlib
@@ -10,6 +10,7 @@ DIGEST = 12
 
 
 def cursor_to(place: int, about: str) -> str:
+    """Return the cursor for the place. `about` names the list: its installation and filters."""
     plain = f"{place}.{_digest(place, about)}"
     return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
 

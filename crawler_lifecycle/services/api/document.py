@@ -18,6 +18,8 @@ Start, watch and stop runs of crawlers, and have them start by the clock.
 """
 NO_RUN = "There is no such run."
 NO_SCHEDULE = "There is no such schedule."
+NOT_ACCEPTABLE = "The request is not acceptable: `field` names the part."
+TOO_LARGE = "The body is too large."
 UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
 AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:07.250000Z"
 WORKFLOW = "crawl-key-0f3c1d5a9b7e4c2d8a6f5e4d3c2b1a09"
@@ -55,32 +57,32 @@ EXPORT = {
 LOCATION = {"Location": {"description": "path of the thing that was made", "schema": {"type": "string"}}}
 
 
-def _said(value: object, status: int = 200, description: str = "Done.") -> Responses:
+def _example(value: object, status: int = 200, description: str = "Done.") -> Responses:
     headers = {"headers": LOCATION} if status == 201 else {}
     return {status: {"description": description, "content": {"application/json": {"example": value}}} | headers}
 
 
-def _streamed(example: str) -> Responses:
+def _stream_example(example: str) -> Responses:
     text = {"schema": {"type": "string"}, "example": example}
     return {200: {"description": "Server-sent events.", "content": {"text/event-stream": text}}}
 
 
-ME = _said({"name": "shop-backend", "scopes": ["operate", "read"]})
-CRAWLERS = _said({"crawlers": ["bookshop", "sleeper"]})
-PAGE = _said({"runs": [SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
-VIEW = _said({"run": RECORD, "log": [CREATED], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]})
-TASKS = _said({"tasks": [LINE], "total": 4, "next": 3})
+ME = _example({"name": "shop-backend", "scopes": ["operate", "read"]})
+CRAWLERS = _example({"crawlers": ["bookshop", "sleeper"]})
+PAGE = _example({"runs": [SUMMARY], "next": "NDIuM2Y5YTFiN2M2ZDhl"})
+VIEW = _example({"run": RECORD, "log": [CREATED], "exports": [], "main_task": "RUNNING", "notices": [NOTICE]})
+TASKS = _example({"tasks": [LINE], "total": 4, "next": 3})
 JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0b-4c39-8a5e-2f4f7f0f9d21"}
-TASK = _said(LINE | JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
+TASK = _example(LINE | JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
 RUN = {"run_id": 42, "run_uid": UID}
 STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
-RUN_STARTED = _said(STARTED | {"created": True}, 201, "The run is written down.") | _said(
+RUN_STARTED = _example(STARTED | {"created": True}, 201, "The run is written down.") | _example(
     STARTED | {"created": False}, 200, "An earlier request with this key has made this run."
 )
-STOPPED = _said({**RUN, "intent": "STOP", "told": "signal"}, 202, "The wish is on record.")
-TASKS_ADDED = _said({"first": 4, "count": 2}, 201, "The tasks are queued.")
-RESUMED = _said({"run": RECORD, "started": True}, 202, "Its workflow goes on.")
-EXPORTED = _said({"exports": [EXPORT]})
+STOPPED = _example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The wish is on record.")
+TASKS_ADDED = _example({"first": 4, "count": 2}, 201, "The tasks are queued.")
+RESUMED = _example({"run": RECORD, "started": True}, 202, "Its workflow goes on.")
+EXPORTED = _example({"exports": [EXPORT]})
 _CHECKSUM = {
     "X-Archive-SHA256": {"description": "of the whole archive, in hexadecimal digits", "schema": {"type": "string"}}
 }
@@ -90,11 +92,11 @@ ARCHIVE: Responses = {
     206: {"description": "The range that was asked for.", "headers": _CHECKSUM, "content": _ZIP},
     307: {"description": "It is in a bucket: `Location` is an address signed for 15 minutes.", "headers": _CHECKSUM},
 }
-LOG = _said({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
-LOG_STREAM = _streamed(
+LOG = _example({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
+LOG_STREAM = _stream_example(
     'event: log\ndata: {"attempt":1,"text":"page 1 of 20\\n","offset":13,"ended":false}\nid: 1-13\n\n'
 )
-CHANGES = _streamed(
+CHANGES = _stream_example(
     "event: ready\ndata: {}\nid: 1763629207250000\n\n"
     'event: notice\ndata: {"notice_id":"5d0b4a0e-6f55-5c4c-9d5e-0d2f1e3a7b11","kind":"started","run_id":42}\n'
     "id: 1763629207250000\n\n"
@@ -110,8 +112,8 @@ OCCURRENCE = {
     "started_at": "2026-11-20T02:00:00Z", "workflow_id": "crawl-nightly-2026-11-20T02:00:00Z", "run_id": 42,
     "run_status": "COMPLETED",
 }  # fmt: skip
-SCHEDULES = _said({"schedules": [RULE]})
-SCHEDULE = _said(
+SCHEDULES = _example({"schedules": [RULE]})
+SCHEDULE = _example(
     RULE
     | {
         "run": REQUEST | {"trigger": "scheduled", "requested_by": "ann"}, "overlap": "skip",
@@ -120,24 +122,24 @@ SCHEDULE = _said(
         "occurrences": [OCCURRENCE],
     }
 )  # fmt: skip
-TRIGGERED = _said(
+TRIGGERED = _example(
     {
         "schedule_id": "nightly",
         "outcome": "started",
         "reason": None,
         "workflow_id": "crawl-nightly-2026-11-20T09:12:44Z",
     }
-) | _said(
+) | _example(
     {"schedule_id": "nightly", "outcome": "asked", "reason": None, "workflow_id": None},
     202,
     "It is triggered, and what comes of it is not known yet. Asked again, there would be one more.",
 )
-BACKFILLED = _said(
+BACKFILLED = _example(
     {"schedule_id": "nightly", "occurrences": ["2026-11-16T02:00:00Z", "2026-11-17T02:00:00Z"]},
     202,
     "They are started.",
 )
-DELETED = _said({"schedule_id": "nightly", "deleted": True})
+DELETED = _example({"schedule_id": "nightly", "deleted": True})
 SCHEDULING = Body(
     openapi_examples={
         "cron": {

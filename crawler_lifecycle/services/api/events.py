@@ -1,14 +1,17 @@
-"""Server-sent events on the wire, with regular comments, so that a client can tell a quiet stream from a dead one."""
+"""Server-sent events as bytes, and the pauses between the events.
+
+A quiet stream sends comments, so that a client can tell a quiet stream from a dead stream.
+"""
 
 import asyncio
 from datetime import timedelta
 
 from pydantic import BaseModel
 
-from crawler_lifecycle.services.api.desk import Desk
+from crawler_lifecycle.services.api.state import ApiState
 
 PAUSE = timedelta(seconds=0.5)
-BEATS = 4  # pauses between two comments: for the page, 4.5 s of silence mean that the API is away
+PAUSES_PER_COMMENT = 4  # silent pauses before a comment: for the page, 4.5 s of silence mean that the API is away
 COMMENT = b": still here\n\n"
 
 
@@ -19,10 +22,10 @@ def event(kind: str, data: BaseModel | None = None, place: str | None = None) ->
     return ("\n".join(lines) + "\n\n").encode()
 
 
-async def closing(desk: Desk, seconds: float = PAUSE.total_seconds()) -> bool:
-    """Wait for the pause, and return whether the process is about to end."""
+async def closes_within(api: ApiState, seconds: float = PAUSE.total_seconds()) -> bool:
+    """Wait for so many seconds, or until the process is about to end. Return whether the process is about to end."""
     try:
         async with asyncio.timeout(seconds):
-            return await desk.closing.wait()
+            return await api.closing.wait()
     except TimeoutError:
         return False

@@ -1,4 +1,4 @@
-"""Log of a task, as a part or as a stream."""
+"""Reads the log of a task: one part, or a stream that follows the log to its end."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -9,15 +9,15 @@ from http import HTTPStatus
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.domain.pacing import Backoff, log_pause
 from crawler_lifecycle.errors import LifecycleError, NotFound, PermanentError, TemporaryError
-from crawler_lifecycle.services.api.desk import Desk
-from crawler_lifecycle.services.api.events import BEATS, COMMENT, PAUSE, closing, event
+from crawler_lifecycle.services.api.events import COMMENT, PAUSE, PAUSES_PER_COMMENT, closes_within, event
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.runs import one_task
+from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.problems import status_of
 
 SHORTEST = PAUSE.total_seconds()
 OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
-CATCHING_UP = 1 << 14  # characters; a longer piece was printed before the read
+CATCHING_UP = 1 << 14  # characters; after a longer part, the next part is read without a pause
 
 Read = tuple[LogPart, int]
 Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in its log
@@ -25,55 +25,55 @@ Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in i
 logger = logging.getLogger(__name__)
 
 
-def part(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
+def part(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
     """Return the log from this byte of the attempt; if another attempt began meanwhile, its log from the beginning."""
-    return _read(desk, run, task, attempt, offset)[0]
+    return _read(api, run, task, attempt, offset)[0]
 
 
-def _read(desk: Desk, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
+def _read(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
     """Return a part with the number of fetched bytes."""
-    row = one_task(desk, run, task)
-    uid = desk.control.runs.overview(run).run.run_uid
-    chunk = desk.control.runs.task_log(uid, row, offset if attempt in (None, row.attempt) else 0)
+    row = one_task(api, run, task)
+    uid = api.control.runs.overview(run).run.run_uid
+    chunk = api.control.runs.task_log(uid, row, offset if attempt in (None, row.attempt) else 0)
     return LogPart(attempt=row.attempt, text=chunk.text, offset=chunk.offset, ended=chunk.ended), chunk.read
 
 
-async def begin(desk: Desk, run: str, task: int, place: Place) -> "Follower":
+async def begin(api: ApiState, run: str, task: int, place: Place) -> "Follower":
     """Return a follower after its first read, so that a missing log is an error instead of a stream.
 
     An outage is reported in the stream, which goes on afterwards.
     """
-    follower = await desk.log_readers.run(_follower, desk, run, task, place)
+    follower = await api.log_readers.run(_follower, api, run, task, place)
     try:
-        follower.read = await _unless_it_moves(desk, follower)
+        follower.read = await _first_read(api, follower)
     except TemporaryError as error:
         logger.info("log of task %s of run %s: %s", task, run, error.message)
     return follower
 
 
-async def _unless_it_moves(desk: Desk, follower: "Follower") -> Read:
+async def _first_read(api: ApiState, follower: "Follower") -> Read:
     """Read, and after NotFound once more: a log moving out of the cluster is absent for a moment.
 
-    A client never repeats a request for a missing log.
+    Without the second try the answer would be 404, and a client does not repeat a request after 404.
     """
     try:
-        return await desk.log_readers.run(follower.next)
+        return await api.log_readers.run(follower.next)
     except NotFound:
-        await closing(desk)
-        return await desk.log_readers.run(follower.next)
+        await closes_within(api)
+        return await api.log_readers.run(follower.next)
 
 
-def _follower(desk: Desk, run: str, task: int, place: Place) -> "Follower":
-    run_uid = desk.control.runs.overview(run).run.run_uid
+def _follower(api: ApiState, run: str, task: int, place: Place) -> "Follower":
+    run_uid = api.control.runs.overview(run).run.run_uid
     attempt, offset = place
-    return Follower(desk, run_uid, task, one_task(desk, run, task).attempt if attempt is None else attempt, offset)
+    return Follower(api, run_uid, task, one_task(api, run, task).attempt if attempt is None else attempt, offset)
 
 
 @dataclass
 class Follower:
-    """Place of a follower in a log, with the part read but not sent yet."""
+    """A client that follows a log: its place in the log, and the part read but not sent yet."""
 
-    desk: Desk
+    api: ApiState
     run_uid: str
     task: int
     attempt: int
@@ -83,38 +83,38 @@ class Follower:
     missing: int = 0  # consecutive reads without a log
 
     def next(self) -> Read:
-        return _read(self.desk, self.run_uid, self.task, self.attempt, self.offset)
+        return _read(self.api, self.run_uid, self.task, self.attempt, self.offset)
 
     async def events(self) -> AsyncIterator[bytes]:
         silent = 0.0
         while True:
-            events, pause = await self._news()
+            events, pause = await self._next_events()
             for message in events:
                 yield message
             silent = 0.0 if events else silent + (pause or 0.0)
-            if silent >= BEATS * SHORTEST:
+            if silent >= PAUSES_PER_COMMENT * SHORTEST:
                 silent = 0.0
                 yield COMMENT
-            if pause is None or (pause and await closing(self.desk, pause)):
+            if pause is None or (pause and await closes_within(self.api, pause)):
                 return
 
-    async def _news(self) -> tuple[list[bytes], float | None]:
-        """Return events and the pause before the next read. None: the log has ended."""
+    async def _next_events(self) -> tuple[list[bytes], float | None]:
+        """Read, and return the events and the pause before the next read. None: the log has ended."""
         try:
-            part, fetched = await self.desk.log_readers.run(self.next) if self.read is None else self.read
+            part, fetched = await self.api.log_readers.run(self.next) if self.read is None else self.read
         except LifecycleError as error:
-            return self._missed(error)
+            return self._after_failure(error)
         was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None
         self.attempt, self.offset = part.attempt, part.offset
         place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST)
         if part.text or (was_away and not part.ended):
+            # a program that prints all the time must not be read without pauses, so only a long part is
             is_all = len(part.text) < CATCHING_UP and not part.ended
-            # a read after every printed line would never pause
             return [event("log", part, place)], pause if is_all else 0.0
         return ([event("end", part, place)], None) if part.ended else ([], pause)
 
-    def _missed(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
-        """Report a problem once. Accept a first NotFound: a log moving out of the cluster is absent for a moment."""
+    def _after_failure(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
+        """Report a problem once. Ignore a first NotFound: a log moving out of the cluster is absent for a moment."""
         problem = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
             self.outages, self.missing = self.outages + 1, 0

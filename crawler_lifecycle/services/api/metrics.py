@@ -1,4 +1,4 @@
-"""Metrics of requests: number, status, and time until the answer begins."""
+"""Metrics of the API's requests: number, status, and time until the answer begins."""
 
 import time
 from dataclasses import dataclass, field
@@ -28,8 +28,8 @@ class Metrics:
         return generate_latest(REGISTRY) + generate_latest(self.registry)
 
 
-class Counting:
-    """Middleware that counts requests. It is the outermost layer, so that refused requests count, too."""
+class RequestCounting:
+    """Middleware that counts requests. The middleware surrounds the gate, so that refused requests count, too."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app

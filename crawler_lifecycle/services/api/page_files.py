@@ -1,4 +1,4 @@
-"""Files for the live page, with a policy that ties the browser to this server."""
+"""Serves the files of the live page, with headers that let the browser load and connect from this server only."""
 
 from collections.abc import Callable
 from pathlib import Path

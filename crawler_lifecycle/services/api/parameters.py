@@ -1,4 +1,4 @@
-"""Refusal of unknown and repeated query parameters.
+"""Refuses unknown and repeated query parameters.
 
 A misspelt filter would otherwise return everything, and a repeated filter would lose its first value.
 """
@@ -13,12 +13,14 @@ from crawler_lifecycle.services.problems import problem
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
-def refuse_strange_parameters(request: Request) -> None:
+def refuse_unknown_parameters(request: Request) -> None:
     known = {parameter.alias for parameter in request.scope["route"].dependant.query_params}
     for name in request.query_params:
         if name not in known:
-            there = f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
-            raise BadInput(name[:100] or "query", f"unknown parameter: {there}")
+            known_parameters = (
+                f"the parameters here are {', '.join(sorted(known))}" if known else "there are no parameters here"
+            )
+            raise BadInput(name[:100] or "query", f"unknown parameter: {known_parameters}")
         if len(request.query_params.getlist(name)) > 1:
             raise BadInput(name, "expected once")
 

@@ -1,4 +1,4 @@
-"""Readiness of the API: the answers of its needs, requested at most once a second.
+"""Readiness of the API, checked at most once a second.
 
 Strangers may ask for readiness, and must not multiply the requests to database and Temporal.
 """
@@ -9,29 +9,29 @@ from collections.abc import Awaitable, Callable
 
 from crawler_lifecycle.errors import LifecycleError
 
-HOLDS = 1.0  # seconds
+VALID_SECONDS = 1.0
 
 
 class Readiness:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._asking = asyncio.Lock()
-        self._until = float("-inf")
+        self._checking = asyncio.Lock()
+        self._valid_until = float("-inf")
         self._problem: LifecycleError | None = None
 
-    async def ask(self, look: Callable[[], Awaitable[None]]) -> None:
-        """Raise the problem, if there is any. Concurrent callers wait for the same answer."""
-        async with self._asking:
-            if self._clock() >= self._until:
-                self._problem = await _problem_of(look)
-                self._until = self._clock() + HOLDS
+    async def require(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Raise the problem of the last check, if any. Concurrent callers wait for the same check."""
+        async with self._checking:
+            if self._clock() >= self._valid_until:
+                self._problem = await _problem_of(check)
+                self._valid_until = self._clock() + VALID_SECONDS
             if self._problem is not None:
                 raise self._problem
 
 
-async def _problem_of(look: Callable[[], Awaitable[None]]) -> LifecycleError | None:
+async def _problem_of(check: Callable[[], Awaitable[None]]) -> LifecycleError | None:
     try:
-        await look()
+        await check()
     except LifecycleError as error:
         return error
     return None

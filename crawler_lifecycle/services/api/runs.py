@@ -10,8 +10,8 @@ from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.cursors import cursor_to, place_in
-from crawler_lifecycle.services.api.desk import BEARER, READING, Caller, CurrentDesk, Desk, Run
-from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, PAGE, TASK, TASKS, VIEW
+from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, NOT_ACCEPTABLE, PAGE, TASK, TASKS, VIEW
+from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.openapi import problems
 
 LAST_TASK = 10**9
@@ -26,15 +26,15 @@ def me(token: Caller) -> messages.Caller:
 
 
 @router.get("/crawlers", dependencies=READING, responses=CRAWLERS)
-async def crawlers(desk: CurrentDesk) -> messages.CrawlerList:
+async def crawlers(api: CurrentApi) -> messages.CrawlerList:
     """Return the crawlers' names in the catalogue."""
-    names = await desk.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
+    names = await api.control.context.scheduler(lambda scheduler: scheduler.crawler_names())
     return messages.CrawlerList(crawlers=names)
 
 
-@router.get("/runs", dependencies=READING, responses=PAGE | problems(_422="Not acceptable: `field` says what."))
+@router.get("/runs", dependencies=READING, responses=PAGE | problems(_422=NOT_ACCEPTABLE))
 def runs(
-    desk: CurrentDesk,
+    api: CurrentApi,
     status: Annotated[RunStatus | None, Query(description="only runs that stand here")] = None,
     crawler: Annotated[Name | None, Query(description="only runs of this crawler")] = None,
     search: Annotated[
@@ -45,38 +45,38 @@ def runs(
     cursor: Annotated[str | None, Query(max_length=128, description="the `next` of the page before")] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
-    about = f"{desk.control.context.store.records.installation()}:{status}:{crawler}:{search}"
+    about = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
     before = place_in(cursor, about) if cursor is not None else None
-    listed = desk.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
+    listed = api.control.runs.list(limit=limit + 1, before=before, status=status, crawler=crawler, search=search)
     more = cursor_to(listed[limit - 1].run_id, about) if len(listed) > limit else None
     return messages.RunPage(runs=list(listed[:limit]), next=more)
 
 
-@router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422="Not a run."))
-def run(desk: CurrentDesk, run: Run) -> messages.RunView:
+@router.get("/runs/{run}", dependencies=READING, responses=VIEW | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE))
+def run(api: CurrentApi, run: Run) -> messages.RunView:
     """Return a run with its status, its waiting cause and since when, its timeline, its exports and its notices."""
-    overview = desk.control.runs.overview(run)
+    overview = api.control.runs.overview(run)
     number = overview.run.run_id
-    main = desk.control.runs.tasks(number, limit=1)
-    notices = desk.records.notices_of([number])
+    main = api.control.runs.tasks(number, limit=1)
+    notices = api.records.notices_of([number])
     return messages.RunView(**dict(overview), main_task=main[0].status if main else None, notices=notices)
 
 
 @router.get(
     "/runs/{run}/tasks",
     dependencies=READING,
-    responses=TASKS | problems(_404=NO_RUN, _422="Not acceptable: `field` says what."),
+    responses=TASKS | problems(_404=NO_RUN, _422=NOT_ACCEPTABLE),
 )
 def tasks(
-    desk: CurrentDesk,
+    api: CurrentApi,
     run: Run,
     first: Annotated[int, Query(ge=0, le=LAST_TASK, description="number of the first task")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="so many at most")] = 100,
     status: Annotated[TaskStatus | None, Query(description="only tasks that stand here")] = None,
 ) -> messages.TaskPage:
     """Return the tasks of a run by number, without their evidence."""
-    rows = desk.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
-    counts = desk.control.runs.overview(run).run.tasks
+    rows = api.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
+    counts = api.control.runs.overview(run).run.tasks
     return messages.TaskPage(
         tasks=[messages.TaskLine.from_record(row) for row in rows[:limit]],
         total=sum(counts.values()) if status is None else counts.get(status, 0),
@@ -87,15 +87,15 @@ def tasks(
 @router.get(
     "/runs/{run}/tasks/{task}",
     dependencies=READING,
-    responses=TASK | problems(_404="There is no such run or task.", _422="Not acceptable: `field` says what."),
+    responses=TASK | problems(_404="There is no such run or task.", _422=NOT_ACCEPTABLE),
 )
-def task(desk: CurrentDesk, run: Run, task: int) -> TaskRecord:
+def task(api: CurrentApi, run: Run, task: int) -> TaskRecord:
     """Return a task with its evidence: message, last log lines, events."""
-    return one_task(desk, run, task)
+    return one_task(api, run, task)
 
 
-def one_task(desk: Desk, run: int | str, number: int) -> TaskRecord:
-    rows = desk.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
+def one_task(api: ApiState, run: int | str, number: int) -> TaskRecord:
+    rows = api.control.runs.tasks(run, first=number, limit=1) if 0 <= number <= LAST_TASK else ()
     if not rows or rows[0].task != number:
         raise NotFound(f"run {run} has no task {number}")
     return rows[0]

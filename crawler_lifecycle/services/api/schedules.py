@@ -17,18 +17,20 @@ from crawler_lifecycle.contract.schedules import (
 )
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.desk import OPERATING, READING, Caller, CurrentDesk
 from crawler_lifecycle.services.api.document import (
     BACKFILLED,
     BACKFILLING,
     DELETED,
     NO_SCHEDULE,
+    NOT_ACCEPTABLE,
     PAUSING,
     SCHEDULE,
     SCHEDULES,
     SCHEDULING,
+    TOO_LARGE,
     TRIGGERED,
 )
+from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
 from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import perhaps_made, problem
 
@@ -38,26 +40,25 @@ OnlyNew = Annotated[
     str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if there is none of this name")
 ]
 PAUSE = messages.PauseBody()  # for a request without a body
-NOT_ACCEPTABLE = "Not acceptable: `field` says what."
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
 @router.get("", dependencies=READING, responses=SCHEDULES)
-async def schedules(desk: CurrentDesk) -> messages.ScheduleList:
+async def schedules(api: CurrentApi) -> messages.ScheduleList:
     """Return the schedules by name. A new schedule may take a moment to appear."""
-    return messages.ScheduleList(schedules=list(await desk.control.schedules.list()))
+    return messages.ScheduleList(schedules=list(await api.control.schedules.list()))
 
 
 @router.get("/{schedule}", dependencies=READING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE))
 async def schedule(
-    desk: CurrentDesk,
+    api: CurrentApi,
     schedule: Name,
     occurrences: Annotated[int, Query(ge=0, le=500, description="so many of the latest")] = 10,
     before: Annotated[Moment | None, Query(description="of those before this time, to go on from a page")] = None,
 ) -> ScheduleDetails:
     """Return a schedule's rules, next due times and latest occurrences, with the reasons for skips."""
-    return await desk.control.schedules.show(schedule, occurrences=occurrences, before=before)
+    return await api.control.schedules.show(schedule, occurrences=occurrences, before=before)
 
 
 @router.put(
@@ -70,12 +71,12 @@ async def schedule(
         _400="The request cannot be read.",
         _409="The name is taken by something else.",
         _412="There is one of this name already, and `If-None-Match: *` was asked for.",
-        _413="The body is too large.",
+        _413=TOO_LARGE,
         _422=NOT_ACCEPTABLE + " Nothing was changed.",
     ),
 )
 async def put_schedule(
-    desk: CurrentDesk,
+    api: CurrentApi,
     caller: Caller,
     schedule: NewName,
     body: Annotated[messages.ScheduleBody, SCHEDULING],
@@ -83,7 +84,7 @@ async def put_schedule(
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    request, known = _request(schedule, body, caller.name), desk.control.schedules
+    request, known = _request(schedule, body, caller.name), api.control.schedules
     try:
         if only_new is None:
             return await known.replace(request)
@@ -110,10 +111,10 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
     responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def pause_schedule(
-    desk: CurrentDesk, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
 ) -> ScheduleDetails:
     """Pause a schedule. Runs under way go on."""
-    return await desk.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
+    return await api.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
 
 
 @router.post(
@@ -122,10 +123,10 @@ async def pause_schedule(
     responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
 async def resume_schedule(
-    desk: CurrentDesk, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
 ) -> ScheduleDetails:
     """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
-    return await desk.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
+    return await api.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
 
 
 @router.post(
@@ -134,12 +135,12 @@ async def resume_schedule(
     response_model=Triggered,
     responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
 )
-async def trigger_schedule(desk: CurrentDesk, schedule: Name, response: Response) -> Triggered | Response:
+async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
     Two requests start two occurrences: without an answer, or after a 503, check first whether the occurrence exists.
     """
     try:
-        triggered = await desk.control.schedules.trigger(schedule)
+        triggered = await api.control.schedules.trigger(schedule)
     except TemporaryError as error:
         return perhaps_made(error)
     if triggered.outcome is Outcome.ASKED:
@@ -155,20 +156,22 @@ async def trigger_schedule(desk: CurrentDesk, schedule: Name, response: Response
     responses=BACKFILLED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
-    desk: CurrentDesk, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
+    api: CurrentApi, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
 ) -> Backfilled | Response:
     """Start the occurrences due in a past period, whether they ran or not. A repeated request may start them twice:
     without an answer, or after a 503, check first whether they exist.
     """
     until = body.until or datetime.now(UTC)
     try:
-        return await desk.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
+        return await api.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
     except TemporaryError as error:
         return perhaps_made(error)
 
 
-@router.delete("/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422="A name."))
-async def delete_schedule(desk: CurrentDesk, schedule: Name) -> messages.Deleted:
+@router.delete(
+    "/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+)
+async def delete_schedule(api: CurrentApi, schedule: Name) -> messages.Deleted:
     """Remove a schedule. Runs under way go on, and earlier runs stay on record."""
-    await desk.control.schedules.delete(schedule)
+    await api.control.schedules.delete(schedule)
     return messages.Deleted(schedule_id=schedule, deleted=True)

@@ -1,4 +1,4 @@
-"""Limits for live streams: for the process, and for one token."""
+"""Limits the number of open live streams, for the process and for one token."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS
 
 
 @dataclass
-class Slots:
-    """Open streams, counted by token. Without a limit for one token, a single client could take every place."""
+class StreamSlots:
+    """Open streams, counted by token. Without a limit for one token, a single client could take every slot."""
 
     most: int
     most_of_one: int
@@ -31,7 +31,7 @@ class Slots:
             raise HTTPException(429, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
     @contextmanager
-    def taken(self, token: str) -> Iterator[None]:
+    def take(self, token: str) -> Iterator[None]:
         self.refuse_too_many(token)
         self._open[token] += 1
         try:

@@ -1,4 +1,4 @@
-"""Endpoints with streams: printed lines, and changes."""
+"""Endpoints that stream: the log of a task, and the changes of runs."""
 
 import asyncio
 import re
@@ -13,9 +13,9 @@ from starlette.types import Scope as Connection
 
 from crawler_lifecycle.errors import BadInput, NotReady
 from crawler_lifecycle.services.api import changes, following
-from crawler_lifecycle.services.api.desk import READING, Caller, CurrentDesk, Desk, Run
-from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM
+from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.messages import LogPart
+from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.services.openapi import problems
 
@@ -32,33 +32,33 @@ LastId = Annotated[
 ]
 
 
-@router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422="`field` says what."))
-async def log(desk: CurrentDesk, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
+@router.get("/runs/{run}/logs", responses=LOG | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE))
+async def log(api: CurrentApi, run: Run, task: TaskNumber = 0, offset: Offset = 0) -> LogPart:
     """Return the log of the task's last attempt."""
-    return await desk.tail_readers.run(following.part, desk, run, task, None, offset)
+    return await api.tail_readers.run(following.part, api, run, task, None, offset)
 
 
 @router.get(
     "/runs/{run}/logs/stream",
     response_class=StreamingResponse,
-    responses=LOG_STREAM | problems(_404="No such run or task.", _422="`field` says what."),
+    responses=LOG_STREAM | problems(_404="No such run or task.", _422=NOT_ACCEPTABLE),
 )
 async def follow(
-    desk: CurrentDesk, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
+    api: CurrentApi, caller: Caller, run: Run, task: TaskNumber = 0, offset: Offset = 0, last: LastId = None
 ) -> StreamingResponse:
     """Stream the log of a task, attempt after attempt, until the task is over. Ids tell the place to resume from."""
-    desk.streams.refuse_too_many(caller.name)
-    follower = await following.begin(desk, run, task, _place_in_log(last) if last else (None, offset))
-    return _stream(desk, caller, follower.events())
+    api.streams.refuse_too_many(caller.name)
+    follower = await following.begin(api, run, task, _place_in_log(last) if last else (None, offset))
+    return _stream(api, caller, follower.events())
 
 
 @router.get(
     "/changes",
     response_class=StreamingResponse,
-    responses=CHANGES | problems(_422="The Last-Event-ID is not ours."),
+    responses=CHANGES | problems(_422="The Last-Event-ID is not an id of this stream."),
 )
 def follow_changes(
-    desk: CurrentDesk,
+    api: CurrentApi,
     caller: Caller,
     run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only this RunID")] = None,
     last: LastId = None,
@@ -67,51 +67,51 @@ def follow_changes(
     state: several changes of a run may come as one event, and an unchanged state may come again; no change is left out.
     Notices (started, progress, stopped, finished) come before the state of their run. A repeated notice keeps its id.
     """
-    return _stream(desk, caller, changes.follow(desk, _moment(last), run))
+    return _stream(api, caller, changes.follow(api, _moment(last), run))
 
 
-def _stream(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
-    return Stream(desk, caller, _unless_taken_back(desk, caller, events))
+def _stream(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> StreamingResponse:
+    return Stream(api, caller, _until_revoked(api, caller, events))
 
 
 class Stream(StreamingResponse):
-    """Stream that takes its place when it begins: a check at admission alone would let concurrent requests exceed the
+    """Stream that takes its slot when it begins: a check at admission alone would let concurrent requests exceed the
     limit.
     """
 
-    def __init__(self, desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(events, media_type="text/event-stream", headers=headers)
-        self._desk = desk
+        self._api = api
         self._caller = caller
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        with self._desk.streams.taken(self._caller.name):
-            watch = asyncio.create_task(self._abort_once_taken_back(scope["state"]["abort"]))
+        with self._api.streams.take(self._caller.name):
+            watch = asyncio.create_task(self._abort_after_revocation(scope["state"]["abort"]))
             try:
                 await super().__call__(scope, receive, send)
             finally:
                 watch.cancel()
 
-    async def _abort_once_taken_back(self, abort: Callable[[], None]) -> None:
+    async def _abort_after_revocation(self, abort: Callable[[], None]) -> None:
         """Abort the connection after a revocation, since a blocked send would outlive the token."""
-        while _may_read_on(self._desk, self._caller):
+        while _is_still_valid(self._api, self._caller):
             await asyncio.sleep(REVOKED_SECONDS)
         await asyncio.sleep(REVOKED_SECONDS)
         abort()
 
 
-async def _unless_taken_back(desk: Desk, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _until_revoked(api: ApiState, caller: Token, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for event in events:
-        if not _may_read_on(desk, caller):
+        if not _is_still_valid(api, caller):
             return
         yield event
 
 
-def _may_read_on(desk: Desk, caller: Token) -> bool:
-    """Return whether the token is still valid, since a stream may outlive its token by days."""
+def _is_still_valid(api: ApiState, caller: Token) -> bool:
+    """Return whether the token is still valid. A stream may outlive its token by days."""
     try:
-        return desk.tokens.may_still(caller, Scope.READ)
+        return api.tokens.is_valid(caller, Scope.READ)
     except NotReady:  # the next request of the client gets the problem
         return False
 

@@ -1,4 +1,4 @@
-"""API tokens: a file with names, scopes and hashes. The tokens themselves are stored nowhere.
+"""The API's tokens, kept in a file with names, scopes and hashes. The texts of tokens are not stored.
 
 Tokens are long and random, so that a plain hash is enough. The file is read again after every change: a revoked token
 is refused from the next request on, and open streams of the token end.
@@ -47,7 +47,7 @@ class TokenFile(Message):
 class Tokens:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._read_as: tuple[int, int, int] | None = None
+        self._file_state: tuple[int, int, int] | None = None  # of the file when the tokens were read
         self._known: Sequence[Token] = ()
 
     def find(self, token: str) -> Token | None:
@@ -58,20 +58,20 @@ class Tokens:
                 match = known
         return match
 
-    def may_still(self, token: Token, scope: Scope) -> bool:
+    def is_valid(self, token: Token, scope: Scope) -> bool:
         """Return whether the token still exists with the scope. A newer token of the same name is another token."""
         return any(known.hash == token.hash and scope in known.scopes for known in self.all())
 
     def all(self) -> Sequence[Token]:
         """Return all tokens. NotReady: the file is unreadable, and no caller is admitted."""
         try:
-            state = self.path.stat()
-            read_as = (state.st_mtime_ns, state.st_size, state.st_ino)
-            if read_as != self._read_as:
+            status = self.path.stat()
+            file_state = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if file_state != self._file_state:
                 self._known = TokenFile.model_validate_json(self.path.read_bytes()).tokens
-                self._read_as = read_as
+                self._file_state = file_state
         except FileNotFoundError:
-            self._known, self._read_as = (), None
+            self._known, self._file_state = (), None
         except OSError as error:
             raise NotReady(f"the tokens in {self.path} cannot be read ({type(error).__name__}): mend it") from error
         except ValidationError as error:
@@ -81,12 +81,12 @@ class Tokens:
         return self._known
 
     def make(self, name: str, scopes: Sequence[Scope]) -> str:
-        """Return a new token's text, which cannot be shown again."""
+        """Make a token and return its text, which cannot be shown again."""
         token = PREFIX + secrets.token_urlsafe(32)
-        self.keep(name, scopes, token)
+        self.add(name, scopes, token)
         return token
 
-    def keep(self, name: str, scopes: Sequence[Scope], token: str) -> None:
+    def add(self, name: str, scopes: Sequence[Scope], token: str) -> None:
         try:
             new = Token(name=name, hash=_hash(token), scopes=sorted(set(scopes)), created_at=datetime.now(UTC))
         except ValidationError as error:
@@ -123,10 +123,10 @@ def _hash(token: str) -> str:
 
 
 def embedded_token(state: Path, tokens: Tokens) -> str:
-    """Return the token for the page of the embedded stack. Its text is in a private file of the state folder."""
+    """Return the page's token in the embedded stack; make the token if necessary. A private file keeps its text."""
     token = make_token(state, EMBEDDED_FILE)
     if tokens.find(token) is None:
         if any(known.name == EMBEDDED for known in tokens.all()):
             tokens.revoke(EMBEDDED)
-        tokens.keep(EMBEDDED, tuple(Scope), token)
+        tokens.add(EMBEDDED, tuple(Scope), token)
     return token

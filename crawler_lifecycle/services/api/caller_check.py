@@ -1,4 +1,4 @@
-"""Admission of API callers: a valid token and a limited rate, checked before any part of a request is read."""
+"""Check of the API's callers: a caller needs a valid token and may send a limited number of requests a second."""
 
 import math
 import time
@@ -13,20 +13,20 @@ from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.gate import no_token
 from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS, problem
 
-BURST = 4  # times the number allowed in a second
-MOST_CALLERS = 10_000
+BURST = 4  # a caller may send so many seconds' worth of requests at once
+MOST_CALLERS = 10_000  # above this number all buckets are forgotten, so that strangers cannot fill the memory
 
 
 @dataclass
-class Rates:
-    """A bucket per caller: a bucket fills steadily, and a request takes one unit."""
+class RateLimit:
+    """Limit for the requests of each caller. A caller's bucket fills steadily, and a request takes one unit."""
 
     per_second: float
     clock: Callable[[], float] = time.monotonic
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)
 
-    def pause(self, caller: str) -> float:
-        """Return the seconds until the next welcome request of the caller. 0: the present request is welcome."""
+    def take(self, caller: str) -> float:
+        """Take a unit from the caller's bucket and return 0, or return the seconds until the bucket has a unit."""
         now, most = self.clock(), max(1.0, self.per_second * BURST)
         if len(self._buckets) > MOST_CALLERS:
             self._buckets.clear()
@@ -39,12 +39,12 @@ class Rates:
         return 0.0
 
 
-class Doorkeeper:
-    """Admission by token and rate. The token goes with the request as `state.caller`."""
+class ApiCallerCheck:
+    """Refuse a caller without a valid token or with too many requests. Endpoints find the token in `state.caller`."""
 
     def __init__(self, tokens: Tokens, per_second: float) -> None:
         self.tokens = tokens
-        self.rates = Rates(per_second)
+        self.rate_limit = RateLimit(per_second)
 
     def __call__(self, given: str, scope: Scope) -> Response | None:
         try:
@@ -52,7 +52,7 @@ class Doorkeeper:
         except LifecycleError as error:
             return problem(503, error.message, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
         address = (scope.get("client") or ("unknown",))[0]
-        pause = self.rates.pause(f"token {caller.name}" if caller else f"address {address}")
+        pause = self.rate_limit.take(f"token {caller.name}" if caller else f"address {address}")
         if pause:
             return problem(429, "too many requests", headers={"Retry-After": str(math.ceil(pause))})
         if caller is None:

@@ -1,4 +1,4 @@
-"""Entity tags: a client with a current copy of an answer gets 304 instead of the same answer again."""
+"""Entity tags: a client that has the current answer already gets 304 instead of the same answer again."""
 
 import hashlib
 
@@ -6,8 +6,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Tags:
-    """Middleware that tags whole answers to GET. Streams and archives, which come in pieces, pass untagged."""
+class EntityTags:
+    """Middleware that tags answers to GET. Streams and archives pass untagged, since their bodies come in pieces."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -23,7 +23,8 @@ class Tags:
                 return
             if start:
                 begun = start.pop()
-                if not message.get("more_body", False) and _tag(begun, message["body"], known):
+                is_whole = not message.get("more_body", False)
+                if is_whole and _set_tag(begun, message["body"], known):
                     message = {**message, "body": b""}
                 await send(begun)
             await send(message)
@@ -36,8 +37,11 @@ def _may_be_tagged(start: Message) -> bool:
     return start["status"] == 200 and "etag" not in headers and headers.get("cache-control") != "no-store"
 
 
-def _tag(start: Message, body: bytes, known: str) -> bool:
-    """Set a weak tag, since a later layer may compress the body. Return whether the client has the body already."""
+def _set_tag(start: Message, body: bytes, known: str) -> bool:
+    """Tag the answer; make the answer a 304 and return True if the client has the body already.
+
+    The tag is weak, since a later layer may compress the body.
+    """
     tag = f'W/"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = MutableHeaders(raw=start["headers"])
     headers["ETag"] = tag

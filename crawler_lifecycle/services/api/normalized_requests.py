@@ -1,11 +1,14 @@
-"""Requests in one form: HEAD becomes GET without the body, and an absolute target becomes its path."""
+"""Brings requests into one form, so that endpoints need no code for rare forms.
+
+HEAD becomes a GET whose answer has no body, and an absolute target such as `http://host/path` becomes its path.
+"""
 
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class PlainRequests:
+class NormalizedRequests:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 

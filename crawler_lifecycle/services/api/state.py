@@ -1,4 +1,4 @@
-"""State for all endpoints, and the scopes that callers need."""
+"""The state that all endpoints of the API share, and the dependencies by which endpoints get state and caller."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Records
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.readiness import Readiness
-from crawler_lifecycle.services.api.slots import Slots
+from crawler_lifecycle.services.api.slots import StreamSlots
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.settings.processes import ApiSettings
@@ -25,14 +25,13 @@ PATIENCE = 10.0  # seconds that a request may wait for a thread
 
 
 @dataclass
-class Desk:
+class ApiState:
     control: Control
     settings: ApiSettings
     tokens: Tokens
-    closing: asyncio.Event = field(
-        default_factory=asyncio.Event
-    )  # ends the streams: an open stream would hold up the end
-    streams: Slots = field(init=False)
+    # set when the process ends, so that streams end: an open stream would hold up the end
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    streams: StreamSlots = field(init=False)
     metrics: Metrics = field(default_factory=Metrics)
     change_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the reading of changes", CHANGE_READERS))
     log_readers: Bulkhead = field(default_factory=lambda: Bulkhead("the following of logs", LOG_READERS))
@@ -46,16 +45,16 @@ class Desk:
     disks: DiskWatch = field(default_factory=lambda: DiskWatch(()))
 
     def __post_init__(self) -> None:
-        self.streams = Slots(self.settings.streams, self.settings.streams_of_one_token)
+        self.streams = StreamSlots(self.settings.streams, self.settings.streams_of_one_token)
 
     @property
     def records(self) -> Records:
         return self.control.context.store.records
 
 
-def _desk(request: Request) -> Desk:
-    desk: Desk = request.app.state.desk
-    return desk
+def _api_state(request: Request) -> ApiState:
+    api: ApiState = request.app.state.api
+    return api
 
 
 def caller(request: Request) -> Token:
@@ -64,7 +63,7 @@ def caller(request: Request) -> Token:
     return token
 
 
-def may(scope: Scope) -> Callable[[Request], None]:
+def needs_scope(scope: Scope) -> Callable[[Request], None]:
     def check(request: Request) -> None:
         token = caller(request)
         if scope not in token.scopes:
@@ -73,11 +72,11 @@ def may(scope: Scope) -> Callable[[Request], None]:
     return check
 
 
-# The gate checks the token before reading a body; the document declares the token here.
+# The gate has checked the token already; BEARER only declares the token in the OpenAPI document.
 BEARER = Security(HTTPBearer(auto_error=False, description="Made by `crawlctl token create`."))
-READING = [BEARER, Depends(may(Scope.READ))]
-OPERATING = [BEARER, Depends(may(Scope.OPERATE))]
+READING = [BEARER, Depends(needs_scope(Scope.READ))]
+OPERATING = [BEARER, Depends(needs_scope(Scope.OPERATE))]
 
-CurrentDesk = Annotated[Desk, Depends(_desk)]
+CurrentApi = Annotated[ApiState, Depends(_api_state)]
 Caller = Annotated[Token, Depends(caller)]
 Run = Annotated[str, Path(max_length=64, description="RunID (a number) or run_uid (a UUID)")]
