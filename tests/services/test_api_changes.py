@@ -235,7 +235,7 @@ def test_it_is_told_once_and_again_when_more_has_changed(
 ) -> None:
     """Twice a second for two minutes, while nothing changed any more."""
     monkeypatch.setattr(changes, "MOST_CHANGES", 3)
-    monkeypatch.setattr(changes, "BEATS", 3)
+    monkeypatch.setattr(changes, "PAUSES_PER_COMMENT", 3)
     runs = [make_run() for _ in range(5)]
     with http.stream("GET", "/v1/changes", headers={"Last-Event-ID": "0"}) as response:
         lines = (line for line in response.iter_lines() if line.startswith((":", "event")))
