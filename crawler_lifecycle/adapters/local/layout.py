@@ -12,7 +12,6 @@ files/<run_uid>/                  the run's files, including logs
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -22,37 +21,17 @@ from crawler_lifecycle.errors import BadInput
 JOB_NAME = re.compile(r"crawl-([0-9a-f]{32})-(0|[1-9][0-9]*)-([1-9][0-9]*)")
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    root: Path
-
-    @property
-    def jobs(self) -> Path:
-        return self.root / "jobs"
-
-    @property
-    def waiting(self) -> Path:
-        return self.root / "waiting"
-
-    @property
-    def running(self) -> Path:
-        return self.root / "running"
-
-    @property
-    def new(self) -> Path:
-        return self.root / "new"
-
-    @property
-    def changed(self) -> Path:
-        return self.root / "changed"
-
-    @property
-    def placing_lock(self) -> Path:
-        return self.root / "placing.lock"
-
-    @property
-    def made(self) -> Path:
-        return self.root.with_name(f"{self.root.name}.made")
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.jobs = root / "jobs"
+        self.waiting = root / "waiting"
+        self.running = root / "running"
+        self.new = root / "new"
+        self.changed = root / "changed"
+        self.placing_lock = root / "placing.lock"
+        self.made = root.with_name(f"{root.name}.made")
+        self.missing = f"{root} is missing: is it mounted?"
 
     @property
     def is_away(self) -> bool:
@@ -66,10 +45,6 @@ class Layout:
         for folder in (self.jobs, self.waiting, self.running, self.new, self.changed):
             folder.mkdir(parents=True, exist_ok=True)
         self.made.touch()
-
-    @property
-    def missing(self) -> str:
-        return f"{self.root} is missing: is it mounted?"
 
     def run(self, run_uid: str) -> Path:
         return self.jobs / checked_uid(run_uid)

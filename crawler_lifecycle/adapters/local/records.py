@@ -7,20 +7,16 @@ runner holds `lock` while it lives. Every file is complete or absent.
 Times are seconds since 1970. The module imports nothing heavy, since a runner has to start fast.
 """
 
-import dataclasses
 import fcntl
-import json
 import os
-import types
-import typing
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import msgspec
 import psutil
 
 from crawler_lifecycle.adapters.local.processes import First, Seen, of_job, of_name
@@ -137,7 +133,7 @@ class JobFolder:
 
     def write(self, record: Spec | Started | Stop | Ended) -> None:
         names = {Spec: "spec.json", Started: "started.json", Stop: "stop.json", Ended: "exit.json"}
-        _write(self.path / names[type(record)], dataclasses.asdict(record))
+        _write(self.path / names[type(record)], record)
 
     @property
     def has_started(self) -> bool:
@@ -210,40 +206,16 @@ def _read(path: Path, kind: type[T]) -> T | None:
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return _build(json.loads(content), kind)
-    except (ValueError, TypeError) as error:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"{path} is damaged: {error}") from error
 
 
-def _build(values: Any, kind: type[T]) -> T:
-    if not isinstance(values, dict):
-        raise TypeError("not an object")
-    expected = _expected(typing.cast("typing.Hashable", kind))
-    known = {name: value for name, value in values.items() if name in expected}
-    for name, value in known.items():
-        if not isinstance(value, expected[name]):
-            raise TypeError(f"{name} is {type(value).__name__}")
-    return kind(**known)
-
-
-@cache
-def _expected(kind: typing.Hashable) -> dict[str, Any]:
-    return {name: _checkable(hint) for name, hint in typing.get_type_hints(kind).items()}
-
-
-def _checkable(hint: Any) -> Any:
-    if hint is float:
-        return (float, int)
-    if isinstance(hint, types.UnionType):
-        return hint
-    return typing.get_origin(hint) or hint
-
-
-def _write(path: Path, values: dict[str, object]) -> None:
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=".", delete=False) as file:
+def _write(path: Path, record: Spec | Started | Stop | Ended) -> None:
+    with NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         draft = Path(file.name)
         try:
-            json.dump(values, file, ensure_ascii=False)
+            file.write(msgspec.json.encode(record))
             file.flush()
             # without this fsync a power cut may leave the name without the content
             os.fsync(file.fileno())
