@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind, FindingRecord
+from crawler_lifecycle.contract.audits import AuditOverview, AuditRef, AuditReport, Finding, FindingKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,3 @@ class Findings(Protocol):
 
     def overview(self, *, audits: int, findings: int) -> AuditOverview:
         """Return at most so many audits and findings."""
-
-    def of_run(self, run_uid: str) -> list[FindingRecord]:
-        """Return the findings about the run, oldest first."""

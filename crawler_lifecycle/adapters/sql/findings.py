@@ -113,10 +113,6 @@ class SqlFindings(OnDatabase):
             findings=_findings(connection, findings),
         )
 
-    @reading
-    def of_run(self, connection: Connection, run_uid: str) -> list[FindingRecord]:
-        return findings_of(connection, run_uid)
-
 
 def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
     query = select(audit_findings).where(finding.run_uid == run_uid).order_by(finding.id)
