@@ -139,7 +139,7 @@ class House:
         self.supervision = SupervisionActivities(runs, tasks, cluster, self.supervisors, limits)
         self.stopping = StoppingActivities(runs, tasks, cluster)
         self.notices = NoticeActivities(runs, FilePusher(self.folder / "exports" / "notices.jsonl"))
-        self.exports = ExportActivities(runs, exporter)
+        self.exports = ExportActivities(runs, exporter, exporter)
         self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
         self.run_audit = RunAudit(records, self.findings, self.supervisors, tasks, cluster, AT_ONCE)
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)

@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError
-from crawler_lifecycle.ports import Archive, Exporter, Runs
+from crawler_lifecycle.ports import Announcer, Archive, Archiver, Runs
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +35,15 @@ class ExportAttempt:
 @dataclass(frozen=True)
 class ExportActivities:
     runs: Runs
-    exporter: Exporter
+    announcer: Announcer
+    archiver: Archiver
 
     @activity.defn(no_thread_cancel_exception=True)
     def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
         """Announce the run's end by an event."""
         event = self._event(step, ExportKind.RUN_ENDED)
         with self._on_record(step.run, event):
-            self.exporter.announce(event)
+            self.announcer.announce(event)
         self.runs.settle_export(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
 
@@ -52,7 +53,7 @@ class ExportActivities:
         planned = self._event(step, ExportKind.FILES_READY)
         with self._on_record(step.run, planned) as attempt:
             self._archive(step, attempt)
-            self.exporter.announce(attempt.event)
+            self.announcer.announce(attempt.event)
         self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, attempt.location, None, attempt.event)
         return ExportedFiles(
             event_id=planned.event_id,
@@ -68,7 +69,7 @@ class ExportActivities:
         """
         archive = _archive_of_earlier_try()
         if archive is None:
-            archive = self.exporter.archive(attempt.event.run_uid, attempt.event.end, _heartbeat) or NO_FILES
+            archive = self.archiver.archive(attempt.event.run_uid, attempt.event.end, _heartbeat) or NO_FILES
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
         self._note_left_out(step, archive)
         if archive.location is None and attempt.location is not None:
@@ -115,7 +116,7 @@ class ExportActivities:
         """
         run = self.runs.current(step.run)
         identity = event_id(run.run_uid, kind, step.end)
-        destination = self.exporter.destination(run.run_uid, step.end)
+        destination = self.archiver.destination(run.run_uid, step.end)
         update = {"event_id": identity, "kind": kind, "supporting_files": destination}
         if recorded := self.runs.export_event(identity):
             return recorded.model_copy(update=update)

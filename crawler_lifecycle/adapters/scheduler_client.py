@@ -35,7 +35,6 @@ class SchedulerClient:
 
     def __init__(self, url: str, token: str, timeout: float) -> None:
         self._url = without_credentials(url.rstrip("/"))
-        self._timeout = timeout
         try:
             address = httpx.URL(url)
         except httpx.InvalidURL as error:

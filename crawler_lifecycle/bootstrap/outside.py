@@ -4,38 +4,38 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from crawler_lifecycle.settings import Settings
-from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
+from crawler_lifecycle.settings.outside import NoticeSettings
 
 if TYPE_CHECKING:
+    from crawler_lifecycle.adapters.folder import FolderExporter
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
-    from crawler_lifecycle.ports import Announcer, Archiver, Exporter, Pusher
+    from crawler_lifecycle.ports import Announcer, Archiver, Pusher
 
 SLOTS_PER_NOTICE = 4  # a worker sends one notice at once for every 4 slots
 
 
-def exporter(settings: Settings) -> "Exporter":
-    from crawler_lifecycle.adapters.exporter import ChosenExporter
-    from crawler_lifecycle.adapters.folder import FolderExporter
-
-    folder = FolderExporter(settings.files_folder, settings.exports_folder)
-    return ChosenExporter(_event_bus(settings.export) or folder, _bucket(settings) or folder)
-
-
-def _event_bus(chosen: ExportSettings) -> "Announcer | None":
+def announcer(settings: Settings) -> "Announcer":
+    chosen = settings.export
     if chosen.event_bus is None:
-        return None
+        return _exports_folder(settings)
     from crawler_lifecycle.adapters.aws.events import EventBridge
 
     return EventBridge(chosen.event_bus, chosen)
 
 
-def _bucket(settings: Settings) -> "Archiver | None":
+def archiver(settings: Settings) -> "Archiver":
     chosen = settings.export
     if chosen.bucket is None:
-        return None
+        return _exports_folder(settings)
     from crawler_lifecycle.adapters.aws.archives import S3Archiver
 
     return S3Archiver(settings.files_folder, chosen.bucket, chosen)
+
+
+def _exports_folder(settings: Settings) -> "FolderExporter":
+    from crawler_lifecycle.adapters.folder import FolderExporter
+
+    return FolderExporter(settings.files_folder, settings.exports_folder)
 
 
 def pusher(settings: Settings) -> "Pusher":

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.sql.store import SqlStore
     from crawler_lifecycle.domain.audit.subjects import AuditPatience
     from crawler_lifecycle.domain.plan import RunLimits
-    from crawler_lifecycle.ports import Cluster, Exporter, Pusher
+    from crawler_lifecycle.ports import Announcer, Archiver, Cluster, Pusher
 
 NO_SERVICE = (
     "no scheduler service is known and no stack runs on this state folder: start one with `crawlctl up`, "
@@ -69,10 +69,16 @@ class Parts:
     # the outside
 
     @cached_property
-    def exporter(self) -> "Exporter":
-        from crawler_lifecycle.bootstrap.outside import exporter
+    def announcer(self) -> "Announcer":
+        from crawler_lifecycle.bootstrap.outside import announcer
 
-        return exporter(self.settings)
+        return announcer(self.settings)
+
+    @cached_property
+    def archiver(self) -> "Archiver":
+        from crawler_lifecycle.bootstrap.outside import archiver
+
+        return archiver(self.settings)
 
     @cached_property
     def pusher(self) -> "Pusher":

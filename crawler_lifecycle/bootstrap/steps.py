@@ -28,7 +28,7 @@ def activities(parts: Parts, supervisors: "Supervisors", *, search_attributes: b
         ReconciliationActivities(runs, tasks, cluster),
         StoppingActivities(runs, tasks, cluster),
         NoticeActivities(runs, limited(parts.pusher, parts.settings.worker.activity_slots)),
-        ExportActivities(runs, parts.exporter),
+        ExportActivities(runs, parts.announcer, parts.archiver),
         *_audits(parts, supervisors),
     )
 

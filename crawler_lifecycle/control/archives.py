@@ -32,7 +32,7 @@ def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], en
     identity = event_id(run.run_uid, ExportKind.FILES_READY, number)
     _refuse_without_archive(run, next((export for export in exports if export.event_id == identity), None))
     event = parts.store.runs.export_event(identity)
-    stored = parts.exporter.stored(run.run_uid, number)
+    stored = parts.archiver.stored(run.run_uid, number)
     return RunArchive(run.run_id, number, stored, event.sha256 if event else None)
 
 

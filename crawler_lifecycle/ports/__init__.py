@@ -7,56 +7,8 @@ write to a run compares the epoch in its RunRef and raises Fenced when another s
 from crawler_lifecycle.ports.claims import Backlog, Claim, Claims, Nudge
 from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, KeepFacts, LogChunk, Uids, keep_no_facts
 from crawler_lifecycle.ports.findings import Acted, Findings
-from crawler_lifecycle.ports.outside import (
-    Announcer,
-    Archive,
-    Archiver,
-    Archives,
-    Exporter,
-    Progress,
-    Pusher,
-    StoredArchive,
-    Supervisors,
-)
+from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Progress, Pusher, StoredArchive, Supervisors
 from crawler_lifecycle.ports.places import KnowsItsPlace, Place, Places, PlacesInMemory
 from crawler_lifecycle.ports.records import ExpiredClaims, Handover, Records, ScheduledRun
 from crawler_lifecycle.ports.runs import Execution, NewRun, Runs
 from crawler_lifecycle.ports.tasks import Addition, Tasks
-
-__all__ = [
-    "NO_UIDS",
-    "Acted",
-    "Addition",
-    "Announcer",
-    "Archive",
-    "Archiver",
-    "Archives",
-    "Backlog",
-    "Claim",
-    "Claims",
-    "Cluster",
-    "Deployer",
-    "Execution",
-    "ExpiredClaims",
-    "Exporter",
-    "Findings",
-    "Handover",
-    "KeepFacts",
-    "KnowsItsPlace",
-    "LogChunk",
-    "NewRun",
-    "Nudge",
-    "Place",
-    "Places",
-    "PlacesInMemory",
-    "Progress",
-    "Pusher",
-    "Records",
-    "Runs",
-    "ScheduledRun",
-    "StoredArchive",
-    "Supervisors",
-    "Tasks",
-    "Uids",
-    "keep_no_facts",
-]

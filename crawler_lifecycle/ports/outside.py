@@ -76,12 +76,10 @@ class Announcer(Protocol):
         """Return a line about the receiver of events, or raise an error with the remedy."""
 
 
-class Archives(Protocol):
+class Archiver(Protocol):
     def stored(self, run_uid: str, end: int) -> StoredArchive:
         """Return the place of the archive for the run's end with this number (from 1). NotFound without an archive."""
 
-
-class Archiver(Archives, Protocol):
     def destination(self, run_uid: str, end: int) -> str:
         """Return the future place of the archive for the run's end with this number (from 1)."""
 
@@ -90,7 +88,3 @@ class Archiver(Archives, Protocol):
 
     def check_archives(self) -> str:
         """Return a line about the archives' place, or raise an error with the remedy."""
-
-
-class Exporter(Announcer, Archiver, Protocol):
-    """Announcer and archiver together."""

@@ -204,7 +204,7 @@ def test_why_an_export_failed_is_on_record_and_it_can_be_done_again(
         raise TemporaryError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(house.exports.exporter), "archive", full)
+        patched.setattr(type(house.exports.archiver), "archive", full)
         with pytest.raises(TemporaryError):
             house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports
@@ -226,12 +226,12 @@ def test_an_archive_that_is_made_is_not_made_again_because_its_event_was_not_tak
         raise TemporaryError("the bus is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(house.exports.exporter), "announce", away)
+        patched.setattr(type(house.exports.announcer), "announce", away)
         with pytest.raises(TemporaryError, match="away"):
             house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports
     assert (failed.state, failed.problem) == (ExportState.FAILED, "the bus is away")
-    made = Path(house.exports.exporter.destination(plan.run.run_uid, 1))
+    made = Path(house.exports.archiver.destination(plan.run.run_uid, 1))
     made.write_bytes(b"as it was")
     house.environment.info = replace(house.environment.info, heartbeat_details=[beats[-1]])
     exported = house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
@@ -250,11 +250,11 @@ def test_an_archive_that_could_not_be_announced_is_on_record_with_its_place(
     def away(*_: object) -> None:
         raise TemporaryError("the bus is away")
 
-    monkeypatch.setattr(type(house.exports.exporter), "announce", away)
+    monkeypatch.setattr(type(house.exports.announcer), "announce", away)
     with pytest.raises(TemporaryError, match="away"):
         house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports
-    made = house.exports.exporter.destination(plan.run.run_uid, 1)
+    made = house.exports.archiver.destination(plan.run.run_uid, 1)
     assert (failed.state, failed.location, Path(made).exists()) == (ExportState.FAILED, made, True)
 
 

@@ -45,7 +45,7 @@ def ended_twice(house: House, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
         raise TemporaryError("the bus is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(house.exports.exporter), "announce", away)
+        patched.setattr(type(house.exports.announcer), "announce", away)
         with pytest.raises(TemporaryError):
             house.do(house.exports.initiate_export_signal, RunEnd(run=first.run))
     house.do(house.exports.export_supporting_files, RunEnd(run=first.run))

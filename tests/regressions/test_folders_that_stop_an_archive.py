@@ -98,7 +98,7 @@ def test_an_export_that_failed_unexpectedly_is_on_record(
     def broken(*_: object) -> None:
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(type(house.exports.exporter), "archive", broken)
+    monkeypatch.setattr(type(house.exports.archiver), "archive", broken)
     with pytest.raises(RecursionError):
         house.do(house.exports.export_supporting_files, RunEnd(run=plan.run))
     (failed,) = house.details(plan).exports

@@ -25,20 +25,20 @@ def told(parts: Parts) -> list[str]:
 
 def test_without_settings_everything_stays_in_the_state_folder(tmp_path: Path) -> None:
     plain = parts(tmp_path)
-    assert plain.exporter.destination(RUN, 1) == str(tmp_path / "exports" / f"{RUN}.zip")
-    assert plain.exporter.check_events() == f"events in {tmp_path / 'exports' / 'events.jsonl'}"
+    assert plain.archiver.destination(RUN, 1) == str(tmp_path / "exports" / f"{RUN}.zip")
+    assert plain.announcer.check_events() == f"events in {tmp_path / 'exports' / 'events.jsonl'}"
     assert plain.pusher.check() == f"file {tmp_path / 'exports' / 'notices.jsonl'}"
 
 
 def test_archives_and_events_are_chosen_by_themselves(tmp_path: Path, credentials: None) -> None:
     away = "http://127.0.0.1:1"
-    bucket = parts(tmp_path, export={"bucket": "crawls", "prefix": "a/", "region": "eu-west-1"}).exporter
-    assert bucket.destination(RUN, 2) == f"s3://crawls/a/{RUN}-2.zip"
-    assert bucket.check_events().startswith("events in ")
-    bus = parts(tmp_path, export={"event_bus": "b", "region": "eu-west-1", "events_endpoint_url": away}).exporter
-    assert bus.check_archives().startswith("archives in ")
+    bucket = parts(tmp_path, export={"bucket": "crawls", "prefix": "a/", "region": "eu-west-1"})
+    assert bucket.archiver.destination(RUN, 2) == f"s3://crawls/a/{RUN}-2.zip"
+    assert bucket.announcer.check_events().startswith("events in ")
+    bus = parts(tmp_path, export={"event_bus": "b", "region": "eu-west-1", "events_endpoint_url": away})
+    assert bus.archiver.check_archives().startswith("archives in ")
     with pytest.raises(Exception, match="event bus b cannot be reached"):
-        bus.check_events()
+        bus.announcer.check_events()
 
 
 def test_each_receiver_that_is_set_is_told(tmp_path: Path) -> None:
