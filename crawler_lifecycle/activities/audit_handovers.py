@@ -9,23 +9,15 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.auditing import Ledger, describe_unlisted, resume_workflow
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
+from crawler_lifecycle.domain.audit import handovers as rules
 from crawler_lifecycle.domain.audit.findings import timestamp
-from crawler_lifecycle.domain.audit.handovers import (
-    EXPORTS,
-    MOST_NOTICES,
-    handover,
-    is_too_old,
-    next_replay,
-    owed,
-    undelivered,
-)
 from crawler_lifecycle.domain.audit.runs import taken
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.ports import Acted, Findings, Handover, Records, Supervisors
 
 RUNS_IN_A_PAGE = 500
-IN_VAIN = f"sent again {MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
+IN_VAIN = f"sent again {rules.MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
 TOO_OLD = "it is too old to be done again by itself: `crawlctl {}` does it"
 
 
@@ -59,7 +51,7 @@ class HandoverAudit:
     async def _findings(self, page: Sequence[Handover]) -> list[Finding]:
         """Return the findings for idle runs and for ends too old to deliver, which are reported without a request."""
         now = datetime.now(UTC)
-        old = {item.run.run_id for item in page if is_too_old(item.run, now, self.patience)}
+        old = {item.run.run_id for item in page if rules.is_too_old(item.run, now, self.patience)}
         idle = await self._idle([item.run for item in page if item.run.run_id not in old])
         due = [item for item in page if item.run.run_id in old or item.run.run_id in idle]
         rows = await asyncio.to_thread(self.records.audited_by_id, [item.run.run_id for item in due]) if due else {}
@@ -68,8 +60,8 @@ class HandoverAudit:
             run = rows.get(item.run.run_id)
             if run is None or not run.status.is_over or run.end_number != item.run.end_number:
                 continue  # reopened since the page was read
-            export = handover(run, item.failed_at, now, self.patience)
-            notice = undelivered(run, item.logged, now, self.patience, silent=item.silent)
+            export = rules.handover(run, item.failed_at, now, self.patience)
+            notice = rules.undelivered(run, item.logged, now, self.patience, silent=item.silent)
             problem = {"problem": idle.get(run.run_id)}
             findings += [finding.model_copy(update=problem) for finding in (export, notice) if finding]
         return findings
@@ -96,13 +88,13 @@ class HandoverAudit:
     def _problem(self, run: AuditedRun, finding: Finding, earlier: Acted | None) -> str | None:
         """Return why the audit does not repeat the delivery now, or None."""
         now = datetime.now(UTC)
-        if is_too_old(run, now, self.patience):
+        if rules.is_too_old(run, now, self.patience):
             return TOO_OLD.format("resume" if finding.kind is FindingKind.UNDELIVERED else "export")
         if earlier is None or earlier.at is None or finding.kind is FindingKind.EXPORT_PENDING:
             return None  # a pending export has not failed: the workflow was ended in the middle
         if finding.kind is FindingKind.UNDELIVERED:
-            return IN_VAIN if earlier.acts >= MOST_NOTICES else None
-        due = next_replay(earlier.acts, earlier.at, self.patience)
+            return IN_VAIN if earlier.acts >= rules.MOST_NOTICES else None
+        due = rules.next_replay(earlier.acts, earlier.at, self.patience)
         if now >= due:
             return None
         times = "once" if earlier.acts == 1 else f"{earlier.acts} times"
@@ -118,8 +110,8 @@ def _subjects_to_keep(page: Sequence[Handover], findings: Sequence[Finding]) -> 
     present = {(finding.kind, finding.subject) for finding in findings}
     kept: list[tuple[FindingKind, str]] = []
     for item in page:
-        subject, kinds = item.run.run_uid, owed(item.run, item.logged, silent=item.silent)
-        if any((kind, subject) in present for kind in EXPORTS):
-            kinds -= EXPORTS
+        subject, kinds = item.run.run_uid, rules.owed(item.run, item.logged, silent=item.silent)
+        if any((kind, subject) in present for kind in rules.EXPORTS):
+            kinds -= rules.EXPORTS
         kept += [(kind, subject) for kind in sorted(kinds) if (kind, subject) not in present]
     return kept

@@ -11,15 +11,7 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import Ledger
 from crawler_lifecycle.activities.leftovers import ASKED, Leftovers, Needed
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit.jobs import (
-    disputed,
-    is_later,
-    later_job,
-    leftover,
-    nameless_job,
-    steps,
-    unknown_job,
-)
+from crawler_lifecycle.domain.audit import jobs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Findings, Records, Tasks, Uids
@@ -82,7 +74,7 @@ class JobAudit:
 
         findings, examined = page.findings, 0
         if step.after is None:  # the first page counts for the whole cluster
-            findings = findings + [nameless_job(job) for job in inventory.nameless]
+            findings = findings + [rules.nameless_job(job) for job in inventory.nameless]
             examined = inventory.count
         settled = await ledger.settle(findings, act, examined=examined, unknown=len(page.unknown))
         rest = due[page.looks - 1] if page.looks < len(due) else None
@@ -111,7 +103,7 @@ class JobAudit:
         due, now, later = list[str](), datetime.now(UTC), sorted(run_uid for run_uid in jobs if run_uid > after)
         for start in range(0, len(later), ROWS_AT_ONCE):
             page = {run_uid: jobs[run_uid] for run_uid in later[start : start + ROWS_AT_ONCE]}
-            due += disputed(page, self.records.audited_by_uid(list(page)), now, self.patience)
+            due += rules.disputed(page, self.records.audited_by_uid(list(page)), now, self.patience)
             if len(due) > RUNS_IN_A_PAGE:
                 break
         return due
@@ -138,7 +130,7 @@ class JobAudit:
                 page.unknown.append(run_uid)
                 continue
             action = earlier.get(run_uid)
-            needed = steps(look, keys, acted=action is not None, requested=ASKED in (action or ""))
+            needed = rules.steps(look, keys, acted=action is not None, requested=ASKED in (action or ""))
             row = self.records.audited_by_uid([run_uid]).get(run_uid)  # read after the look: the run may be open again
             if needed and (row is None or row.status.is_over):
                 page.findings.append(self._finding(row, run_uid, jobs[run_uid], needed))
@@ -162,6 +154,10 @@ class JobAudit:
 
     def _finding(self, row: AuditedRun | None, run_uid: str, jobs: Sequence[ListedJob], needed: Needed) -> Finding:
         if row is None:
-            return unknown_job(run_uid, jobs, needed)
+            return rules.unknown_job(run_uid, jobs, needed)
         attempts = self.records.attempts(row.run_id, [job.key[0] for job in jobs if job.key])
-        return later_job(row, jobs, needed) if is_later(row, jobs, attempts, self.patience) else leftover(row, needed)
+        return (
+            rules.later_job(row, jobs, needed)
+            if rules.is_later(row, jobs, attempts, self.patience)
+            else rules.leftover(row, needed)
+        )

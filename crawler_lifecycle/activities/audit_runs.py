@@ -16,14 +16,7 @@ from crawler_lifecycle.activities.auditing import (
 )
 from crawler_lifecycle.activities.failing import failing_workflows
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
-from crawler_lifecycle.domain.audit.runs import (
-    ENDED_WELL,
-    OLD_COPY,
-    claim_expired,
-    cluster_has_all_jobs,
-    look_overdue,
-    unsupervised,
-)
+from crawler_lifecycle.domain.audit import runs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.errors import LifecycleError
@@ -63,7 +56,7 @@ class RunAudit:
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
         """Return the findings, and the runs with a workflow that closed a moment ago: their old findings stay open."""
-        late = {run.run_id for run in page if look_overdue(run, datetime.now(UTC), self.patience)}
+        late = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
         workflows = await self._with_run_ids(page, await describe_unlisted(self.supervisors, page, late))
         rows = await asyncio.to_thread(self.records.audited_by_id, workflows) if workflows else {}
         now = datetime.now(UTC)
@@ -72,7 +65,7 @@ class RunAudit:
             if run.run_id not in workflows:
                 continue
             workflow, row = workflows[run.run_id], rows.get(run.run_id)
-            finding = unsupervised(run, row, workflow, now, self.patience)
+            finding = rules.unsupervised(run, row, workflow, now, self.patience)
             if finding:
                 findings.append(finding)
             elif not workflow.is_open and row is not None and not row.status.is_over:
@@ -87,7 +80,7 @@ class RunAudit:
 
         async def with_run_id(run_id: int) -> WorkflowInfo:
             run, workflow = runs[run_id], workflows[run_id]
-            if workflow.end not in ENDED_WELL or not workflow.is_ours:
+            if workflow.end not in rules.ENDED_WELL or not workflow.is_ours:
                 return workflow
             if workflow.first_execution == run.supervisor_run_id:
                 return workflow
@@ -100,7 +93,7 @@ class RunAudit:
 
     async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
         """Allow the resume on an old copy of the database while the cluster still shows how the run's jobs ended."""
-        if finding.problem != OLD_COPY or not await asyncio.to_thread(self._has_all_jobs, finding):
+        if finding.problem != rules.OLD_COPY or not await asyncio.to_thread(self._has_all_jobs, finding):
             return finding
         return finding.model_copy(update={"problem": None})
 
@@ -109,7 +102,7 @@ class RunAudit:
         numbers = [task for tasks in self.tasks.by_status(run_id).values() for task in tasks]
         rows = self.tasks.rows(run_id, numbers)
         watched = [(row.task, row.attempt) for row in rows if not row.status.is_over]
-        return cluster_has_all_jobs(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
+        return rules.cluster_has_all_jobs(self.cluster.look(finding.run_uid or "", watched, uids=uids_of(rows)), rows)
 
     async def _stuck(self, supervised: Sequence[AuditedRun]) -> list[Finding]:
         """Return the overdue looks and the expired claims."""
@@ -118,9 +111,9 @@ class RunAudit:
         now = datetime.now(UTC)
         ids = [run.run_id for run in supervised]
         claims = await asyncio.to_thread(self.records.expired_claims, ids, now - self.patience.stuck)
-        late = [look_overdue(run, now, self.patience) for run in supervised]
+        late = [rules.look_overdue(run, now, self.patience) for run in supervised]
         expired = [
-            claim_expired(run, claims[run.run_id].tasks, claims[run.run_id].since)
+            rules.claim_expired(run, claims[run.run_id].tasks, claims[run.run_id].since)
             for run in supervised
             if run.run_id in claims
         ]

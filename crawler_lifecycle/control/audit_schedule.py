@@ -2,17 +2,7 @@
 
 from datetime import timedelta
 
-from temporalio.client import (
-    Client,
-    Schedule,
-    ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
-    ScheduleDescription,
-    ScheduleIntervalSpec,
-    ScheduleOverlapPolicy,
-    SchedulePolicy,
-    ScheduleSpec,
-)
+from temporalio import client as temporal
 
 from crawler_lifecycle.contract.audits import AuditRequest
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
@@ -43,10 +33,10 @@ class AuditSchedule:
         async with self._engine.calls() as client:
             try:
                 await client.create_schedule(self._id, self._wanted(), rpc_timeout=RPC_TIMEOUT)
-            except ScheduleAlreadyRunningError:
+            except temporal.ScheduleAlreadyRunningError:
                 await self._change(client)
 
-    async def describe(self) -> ScheduleDescription:
+    async def describe(self) -> temporal.ScheduleDescription:
         async with self._engine.calls() as client:
             return await client.get_schedule_handle(self._id).describe(rpc_timeout=RPC_TIMEOUT)
 
@@ -57,9 +47,9 @@ class AuditSchedule:
         except NotFound:
             return
 
-    def _wanted(self) -> Schedule:
-        return Schedule(
-            action=ScheduleActionStartWorkflow(
+    def _wanted(self) -> temporal.Schedule:
+        return temporal.Schedule(
+            action=temporal.ScheduleActionStartWorkflow(
                 AUDIT_WORKFLOW,
                 AuditRequest(repair=True),
                 id=self._id,
@@ -67,14 +57,14 @@ class AuditSchedule:
                 execution_timeout=LONGEST_AUDIT,
                 static_summary="audit: database, Temporal and cluster are compared",
             ),
-            spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=self._every)]),
-            policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
+            spec=temporal.ScheduleSpec(intervals=[temporal.ScheduleIntervalSpec(every=self._every)]),
+            policy=temporal.SchedulePolicy(overlap=temporal.ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
         )
 
-    async def _change(self, client: Client) -> None:
+    async def _change(self, client: temporal.Client) -> None:
         wanted, handle = self._wanted(), client.get_schedule_handle(self._id)
 
-        def is_as_wanted(schedule: Schedule) -> bool:
+        def is_as_wanted(schedule: temporal.Schedule) -> bool:
             return _substance(schedule) == _substance(wanted)
 
         present = await handle.describe(rpc_timeout=RPC_TIMEOUT)
@@ -82,8 +72,8 @@ class AuditSchedule:
             await replacement.replace(client, handle, present, wanted, is_as_wanted)
 
 
-def _substance(schedule: Schedule) -> tuple[object, ...]:
+def _substance(schedule: temporal.Schedule) -> tuple[object, ...]:
     action, policy = schedule.action, schedule.policy
-    assert isinstance(action, ScheduleActionStartWorkflow)
+    assert isinstance(action, temporal.ScheduleActionStartWorkflow)
     every = [interval.every for interval in schedule.spec.intervals]
     return action.workflow, action.task_queue, action.execution_timeout, every, policy.overlap, policy.catchup_window

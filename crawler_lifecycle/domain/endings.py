@@ -8,19 +8,9 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
+from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.causes import is_told_to_end_on_record, told_to_end_by
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
-from crawler_lifecycle.domain.reasons import (
-    DEADLINE_EXCEEDED,
-    DELETED_EXTERNALLY,
-    DISRUPTED,
-    JOB_DISAPPEARED,
-    POD_OVERDUE,
-    POD_TERMINATING,
-    SIDECAR_HANGING,
-    STOPPED,
-    STOPPED_FORCED,
-)
 
 TWO_CLOCKS = timedelta(minutes=1)  # greatest lag of the cluster's clock
 ORDER_UNKNOWN = (
@@ -63,7 +53,7 @@ def ending(
 
 def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Return how a task is over by our own limit. Its job is still there, and is ended like a lingering job."""
-    if cause == SIDECAR_HANGING and facts and facts.has_ended:
+    if cause == reasons.SIDECAR_HANGING and facts and facts.has_ended:
         ended = _ending_by_facts(facts)
         return Ending(ended.status, ended.reason, ended.exit_code, RAN_ON.format(facts.exit_code), ended.ended_at)
     return Ending(TaskStatus.FAILED, cause, None, job.message)
@@ -77,12 +67,16 @@ def ending_of_absent(row: TaskRow, facts: OutcomeFacts | None, intent: Intent, l
     code = facts.exit_code if facts else None
     if stops:
         return Ending(TaskStatus.STOPPED, stopped(intent), code)
-    reason = row.cause if row.cause in (DELETED_EXTERNALLY, POD_OVERDUE) else lost_by or JOB_DISAPPEARED
+    reason = (
+        row.cause
+        if row.cause in (reasons.DELETED_EXTERNALLY, reasons.POD_OVERDUE)
+        else lost_by or reasons.JOB_DISAPPEARED
+    )
     return Ending(TaskStatus.LOST, reason, code)
 
 
 def stopped(intent: Intent) -> str:
-    return STOPPED_FORCED if intent is Intent.FORCE else STOPPED
+    return reasons.STOPPED_FORCED if intent is Intent.FORCE else reasons.STOPPED
 
 
 def _ending_by_facts(facts: OutcomeFacts, *, stops: bool = False) -> Ending:
@@ -90,7 +84,7 @@ def _ending_by_facts(facts: OutcomeFacts, *, stops: bool = False) -> Ending:
         return Ending(TaskStatus.FAILED, facts.reason, facts.exit_code, facts.message, facts.ended_at)
     if facts.ended_by_itself:
         return Ending(TaskStatus.SUCCEEDED, None, facts.exit_code, DONE_BEFORE if stops else None, facts.ended_at)
-    return _unfinished(facts.told_by or DISRUPTED, facts, facts.exit_code, facts.ended_at)
+    return _unfinished(facts.told_by or reasons.DISRUPTED, facts, facts.exit_code, facts.ended_at)
 
 
 def _unfinished(why: str, facts: OutcomeFacts | None, exit_code: int | None, ended_at: datetime | None) -> Ending:
@@ -107,16 +101,22 @@ def _ending_of_success(
     if stops:
         return Ending(TaskStatus.STOPPED, stopped(intent), job.exit_code, None, job.ended_at)
     known_by = facts.told_by if facts else None
-    why = job.reason or known_by or told_to_end_by(row) or DISRUPTED
+    why = job.reason or known_by or told_to_end_by(row) or reasons.DISRUPTED
     return _unfinished(why, facts, job.exit_code, job.ended_at)
 
 
 def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> Ending:
     """Prefer the facts on record once the pod is gone, since the pod knew more than the Job."""
-    if facts and facts.has_ended and not facts.succeeded and job.facts is None and job.reason != DEADLINE_EXCEEDED:
+    if (
+        facts
+        and facts.has_ended
+        and not facts.succeeded
+        and job.facts is None
+        and job.reason != reasons.DEADLINE_EXCEEDED
+    ):
         return _ending_by_facts(facts)
     told_by = (facts.told_by if facts else None) or told_to_end_by(row)
-    reason = told_by or job.reason if job.reason == DISRUPTED else job.reason
+    reason = told_by or job.reason if job.reason == reasons.DISRUPTED else job.reason
     message = None if job.gone else job.message  # the evidence of a gone job says more
     return Ending(TaskStatus.FAILED, reason, job.exit_code, message, job.ended_at)
 
@@ -137,14 +137,16 @@ def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> 
 def _was_ended_from_outside(job: JobLook) -> bool:
     """Return whether the job failed for another reason than its program."""
     by_a_deletion = bool(job.stop_asked) or job.pods_deleted
-    return job.phase is JobPhase.FAILED and (by_a_deletion or job.reason in (DEADLINE_EXCEEDED, DISRUPTED))
+    return job.phase is JobPhase.FAILED and (
+        by_a_deletion or job.reason in (reasons.DEADLINE_EXCEEDED, reasons.DISRUPTED)
+    )
 
 
 def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
     """Return whether a stop ended the failed job: a look saw the job ending in the stop, or its pods ended since the
     stop.
     """
-    if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == POD_TERMINATING):
+    if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == reasons.POD_TERMINATING):
         return True
     if not job.pods_deleted or job.ended_at is None or stopped_at is None:
         return False

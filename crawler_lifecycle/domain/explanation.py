@@ -9,15 +9,8 @@ from datetime import timedelta
 
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.naming import MAIN_TASK
-from crawler_lifecycle.domain.reasons import (
-    BY_A_STOP,
-    DEPLOYMENT_REFUSED,
-    MAX_DURATION,
-    NEVER_STARTED,
-    SCHEDULE_DOOR,
-    STOPPED_FORCED,
-)
 from crawler_lifecycle.domain.words import counted
 
 FORCE_STOP = "force stop"
@@ -44,15 +37,15 @@ def explanation(run: RunRecord, tasks: Iterable[TaskRecord], log: Sequence[LogRe
 def _explained(
     run: RunRecord, reason: str, tasks: Iterable[TaskRecord], log: Sequence[LogRecord]
 ) -> Explanation | None:
-    if reason in BY_A_STOP:
+    if reason in reasons.BY_A_STOP:
         return _of_a_stop(reason, _stops_of_the_last_end(log))
     known = list(tasks)
     main = next((row for row in known if row.task == MAIN_TASK), None)
-    if reason == NEVER_STARTED:
+    if reason == reasons.NEVER_STARTED:
         return _of_a_limit(run, "start", run.request.start_limit_seconds, main)
-    if reason == MAX_DURATION:
+    if reason == reasons.MAX_DURATION:
         return _of_a_limit(run, "duration", run.request.max_duration_seconds, None)
-    if reason == DEPLOYMENT_REFUSED:
+    if reason == reasons.DEPLOYMENT_REFUSED:
         refusal = main.message if main and main.message else "its answer is not known"
         return Explanation(text=f"the main job could not be deployed: {_in_one_line(refusal)}", task=MAIN_TASK)
     return _of_a_task(run, main if reason in MAIN_JOB_ENDED else _first_failure(known))
@@ -66,11 +59,11 @@ def last_line(text: str | None) -> str | None:
 
 def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
     """Explain a stop. The first request names the person; a later force may come from the grace period."""
-    forced = reason == STOPPED_FORCED
+    forced = reason == reasons.STOPPED_FORCED
     if not stops:
         return Explanation(text="stopped by force" if forced else "stopped", forced=forced)
     first = stops[0]
-    by = f"replaced by {first.actor}" if first.door == SCHEDULE_DOOR else f"stopped by {_asker(first)}"
+    by = f"replaced by {first.actor}" if first.door == reasons.SCHEDULE_DOOR else f"stopped by {_asker(first)}"
     text = f"{by}: {_in_one_line(first.message)}"
     force = next((line for line in stops if line.event == FORCE_STOP), None)
     if forced and force is not None:
@@ -80,7 +73,7 @@ def _of_a_stop(reason: str, stops: Sequence[LogRecord]) -> Explanation:
 
 def _of_a_limit(run: RunRecord, name: str, seconds: int | None, main: TaskRecord | None) -> Explanation:
     limit = "" if seconds is None else f" of {timedelta(seconds=seconds)}"
-    if run.reason == MAX_DURATION:
+    if run.reason == reasons.MAX_DURATION:
         return Explanation(text=f"the run took longer than its {name} limit{limit} allows")
     why = f": {_in_one_line(main.message)}" if main and main.message else ""
     return Explanation(text=f"the main job did not start within the {name} limit{limit}{why}", task=MAIN_TASK)

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from crawler_lifecycle.settings import processes
 from crawler_lifecycle.settings.cluster import (
     BUSY_SECONDS,
     ClusterSettings,
@@ -21,17 +22,6 @@ from crawler_lifecycle.settings.cluster import (
     longest_request,
 )
 from crawler_lifecycle.settings.outside import ExportSettings, NoticeSettings
-from crawler_lifecycle.settings.processes import (
-    ApiSettings,
-    AuditSettings,
-    DatabaseSettings,
-    DispatcherSettings,
-    HealthSettings,
-    LogSettings,
-    MetricsSettings,
-    SchedulerSettings,
-    WorkerSettings,
-)
 
 PREFIX = "CRAWLER_"
 
@@ -56,20 +46,20 @@ class Settings(BaseSettings):
         default_factory=default_state,
         description="folder of the embedded profile; default: `~/.local/state/crawler-lifecycle`",
     )
-    database: DatabaseSettings = DatabaseSettings()
-    scheduler: SchedulerSettings = SchedulerSettings()
-    api: ApiSettings = ApiSettings()
+    database: processes.DatabaseSettings = processes.DatabaseSettings()
+    scheduler: processes.SchedulerSettings = processes.SchedulerSettings()
+    api: processes.ApiSettings = processes.ApiSettings()
     cluster: ClusterSettings = ClusterSettings()
     kubernetes: KubernetesSettings = KubernetesSettings()
-    dispatcher: DispatcherSettings = DispatcherSettings()
-    worker: WorkerSettings = WorkerSettings()
+    dispatcher: processes.DispatcherSettings = processes.DispatcherSettings()
+    worker: processes.WorkerSettings = processes.WorkerSettings()
     limits: LimitSettings = LimitSettings()
     export: ExportSettings = ExportSettings()
     notices: NoticeSettings = NoticeSettings()
-    audit: AuditSettings = AuditSettings()
-    log: LogSettings = LogSettings()
-    metrics: MetricsSettings = MetricsSettings()
-    health: HealthSettings = HealthSettings()
+    audit: processes.AuditSettings = processes.AuditSettings()
+    log: processes.LogSettings = processes.LogSettings()
+    metrics: processes.MetricsSettings = processes.MetricsSettings()
+    health: processes.HealthSettings = processes.HealthSettings()
 
     @model_validator(mode="after")
     def _requests_are_shorter_than_claims(self) -> Self:

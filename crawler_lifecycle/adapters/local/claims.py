@@ -6,14 +6,7 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-from crawler_lifecycle.adapters.job_request import (
-    arguments_of,
-    environment_of,
-    grace_seconds,
-    refuse_if_late,
-    refuse_unusable_texts,
-    request_hash,
-)
+from crawler_lifecycle.adapters import job_request
 from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing, place_name
 from crawler_lifecycle.adapters.local.processes import MARK, NAME
@@ -40,7 +33,7 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
         # A look between the check of `not_after` and the creation also learns from the place that a job may come.
         placing.enqueue(spec)
         try:
-            refuse_if_late(request)
+            job_request.refuse_if_late(request)
         except TemporaryError:
             placing.withdraw(spec)
             raise
@@ -66,17 +59,17 @@ def new_spec(request: DeploymentRequest, files: Path) -> Spec:
         installation=request.installation,
         run_uid=request.run_uid,
         name=name,
-        request_hash=request_hash(request),
+        request_hash=job_request.request_hash(request),
         claimed_at=now / 1e9,
         place=place_name(now, name),
         command=_command(request),
-        environment=environment_of(request, str(folder)) | {MARK: uid, NAME: name},
+        environment=job_request.environment_of(request, str(folder)) | {MARK: uid, NAME: name},
         files=str(folder),
         log=str(folder / log_name(request.task, request.attempt)),
         deadline_seconds=request.deadline_seconds,
-        grace_seconds=grace_seconds(request),
+        grace_seconds=job_request.grace_seconds(request),
     )
-    refuse_unusable_texts(spec.environment, spec.command)
+    job_request.refuse_unusable_texts(spec.environment, spec.command)
     return spec
 
 
@@ -84,7 +77,7 @@ def _command(request: DeploymentRequest) -> list[str]:
     crawler = request.crawler
     if not crawler.command:
         raise Refused(f"crawler {crawler.name!r} has no command: the local cluster runs programs, not images")
-    return [*crawler.command, *arguments_of(request)]
+    return [*crawler.command, *job_request.arguments_of(request)]
 
 
 def _make(folder: JobFolder, spec: Spec, layout: Layout) -> None:

@@ -4,18 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
-from temporalio.client import (
-    Schedule,
-    ScheduleActionStartWorkflow,
-    ScheduleDescription,
-    ScheduleIntervalSpec,
-    ScheduleListActionStartWorkflow,
-    ScheduleListDescription,
-    ScheduleOverlapPolicy,
-    SchedulePolicy,
-    ScheduleSpec,
-    ScheduleState,
-)
+from temporalio import client as temporal
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
@@ -23,19 +12,19 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
 NOT_OF_OURS = "calendar"  # a rule that another tool made
 OVERLAPS = {
-    Overlap.SKIP: ScheduleOverlapPolicy.SKIP,
-    Overlap.QUEUE: ScheduleOverlapPolicy.BUFFER_ONE,
+    Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
+    Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
     # A cancel is a stop here: asked, forced after the grace period, proved, exported. Only then the next run starts.
     # A terminated workflow would leave its jobs running beside the jobs of the next run.
-    Overlap.REPLACE: ScheduleOverlapPolicy.CANCEL_OTHER,
-    Overlap.ALLOW: ScheduleOverlapPolicy.ALLOW_ALL,
+    Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
+    Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
 }
 
 
-def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> Schedule:
+def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> temporal.Schedule:
     run = request.run
-    return Schedule(
-        action=ScheduleActionStartWorkflow(
+    return temporal.Schedule(
+        action=temporal.ScheduleActionStartWorkflow(
             RUN_WORKFLOW,
             run,
             id=_workflow_id(request.schedule_id),  # Temporal adds the time of the occurrence
@@ -43,24 +32,24 @@ def to_temporal(request: ScheduleRequest, task_queue: str, note: str) -> Schedul
             static_summary=f"{run.crawler}, by schedule {request.schedule_id}",
         ),
         spec=_spec(request),
-        policy=SchedulePolicy(
+        policy=temporal.SchedulePolicy(
             overlap=OVERLAPS[request.overlap], catchup_window=timedelta(seconds=request.window_seconds)
         ),
-        state=ScheduleState(note=note, paused=request.paused),
+        state=temporal.ScheduleState(note=note, paused=request.paused),
     )
 
 
-def _spec(request: ScheduleRequest) -> ScheduleSpec:
+def _spec(request: ScheduleRequest) -> temporal.ScheduleSpec:
     every, offset = request.every_seconds, timedelta(seconds=request.offset_seconds)
-    return ScheduleSpec(
+    return temporal.ScheduleSpec(
         cron_expressions=[f"{line} # {line}" for line in request.cron],  # Temporal keeps only the comment
-        intervals=[ScheduleIntervalSpec(timedelta(seconds=every), offset)] if every else [],
+        intervals=[temporal.ScheduleIntervalSpec(timedelta(seconds=every), offset)] if every else [],
         jitter=timedelta(seconds=request.jitter_seconds),
         time_zone_name=request.time_zone,
     )
 
 
-def of_spec(spec: ScheduleSpec) -> dict[str, Any]:
+def of_spec(spec: temporal.ScheduleSpec) -> dict[str, Any]:
     """Return the summary's fields about the times of occurrences."""
     interval = spec.intervals[0] if spec.intervals else None
     return {
@@ -72,21 +61,21 @@ def of_spec(spec: ScheduleSpec) -> dict[str, Any]:
     }
 
 
-def overlap_of(policy: SchedulePolicy) -> Overlap | None:
+def overlap_of(policy: temporal.SchedulePolicy) -> Overlap | None:
     """Return None for a policy without a word of ours."""
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
 
 
-def jitter_of(schedule: Schedule) -> timedelta:
+def jitter_of(schedule: temporal.Schedule) -> timedelta:
     return schedule.spec.jitter or timedelta()
 
 
-def window_of(schedule: Schedule) -> timedelta:
+def window_of(schedule: temporal.Schedule) -> timedelta:
     """Return how late an occurrence may still start."""
     return schedule.policy.catchup_window or timedelta()
 
 
-def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:
+def goes_by(schedule: temporal.Schedule, request: ScheduleRequest) -> bool:
     """Return whether the schedule has the rules of the request already."""
     rules = of_spec(schedule.spec)
     return (
@@ -97,13 +86,13 @@ def goes_by(schedule: Schedule, request: ScheduleRequest) -> bool:
     )
 
 
-def action_of(schedule: Schedule) -> ScheduleActionStartWorkflow:
+def action_of(schedule: temporal.Schedule) -> temporal.ScheduleActionStartWorkflow:
     """Return the action, which is always a start in our schedules."""
-    assert isinstance(schedule.action, ScheduleActionStartWorkflow)
+    assert isinstance(schedule.action, temporal.ScheduleActionStartWorkflow)
     return schedule.action
 
 
-def run_of(action: ScheduleActionStartWorkflow) -> RunRequest | None:
+def run_of(action: temporal.ScheduleActionStartWorkflow) -> RunRequest | None:
     """Return None if the stored request is not acceptable; the schedule's workflows then fail with the reason."""
     data = getattr(action.args[0], "data", b"") if action.args else b""
     try:
@@ -112,7 +101,7 @@ def run_of(action: ScheduleActionStartWorkflow) -> RunRequest | None:
         return None
 
 
-def counts_of(description: ScheduleDescription) -> ScheduleCounts:
+def counts_of(description: temporal.ScheduleDescription) -> ScheduleCounts:
     info = description.info
     return ScheduleCounts(
         started=info.num_actions,
@@ -122,18 +111,18 @@ def counts_of(description: ScheduleDescription) -> ScheduleCounts:
     )
 
 
-def starts_our_runs(description: ScheduleDescription, task_queue: str) -> bool:
+def starts_our_runs(description: temporal.ScheduleDescription, task_queue: str) -> bool:
     action = description.schedule.action
     return (
-        isinstance(action, ScheduleActionStartWorkflow)
+        isinstance(action, temporal.ScheduleActionStartWorkflow)
         and action.workflow == RUN_WORKFLOW
         and action.task_queue == task_queue
     )
 
 
-def lists_our_runs(listed: ScheduleListDescription) -> bool:
+def lists_our_runs(listed: temporal.ScheduleListDescription) -> bool:
     action = listed.schedule.action if listed.schedule else None
-    return isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == RUN_WORKFLOW
+    return isinstance(action, temporal.ScheduleListActionStartWorkflow) and action.workflow == RUN_WORKFLOW
 
 
 def occurrence_id(schedule_id: str, nominal: datetime) -> str:

@@ -8,21 +8,8 @@ from pydantic import ValidationError
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_input
 from crawler_lifecycle.control.runs import Resumed, Started, Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
+from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.document import (
-    ADDING,
-    EXPORTED,
-    NO_RUN,
-    NOT_ACCEPTABLE,
-    RESUMED,
-    RESUMING,
-    RUN_STARTED,
-    STARTING,
-    STOPPED,
-    STOPPING,
-    TASKS_ADDED,
-    TOO_LARGE,
-)
 from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
 from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import perhaps_made, problem
@@ -46,18 +33,18 @@ router = APIRouter(prefix="/v1", tags=["commanding"], dependencies=OPERATING)
     "/runs",
     status_code=201,
     response_model=Started,
-    responses=RUN_STARTED
+    responses=docs.RUN_STARTED
     | problems(
         _400="The request cannot be read, or the Idempotency-Key is not acceptable.",
         _409="The Idempotency-Key was used for another request.",
-        _413=TOO_LARGE,
-        _422=NOT_ACCEPTABLE + " Nothing was started.",
+        _413=docs.TOO_LARGE,
+        _422=docs.NOT_ACCEPTABLE + " Nothing was started.",
     ),
 )
 async def start(
     api: CurrentApi,
     caller: Caller,
-    body: Annotated[messages.StartRequest, STARTING],
+    body: Annotated[messages.StartRequest, docs.STARTING],
     response: Response,
     key: Key = None,
 ) -> Started | Response:
@@ -88,10 +75,11 @@ def _request(body: messages.StartRequest, caller: str) -> RunRequest:
 @router.post(
     "/runs/{run}/stop",
     status_code=202,
-    responses=STOPPED | problems(_404=NO_RUN, _409="The run is over.", _413=TOO_LARGE, _422=NOT_ACCEPTABLE),
+    responses=docs.STOPPED
+    | problems(_404=docs.NO_RUN, _409="The run is over.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
 )
 async def stop(
-    api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, STOPPING] = STOP
+    api: CurrentApi, caller: Caller, run: Run, body: Annotated[messages.StopBody, docs.STOPPING] = STOP
 ) -> Stopping:
     """Stop a run, by force if requested. The run's timeline tells when the stop is proved.
 
@@ -105,20 +93,20 @@ async def stop(
 @router.post(
     "/runs/{run}/tasks",
     status_code=201,
-    responses=TASKS_ADDED
+    responses=docs.TASKS_ADDED
     | problems(
         _400="There is no Idempotency-Key.",
-        _404=NO_RUN,
+        _404=docs.NO_RUN,
         _409="The run is over, about to end, or being stopped.",
-        _413=TOO_LARGE,
-        _422=NOT_ACCEPTABLE,
+        _413=docs.TOO_LARGE,
+        _422=docs.NOT_ACCEPTABLE,
     ),
 )
 def add_tasks(
     api: CurrentApi,
     caller: Caller,
     run: Run,
-    body: Annotated[messages.MoreTasks, ADDING],
+    body: Annotated[messages.MoreTasks, docs.ADDING],
     key: NeededKey,
     response: Response,
 ) -> messages.TasksAdded:
@@ -131,15 +119,17 @@ def add_tasks(
 @router.post(
     "/runs/{run}/resume",
     status_code=202,
-    responses=RESUMED | problems(_404=NO_RUN, _409="There is nothing to resume.", _413=TOO_LARGE, _422=NOT_ACCEPTABLE),
+    responses=docs.RESUMED
+    | problems(_404=docs.NO_RUN, _409="There is nothing to resume.", _413=docs.TOO_LARGE, _422=docs.NOT_ACCEPTABLE),
 )
-async def resume(api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, RESUMING] = RESUME) -> Resumed:
+async def resume(api: CurrentApi, run: Run, body: Annotated[messages.ResumeBody, docs.RESUMING] = RESUME) -> Resumed:
     """Resume the run's workflow, or reopen a FAILED run."""
     return await api.control.runs.resume(run, reopen=body.reopen)
 
 
 @router.post(
-    "/runs/{run}/export", responses=EXPORTED | problems(_404=NO_RUN, _409="The run is not over.", _422=NOT_ACCEPTABLE)
+    "/runs/{run}/export",
+    responses=docs.EXPORTED | problems(_404=docs.NO_RUN, _409="The run is not over.", _422=docs.NOT_ACCEPTABLE),
 )
 async def export(api: CurrentApi, run: Run) -> messages.Exported:
     """Announce the end of a run and archive its files again, under the same ids."""

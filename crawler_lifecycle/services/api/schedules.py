@@ -16,20 +16,8 @@ from crawler_lifecycle.contract.schedules import (
     Triggered,
 )
 from crawler_lifecycle.errors import NotFound, TemporaryError
+from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.document import (
-    BACKFILLED,
-    BACKFILLING,
-    DELETED,
-    NO_SCHEDULE,
-    NOT_ACCEPTABLE,
-    PAUSING,
-    SCHEDULE,
-    SCHEDULES,
-    SCHEDULING,
-    TOO_LARGE,
-    TRIGGERED,
-)
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
 from crawler_lifecycle.services.openapi import problems
 from crawler_lifecycle.services.problems import perhaps_made, problem
@@ -44,13 +32,17 @@ PAUSE = messages.PauseBody()  # for a request without a body
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
-@router.get("", dependencies=READING, responses=SCHEDULES)
+@router.get("", dependencies=READING, responses=docs.SCHEDULES)
 async def schedules(api: CurrentApi) -> messages.ScheduleList:
     """Return the schedules by name. A new schedule may take a moment to appear."""
     return messages.ScheduleList(schedules=list(await api.control.schedules.list()))
 
 
-@router.get("/{schedule}", dependencies=READING, responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE))
+@router.get(
+    "/{schedule}",
+    dependencies=READING,
+    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
+)
 async def schedule(
     api: CurrentApi,
     schedule: Name,
@@ -65,21 +57,21 @@ async def schedule(
     "/{schedule}",
     dependencies=OPERATING,
     response_model=ScheduleDetails,
-    responses=SCHEDULE
-    | {201: SCHEDULE[200] | {"description": "It is made."}}
+    responses=docs.SCHEDULE
+    | {201: docs.SCHEDULE[200] | {"description": "It is made."}}
     | problems(
         _400="The request cannot be read.",
         _409="The name is taken by something else.",
         _412="There is one of this name already, and `If-None-Match: *` was asked for.",
-        _413=TOO_LARGE,
-        _422=NOT_ACCEPTABLE + " Nothing was changed.",
+        _413=docs.TOO_LARGE,
+        _422=docs.NOT_ACCEPTABLE + " Nothing was changed.",
     ),
 )
 async def put_schedule(
     api: CurrentApi,
     caller: Caller,
     schedule: NewName,
-    body: Annotated[messages.ScheduleBody, SCHEDULING],
+    body: Annotated[messages.ScheduleBody, docs.SCHEDULING],
     response: Response,
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
@@ -108,10 +100,10 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
 @router.post(
     "/{schedule}/pause",
     dependencies=OPERATING,
-    responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
+    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
 async def pause_schedule(
-    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, docs.PAUSING] = PAUSE
 ) -> ScheduleDetails:
     """Pause a schedule. Runs under way go on."""
     return await api.control.schedules.pause(schedule, actor=body.actor or caller.name, reason=body.reason)
@@ -120,10 +112,10 @@ async def pause_schedule(
 @router.post(
     "/{schedule}/resume",
     dependencies=OPERATING,
-    responses=SCHEDULE | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
+    responses=docs.SCHEDULE | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
 async def resume_schedule(
-    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, PAUSING] = PAUSE
+    api: CurrentApi, caller: Caller, schedule: Name, body: Annotated[messages.PauseBody, docs.PAUSING] = PAUSE
 ) -> ScheduleDetails:
     """Resume a schedule. Occurrences due during the pause stay skipped; a backfill starts such occurrences."""
     return await api.control.schedules.resume(schedule, actor=body.actor or caller.name, reason=body.reason)
@@ -133,7 +125,7 @@ async def resume_schedule(
     "/{schedule}/trigger",
     dependencies=OPERATING,
     response_model=Triggered,
-    responses=TRIGGERED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE),
+    responses=docs.TRIGGERED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
 async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) -> Triggered | Response:
     """Start an occurrence now, also of a paused schedule. The overlap policy holds; the answer tells the outcome.
@@ -153,10 +145,10 @@ async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) 
     status_code=202,
     dependencies=OPERATING,
     response_model=Backfilled,
-    responses=BACKFILLED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE + " Nothing was started."),
+    responses=docs.BACKFILLED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE + " Nothing was started."),
 )
 async def backfill_schedule(
-    api: CurrentApi, schedule: Name, body: Annotated[messages.BackfillBody, BACKFILLING]
+    api: CurrentApi, schedule: Name, body: Annotated[messages.BackfillBody, docs.BACKFILLING]
 ) -> Backfilled | Response:
     """Start the occurrences due in a past period, whether they ran or not. A repeated request may start them twice:
     without an answer, or after a 503, check first whether they exist.
@@ -169,7 +161,9 @@ async def backfill_schedule(
 
 
 @router.delete(
-    "/{schedule}", dependencies=OPERATING, responses=DELETED | problems(_404=NO_SCHEDULE, _422=NOT_ACCEPTABLE)
+    "/{schedule}",
+    dependencies=OPERATING,
+    responses=docs.DELETED | problems(_404=docs.NO_SCHEDULE, _422=docs.NOT_ACCEPTABLE),
 )
 async def delete_schedule(api: CurrentApi, schedule: Name) -> messages.Deleted:
     """Remove a schedule. Runs under way go on, and earlier runs stay on record."""

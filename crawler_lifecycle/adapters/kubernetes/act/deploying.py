@@ -16,15 +16,8 @@ from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMED, Unreadabl
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA, SPEC_HASH
 from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
+from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.naming import job_name
-from crawler_lifecycle.domain.reasons import (
-    ADMISSION_DENIED,
-    CLUSTER_FORBIDS,
-    CLUSTER_UNAVAILABLE,
-    JOB_LEAVING,
-    LABELS_REMOVED,
-    QUOTA,
-)
 from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, Refused, TemporaryError
 
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota")
@@ -55,7 +48,7 @@ class Deploying:
             created_job = _metadata_of(self.api.post(self.api.batch("jobs"), job), request)
         except Missing as error:
             raise NotReady(
-                f"make the namespace {self.api.namespace}: {error.message}", cause=CLUSTER_FORBIDS
+                f"make the namespace {self.api.namespace}: {error.message}", cause=reasons.CLUSTER_FORBIDS
             ) from error
         except (ApiFailed, Unreadable) as error:
             if isinstance(error, ApiFailed) and not _leaves_open(error):
@@ -64,7 +57,7 @@ class Deploying:
             was_silent = isinstance(error, ApiFailed) and error.timed_out
             if not was_silent and (known := self._known(request)):
                 return known
-            raise TemporaryError(error.message, cause=CLUSTER_UNAVAILABLE) from error
+            raise TemporaryError(error.message, cause=reasons.CLUSTER_UNAVAILABLE) from error
         if changed := _changed_labels(created_job.labels or NO_LABELS, request):
             self._take_back(created_job, changed)
         return _deployment(request, created_job, created=True)
@@ -80,9 +73,11 @@ class Deploying:
             return None
         except (ApiFailed, Unreadable) as error:
             what = f"whether job {name} was made is not known: {error.message}"
-            raise TemporaryError(what, cause=CLUSTER_UNAVAILABLE) from error
+            raise TemporaryError(what, cause=reasons.CLUSTER_UNAVAILABLE) from error
         if job.deletion_timestamp is not None:
-            raise TemporaryError(f"job {name} is being deleted: its name is free when it is gone", cause=JOB_LEAVING)
+            raise TemporaryError(
+                f"job {name} is being deleted: its name is free when it is gone", cause=reasons.JOB_LEAVING
+            )
         present, wanted = job.labels or NO_LABELS, labels_of(request)
         if present.installation not in (None, request.installation):
             raise Conflict(f"{request.key} belongs to another installation, {present.installation}")
@@ -108,8 +103,10 @@ class Deploying:
         except Missing:
             pass
         except ApiFailed as error:
-            raise TemporaryError(f"{lost}, and is not deleted yet: {error.message}", cause=LABELS_REMOVED) from error
-        raise Refused(f"{lost}, and is deleted again: {MEND_LABELS}", cause=LABELS_REMOVED)
+            raise TemporaryError(
+                f"{lost}, and is not deleted yet: {error.message}", cause=reasons.LABELS_REMOVED
+            ) from error
+        raise Refused(f"{lost}, and is deleted again: {MEND_LABELS}", cause=reasons.LABELS_REMOVED)
 
 
 def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
@@ -141,9 +138,11 @@ def _refusal(error: ApiFailed) -> LifecycleError:
     better.
     """
     if any(words in error.message for words in DENIAL_WORDS):
-        return Refused(error.message, cause=ADMISSION_DENIED)
+        return Refused(error.message, cause=reasons.ADMISSION_DENIED)
     if error.status == 403 and any(words in error.message for words in QUOTA_WORDS):
-        return TemporaryError(error.message, cause=QUOTA)
+        return TemporaryError(error.message, cause=reasons.QUOTA)
     if error.status in (400, 413, 422):
         return Refused(error.message)
-    return TemporaryError(error.message, cause=CLUSTER_FORBIDS if error.status in (401, 403) else CLUSTER_UNAVAILABLE)
+    return TemporaryError(
+        error.message, cause=reasons.CLUSTER_FORBIDS if error.status in (401, 403) else reasons.CLUSTER_UNAVAILABLE
+    )

@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from crawler_lifecycle.adapters.job_request import (
-    arguments_of,
-    environment_of,
-    grace_seconds,
-    refuse_unusable_texts,
-    request_hash,
-)
+from crawler_lifecycle.adapters import job_request
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.contract.deployment import DeploymentRequest
 from crawler_lifecycle.domain.naming import checked_uid, job_name
@@ -56,7 +50,7 @@ def labels_of(request: DeploymentRequest) -> dict[str, str]:
         naming.RUN_UID: checked_uid(request.run_uid),
         naming.TASK: str(request.task),
         naming.ATTEMPT: str(request.attempt),
-        naming.SPEC_HASH: request_hash(request)[:HASH_LENGTH],
+        naming.SPEC_HASH: job_request.request_hash(request)[:HASH_LENGTH],
     }
 
 
@@ -88,7 +82,7 @@ def _pod(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     claim = {"persistentVolumeClaim": {"claimName": pods.files_claim}} if pods.files_claim else {"emptyDir": {}}
     pod: dict[str, Any] = {
         "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": grace_seconds(request),
+        "terminationGracePeriodSeconds": job_request.grace_seconds(request),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # links add a variable for every service in the namespace
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -109,9 +103,9 @@ def _container(request: DeploymentRequest, pods: Pods) -> dict[str, Any]:
     crawler = request.crawler
     if not crawler.image:
         raise Refused(f"crawler {crawler.name!r} has no image: Kubernetes runs images")
-    arguments = arguments_of(request)
-    environment = environment_of(request, FILES)
-    refuse_unusable_texts(environment, [*(crawler.command or [crawler.image]), *arguments])
+    arguments = job_request.arguments_of(request)
+    environment = job_request.environment_of(request, FILES)
+    job_request.refuse_unusable_texts(environment, [*(crawler.command or [crawler.image]), *arguments])
     resources = crawler.resources.model_dump(exclude_none=True)
     mount = {"name": "files", "mountPath": FILES}
     container = {

@@ -9,17 +9,8 @@ from crawler_lifecycle.adapters.kubernetes.observe import deletion, failure, job
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import build_look, look_of_job, true_conditions
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.waiting import Wait
+from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
-from crawler_lifecycle.domain.reasons import (
-    BACKOFF,
-    CONTAINER_CREATING,
-    FINISHING,
-    POD_CREATE_REJECTED,
-    POD_NOT_CREATED,
-    POD_TERMINATING,
-    SIDECAR_HANGING,
-    SIDECAR_NOT_STARTED,
-)
 
 NODE_UNREACHABLE = "node_unreachable"
 ON_RECORD = timedelta()  # our limit is reached as soon as its cause is on record
@@ -85,14 +76,14 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]
         return replace(
             look, stop_asked=was_told, reason=termination.told_by(own_pods, deleted) if may_be_told else None
         )
-    return replace(look, reason=termination.told_by(own_pods)) if look.cause == POD_TERMINATING else look
+    return replace(look, reason=termination.told_by(own_pods)) if look.cause == reasons.POD_TERMINATING else look
 
 
 def _without_pod(key: JobKey, job: Job) -> JobLook:
     if is_positive((job.status or NO_JOB_STATUS).active):
         problem = "its pod is not listed, although the Job counts it"
         return job_status.unclear_look(key, job.metadata.name, problem, job.metadata.uid)
-    return build_look(key, job, JobPhase.WAITING, POD_NOT_CREATED)
+    return build_look(key, job, JobPhase.WAITING, reasons.POD_NOT_CREATED)
 
 
 def _failed_because(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
@@ -132,9 +123,9 @@ def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
 def _of_running(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
     cause = _what_ails(pod)
     look = build_look(key, job, JobPhase.RUNNING, cause, pod)
-    if cause == SIDECAR_HANGING:
+    if cause == reasons.SIDECAR_HANGING:
         return replace(look, give_up_after=clock.with_sidecars)
-    if cause == SIDECAR_NOT_STARTED:
+    if cause == reasons.SIDECAR_NOT_STARTED:
         beside = ", ".join(f"container {name}: {reason}" for name, reason in pods.waiting_beside_main(pod))
         return replace(look, message=waiting.cut(beside))
     return look
@@ -143,33 +134,33 @@ def _of_running(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
 def _what_ails(pod: Pod) -> str | None:
     state = pods.state(pods.main_container(pod))
     if state.terminated is not None and pods.main_ended_for_good(pod):
-        return SIDECAR_HANGING
+        return reasons.SIDECAR_HANGING
     if state.waiting is not None and state.waiting.reason == "CrashLoopBackOff":
         return waiting.CRASH_LOOP
     if pods.is_out_of_sight(pod):
         return NODE_UNREACHABLE
-    return SIDECAR_NOT_STARTED if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod) else None
+    return reasons.SIDECAR_NOT_STARTED if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod) else None
 
 
-OVER = {pods.SUCCEEDED: FINISHING, pods.FAILED: BACKOFF}  # the Job has not counted the pod's end yet
+OVER = {pods.SUCCEEDED: reasons.FINISHING, pods.FAILED: reasons.BACKOFF}  # the Job has not counted the pod's end yet
 
 
 def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
     """Return the uid of the object whose events may say more (rules 14 and 16)."""
     if look.phase is not JobPhase.WAITING:
         return None
-    if look.cause == POD_NOT_CREATED:
+    if look.cause == reasons.POD_NOT_CREATED:
         return job.metadata.uid
-    return pod.metadata.uid if pod and look.cause == CONTAINER_CREATING else None
+    return pod.metadata.uid if pod and look.cause == reasons.CONTAINER_CREATING else None
 
 
 def look_with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) -> JobLook:
-    if look.cause != POD_NOT_CREATED:
+    if look.cause != reasons.POD_NOT_CREATED:
         wait = waiting.explained(Wait(look.cause or "", look.message), events)
         return replace(look, cause=wait.cause, message=waiting.cut(wait.message))
     wait = waiting.for_a_pod(events)
     begun = (job.status or NO_JOB_STATUS).start_time
-    is_hopeless = wait.cause == POD_CREATE_REJECTED and begun is not None and clock.now - begun > clock.patience
+    is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and begun is not None and clock.now - begun > clock.patience
     return replace(
         look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ON_RECORD if is_hopeless else None
     )

@@ -8,16 +8,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import ContainerStatus, Event
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.contract.outcome_facts import LONGEST_MESSAGE
-from crawler_lifecycle.domain.reasons import (
-    CONTAINER_CONFIG,
-    IMAGE_PULL,
-    NOT_CONSIDERED,
-    POD_CREATE_REJECTED,
-    POD_NOT_CREATED,
-    POD_SANDBOX,
-    QUOTA,
-    VOLUME,
-)
+from crawler_lifecycle.domain import reasons
 
 NOT_SYNCED = "not_synced"
 SCHEDULED = "scheduled"
@@ -26,27 +17,27 @@ CRASH_LOOP = "crash_loop"
 INVALID_IMAGE_NAME = "invalid_image_name"
 BY_WAITING_REASON = {
     # the kubelet alternates between trying and pausing: "since when" must not begin anew with every change
-    "ErrImagePull": IMAGE_PULL,
-    "ImagePullBackOff": IMAGE_PULL,
-    "InvalidImageName": IMAGE_PULL,
-    "ErrImageNeverPull": IMAGE_PULL,
-    "ImageInspectError": IMAGE_PULL,
-    "RegistryUnavailable": IMAGE_PULL,
-    "SignatureValidationFailed": IMAGE_PULL,
-    "CreateContainerConfigError": CONTAINER_CONFIG,
+    "ErrImagePull": reasons.IMAGE_PULL,
+    "ImagePullBackOff": reasons.IMAGE_PULL,
+    "InvalidImageName": reasons.IMAGE_PULL,
+    "ErrImageNeverPull": reasons.IMAGE_PULL,
+    "ImageInspectError": reasons.IMAGE_PULL,
+    "RegistryUnavailable": reasons.IMAGE_PULL,
+    "SignatureValidationFailed": reasons.IMAGE_PULL,
+    "CreateContainerConfigError": reasons.CONTAINER_CONFIG,
     "CreateContainerError": CANNOT_START,
     "RunContainerError": CANNOT_START,
     "CrashLoopBackOff": CRASH_LOOP,
 }
 # the cluster retries for ever; a person has to mend the cause
-HOPELESS = (IMAGE_PULL, CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
+HOPELESS = (reasons.IMAGE_PULL, reasons.CONTAINER_CONFIG, CANNOT_START, CRASH_LOOP)
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota", "resourcequotas")
 SAYS_NOTHING = ("ContainerCreating", "PodInitializing")
 BY_EVENT = {
-    "FailedMount": VOLUME,
-    "FailedAttachVolume": VOLUME,
-    "FailedCreatePodSandBox": POD_SANDBOX,
-    "FailedCreatePodSandbox": POD_SANDBOX,
+    "FailedMount": reasons.VOLUME,
+    "FailedAttachVolume": reasons.VOLUME,
+    "FailedCreatePodSandBox": reasons.POD_SANDBOX,
+    "FailedCreatePodSandbox": reasons.POD_SANDBOX,
 }
 
 
@@ -60,9 +51,9 @@ def for_a_pod(events: Sequence[Event]) -> Wait:
     """Apply rule 14: the controller made no pod, and only an event says why."""
     failed = _latest(events, ("FailedCreate",))
     if failed is None:
-        return Wait(POD_NOT_CREATED)
+        return Wait(reasons.POD_NOT_CREATED)
     said = (failed.message or "").lower()
-    cause = QUOTA if any(words in said for words in QUOTA_WORDS) else POD_CREATE_REJECTED
+    cause = reasons.QUOTA if any(words in said for words in QUOTA_WORDS) else reasons.POD_CREATE_REJECTED
     return Wait(cause, failed.message)
 
 
@@ -70,8 +61,8 @@ def for_a_node(pod: Pod) -> Wait:
     """Apply rule 15."""
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled is None or not scheduled.reason:
-        return Wait(NOT_CONSIDERED)
-    return Wait(word(scheduled.reason, NOT_CONSIDERED), scheduled.message)
+        return Wait(reasons.NOT_CONSIDERED)
+    return Wait(word(scheduled.reason, reasons.NOT_CONSIDERED), scheduled.message)
 
 
 def for_containers(pod: Pod) -> Wait:
@@ -80,7 +71,9 @@ def for_containers(pod: Pod) -> Wait:
         waits = [(status, wait) for status in several if (wait := pods.state(status).waiting) and wait.reason]
         if waits:
             _, wait = min(waits, key=_rank)
-            return Wait(BY_WAITING_REASON.get(wait.reason or "") or word(wait.reason, NOT_CONSIDERED), wait.message)
+            return Wait(
+                BY_WAITING_REASON.get(wait.reason or "") or word(wait.reason, reasons.NOT_CONSIDERED), wait.message
+            )
     return Wait(SCHEDULED)
 
 
@@ -120,6 +113,6 @@ def _rank(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
     return not hopeless, wait.reason in SAYS_NOTHING, status.name or ""
 
 
-def _latest(events: Sequence[Event], reasons: tuple[str, ...]) -> Event | None:
-    matching = [event for event in events if event.reason in reasons]
+def _latest(events: Sequence[Event], event_reasons: tuple[str, ...]) -> Event | None:
+    matching = [event for event in events if event.reason in event_reasons]
     return max(matching, key=lambda event: (event.seen_at or pods.LONG_AGO, event.metadata.name), default=None)
