@@ -25,7 +25,7 @@ from crawler_lifecycle.contract.steps.looks import (
 )
 from crawler_lifecycle.contract.steps.run import RunInput
 from crawler_lifecycle.domain.limits import is_held
-from crawler_lifecycle.domain.lingering import leaving, lingering, overdue
+from crawler_lifecycle.domain.lingering import leaving, lingering, overdue, removable
 from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.saturation import saturation
@@ -173,7 +173,7 @@ def _may_have_a_job(row: TaskRow) -> bool:
 def _removable(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
     """Yield tasks with a removable job and their end on record: the present attempt is not watched any more."""
     watched = {(row.task, row.attempt) for row in rows}
-    return (job.task for key, job in look.jobs.items() if job.removable and key not in watched)
+    return (task for task, attempt in removable(look) if (task, attempt) not in watched)
 
 
 def _tasks_to_explain(changes: Sequence[TaskChange]) -> list[int]:

@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.causes import is_told_to_end_on_record, told_to_end_by
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
+from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, TaskRow
 
 TWO_CLOCKS = timedelta(minutes=1)  # greatest lag of the cluster's clock
 ORDER_UNKNOWN = (
@@ -136,10 +136,15 @@ def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> 
 
 def _was_ended_from_outside(job: JobLook) -> bool:
     """Return whether the job failed for another reason than its program."""
+<<<<<<< HEAD
     by_a_deletion = bool(job.stop_asked) or job.pods_deleted
     return job.phase is JobPhase.FAILED and (
         by_a_deletion or job.reason in (reasons.DEADLINE_EXCEEDED, reasons.DISRUPTED)
     )
+=======
+    by_a_deletion = job.end_request in (EndRequest.TO_JOB, EndRequest.TO_PODS)
+    return job.phase is JobPhase.FAILED and (by_a_deletion or job.reason in (DEADLINE_EXCEEDED, DISRUPTED))
+>>>>>>> ddbb2dd (looks: give a job two axes instead of seven flags)
 
 
 def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
@@ -148,6 +153,6 @@ def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> boo
     """
     if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == reasons.POD_TERMINATING):
         return True
-    if not job.pods_deleted or job.ended_at is None or stopped_at is None:
+    if job.end_request is not EndRequest.TO_PODS or job.ended_at is None or stopped_at is None:
         return False
     return job.ended_at >= stopped_at - TWO_CLOCKS

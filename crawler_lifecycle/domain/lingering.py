@@ -33,6 +33,11 @@ def leaving(look: Look) -> int:
     return sum(job.leaving for job in look.jobs.values())
 
 
+def removable(look: Look) -> set[JobKey]:
+    """Return the ended jobs that take room in the cluster until their removal."""
+    return {key for key, job in look.jobs.items() if look.keeps_ended_jobs and job.removable}
+
+
 def _is_unrequested_orphan(job: JobLook, intent: Intent) -> bool:
     """Return whether orphan pods live on without a request to end. A stop asks them to end anyway."""
     return intent is Intent.RUN and job.cause == ORPHAN_PODS

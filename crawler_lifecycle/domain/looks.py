@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain.reasons import POD_OVERDUE
 
 JobKey = tuple[int, int]  # task and attempt of a job
 
@@ -27,6 +28,38 @@ class JobPhase(StrEnum):
         return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.VANISHED)
 
 
+class Presence(StrEnum):
+    """Presence of a job's object in the cluster. The pods may be in another state."""
+
+    PRESENT = "present"
+    BEING_DELETED = "being_deleted"
+    HELD = "held"  # deleted long ago without a running pod: a finalizer holds the object
+    ABSENT = "absent"  # provably: the look describes its remains
+
+
+class Pods(StrEnum):
+    """State of a job's pods, or of its processes in the local cluster."""
+
+    MAY_RUN = "may_run"  # now or later
+    ENDED = "ended"
+    NONE = "none"
+
+
+class EndRequest(StrEnum):
+    """Request to end that a job got before its end."""
+
+    NONE = "none"
+    TO_JOB = "to_job"
+    TO_PODS = "to_pods"  # pods were ended from outside, without a request to the job
+    UNKNOWN = "unknown"  # no trace is left to decide
+
+    @classmethod
+    def of(cls, stop_asked: bool | None) -> "EndRequest":
+        if stop_asked is None:
+            return cls.UNKNOWN
+        return cls.TO_JOB if stop_asked else cls.NONE
+
+
 @dataclass(frozen=True, slots=True)
 class JobLook:
     """A job as the cluster shows the job now."""
@@ -43,15 +76,42 @@ class JobLook:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     due_at: datetime | None = None  # when the job should have ended, after a request to end
-    overdue: bool = False  # due long ago: only force ends the job
-    stop_asked: bool | None = False  # told to end before its end; None: no trace is left to decide
-    pods_deleted: bool = False  # its pods were ended from outside, without a request to the job
-    gone: bool = False  # no part of the job runs any more
-    leaving: bool = False  # ended and deleted, and its object is still there
-    left_behind: bool = False  # its object is provably gone; the look describes its remains in the cluster
-    removable: bool = False  # ended, and takes room in the cluster until its removal
+    presence: Presence = Presence.PRESENT
+    pods: Pods = Pods.MAY_RUN
+    end_request: EndRequest = EndRequest.NONE
     facts: OutcomeFacts | None = None  # about its program, as far as its objects show facts
     give_up_after: timedelta | None = None  # how long its cause may be on record until the task is over
+
+    @property
+    def gone(self) -> bool:
+        """Return whether no part of the job can run any more."""
+        return self.pods is not Pods.MAY_RUN
+
+    @property
+    def leaving(self) -> bool:
+        """Return whether the job has ended and was deleted, and its object is still there."""
+        is_being_deleted = self.presence in (Presence.BEING_DELETED, Presence.HELD)
+        return is_being_deleted and self.phase is not JobPhase.ENDING
+
+    @property
+    def removable(self) -> bool:
+        """Return whether only the ended job's object is left."""
+        return self.presence is Presence.PRESENT and self.gone
+
+    @property
+    def left_behind(self) -> bool:
+        """Return whether the look describes mere remains of the job."""
+        return self.presence in (Presence.HELD, Presence.ABSENT)
+
+    @property
+    def overdue(self) -> bool:
+        """Return whether the job should have ended long ago: only force ends the job."""
+        return self.cause == POD_OVERDUE
+
+    @property
+    def stop_asked(self) -> bool | None:
+        """Return whether the job was told to end before its end; None: no trace is left to decide."""
+        return None if self.end_request is EndRequest.UNKNOWN else self.end_request is EndRequest.TO_JOB
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +122,7 @@ class Look:
     jobs: Mapping[JobKey, JobLook] = field(default_factory=dict)
     problem: str | None = None
     clock_ahead: timedelta | None = None  # lead of our clock; None if cluster and service share a clock
+    keeps_ended_jobs: bool = False  # ended jobs take room in the cluster until their removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,7 @@ class Removing:
         uids: Uids = NO_UIDS,
     ) -> Look:
         look = self.inner.look(run_uid, watched, tasks, uids=uids)
-        jobs = {key: replace(job, removable=job.phase.has_ended) for key, job in look.jobs.items()}
-        return replace(look, jobs=jobs)
+        return replace(look, keeps_ended_jobs=True)
 
     def inventory(self) -> Iterator[Sequence[ListedJob]]:
         yield self.listed

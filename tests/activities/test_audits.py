@@ -33,7 +33,7 @@ from crawler_lifecycle.contract.steps.looks import StatusWrite
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob, WorkflowInfo
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import export_workflow_id
 from crawler_lifecycle.errors import Conflict, LifecycleError, PermanentError, TemporaryError
 from crawler_lifecycle.ports import Cluster
@@ -380,7 +380,7 @@ def test_jobs_are_named_by_their_uid_on_record(house: House, monkeypatch: pytest
 def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = ended(house, deaf(house))
     cluster, full = house.bench.cluster, TemporaryError("no space for its log")
-    over = JobLook(1, 1, "uid", "job-1", JobPhase.SUCCEEDED, gone=True, removable=True)
+    over = JobLook(1, 1, "uid", "job-1", JobPhase.SUCCEEDED, pods=Pods.ENDED)
     inventory, look = cluster.inventory, cluster.look
 
     def listing() -> Iterator[Sequence[ListedJob]]:
@@ -389,7 +389,7 @@ def test_one_that_cannot_be_removed_keeps_no_other_alive(house: House, monkeypat
 
     def looking(run_uid: str, *more: Any, **options: Any) -> Look:
         seen = look(run_uid, *more, **options)
-        return replace(seen, jobs={**seen.jobs, (1, 1): over})
+        return replace(seen, jobs={**seen.jobs, (1, 1): over}, keeps_ended_jobs=True)
 
     def refusing(*_: object, **__: object) -> int:
         raise full

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequ
 from crawler_lifecycle.contract.steps.looks import CloseLook, Differences, LookAt, StatusWrite
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, Pods, Presence
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Cluster, Uids
@@ -195,10 +195,10 @@ def test_pods_that_lost_their_job_are_asked_to_end(house: House) -> None:
 def test_what_has_ended_and_is_still_listed_is_counted_whether_its_end_is_on_record_or_not(house: House) -> None:
     plan = house.started("sleepy", tasks=1)
     uid = house.details(plan).tasks[0].job_uid or ""
-    leaves = JobLook(0, 1, uid, "job", JobPhase.FAILED, stop_asked=True, gone=True, leaving=True)
+    leaves = JobLook(0, 1, uid, "job", JobPhase.FAILED, presence=Presence.BEING_DELETED, pods=Pods.ENDED)
     earlier = replace(leaves, task=1, uid="of-one-that-is-over")
     assert shown(house, plan, leaves, earlier)[0].leaving == 2
-    assert shown(house, plan, replace(leaves, leaving=False))[0].leaving == 0
+    assert shown(house, plan, replace(leaves, presence=Presence.PRESENT))[0].leaving == 0
 
 
 def test_a_run_is_held_while_every_job_of_it_is_suspended(house: House) -> None:
@@ -227,7 +227,7 @@ def test_what_never_ends_is_named_and_forced_and_nothing_else(house: House) -> N
     house.deploy_children(plan)
     uids = [str(task.job_uid) for task in house.details(plan).tasks]
     runs = JobLook(0, 1, uids[0], "job", JobPhase.RUNNING)
-    never_ends = JobLook(1, 1, uids[1], "job", JobPhase.ENDING, POD_OVERDUE, overdue=True)
+    never_ends = JobLook(1, 1, uids[1], "job", JobPhase.ENDING, POD_OVERDUE)
     first, _ = shown(house, plan, runs, never_ends)
     assert (first.unwanted, first.evidence) == ("", "1"), "the first look only puts it on record"
     house.do(house.reconciliation.sync_statuses, StatusWrite(run=plan.run, changes=first.changes))

@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, Look
 from crawler_lifecycle.errors import NotReady
 from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour
 from tests.kubernetes import fates, rights
@@ -288,7 +288,7 @@ def test_of_a_deleted_pod_that_is_gone_the_job_remembers_the_end(
     until(lambda: not kubernetes.bed.admin.exists(path), "the pod to be gone")
     job = kubernetes.until_ended(request)
     assert (job.phase, job.reason, job.exit_code) == (JobPhase.FAILED, reason, code)
-    assert (job.gone, job.stop_asked, job.pods_deleted) == (True, False, act is delete)
+    assert (job.gone, job.end_request) == (True, EndRequest.TO_PODS if act is delete else EndRequest.NONE)
 
     def evidence() -> TaskEvidence | None:
         (found,) = kubernetes.cluster.evidence(request.run_uid, MAIN)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,7 @@ from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.looks import LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Claim, KeepFacts, Uids, keep_no_facts
 from crawler_lifecycle.services.dispatcher import Dispatcher
@@ -88,8 +88,9 @@ class QuickCluster(SmallCluster):
             for owner, task in list(known):
                 if owner == run_uid and (tasks is None or task in tasks):
                     uid = self.running.get((owner, task)) or self.ended.get((owner, task)) or ""
-                    over = phase is JobPhase.FAILED
-                    jobs[task, 1] = JobLook(task, 1, uid, f"job-{task}", phase, stop_asked=over, gone=over)
+                    job = JobLook(task, 1, uid, f"job-{task}", phase)
+                    over = replace(job, pods=Pods.ENDED, end_request=EndRequest.TO_JOB)
+                    jobs[task, 1] = over if phase is JobPhase.FAILED else job
         time.sleep(random.choice((0, 0.01, 0.03)))  # what it shows grows old on its way
         return Look(complete=True, jobs=jobs)
 

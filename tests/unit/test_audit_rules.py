@@ -12,8 +12,9 @@ from crawler_lifecycle.domain.audit.handovers import handover, is_too_old, owed,
 from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_later, steps
 from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, look_overdue, unsupervised
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods, Presence, TaskRow
 from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.domain.reasons import POD_OVERDUE
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PATIENCE = AuditPatience()
@@ -231,20 +232,25 @@ def test_a_job_that_is_later_than_its_row(key: JobKey, made_after: int, later: b
         ({"phase": JobPhase.UNCLEAR}, Step.STOP, Step.KILL),
         ({"phase": JobPhase.ENDING}, Step.STOP, Step.KILL),
         ({"phase": JobPhase.SUCCEEDED}, Step.KILL, Step.KILL),
-        ({"phase": JobPhase.SUCCEEDED, "gone": True, "removable": True}, Step.REMOVE, Step.REMOVE),
-        ({"phase": JobPhase.FAILED, "gone": True}, None, None),
+        ({"phase": JobPhase.SUCCEEDED, "pods": Pods.ENDED}, Step.REMOVE, Step.REMOVE),
+        ({"phase": JobPhase.FAILED, "pods": Pods.NONE, "presence": Presence.BEING_DELETED}, None, None),
     ],
 )
 def test_what_a_job_needs(job: dict[str, object], asked: Step | None, insisted: Step | None) -> None:
     seen = JobLook(0, 1, "uid", "job", **job)  # type: ignore[arg-type]
-    look = Look(complete=True, jobs={(0, 1): seen, (1, 1): replace(seen, task=1)})
+    look = Look(complete=True, jobs={(0, 1): seen, (1, 1): replace(seen, task=1)}, keeps_ended_jobs=True)
     assert steps(look, [(0, 1), (5, 1)]) == ({(0, 1): asked} if asked else {})
     assert steps(look, [(0, 1)], acted=True, requested=True) == ({(0, 1): insisted} if insisted else {})
 
 
+def test_no_ended_job_is_removed_where_ended_jobs_take_no_room() -> None:
+    ended = JobLook(0, 1, "uid", "job", JobPhase.SUCCEEDED, pods=Pods.NONE)
+    assert steps(Look(complete=True, jobs={(0, 1): ended}), [(0, 1)]) == {}
+
+
 def test_only_those_that_were_asked_to_end_are_made_to() -> None:
     running = JobLook(0, 1, "uid", "job", JobPhase.RUNNING)
-    asked, late = replace(running, task=1, stop_asked=True), replace(running, task=2, overdue=True)
+    asked, late = replace(running, task=1, end_request=EndRequest.TO_JOB), replace(running, task=2, cause=POD_OVERDUE)
     look = Look(complete=True, jobs={(job.task, 1): job for job in (running, asked, late)})
     first = {(0, 1): Step.STOP, (1, 1): Step.STOP, (2, 1): Step.KILL}
     assert steps(look, look.jobs) == first

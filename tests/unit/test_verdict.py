@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
+from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, Look, Pods, Presence, TaskRow
 from crawler_lifecycle.domain.reasons import DELETED_EXTERNALLY, POD_TERMINATING
 from crawler_lifecycle.domain.verdict import verdict, verdicts
 
@@ -45,8 +45,8 @@ def after(row: TaskRow, *looks: Look, intent: Intent = Intent.RUN) -> TaskRow:
 
 
 def test_who_told_a_task_to_end_is_not_forgotten_by_a_look_that_does_not_find_it() -> None:
-    told = seen(JobPhase.ENDING, cause=POD_TERMINATING, stop_asked=True)
-    ended = after(ROW, told, NOTHING_THERE, seen(JobPhase.SUCCEEDED, exit_code=0, stop_asked=None))
+    told = seen(JobPhase.ENDING, cause=POD_TERMINATING, end_request=EndRequest.TO_JOB)
+    ended = after(ROW, told, NOTHING_THERE, seen(JobPhase.SUCCEEDED, exit_code=0, end_request=EndRequest.UNKNOWN))
     assert (ended.status, ended.reason) == (TaskStatus.FAILED, DELETED_EXTERNALLY)
 
 
@@ -76,7 +76,7 @@ def test_absence_counts_only_when_it_is_confirmed() -> None:
 
 def test_a_stop_that_reached_a_job_stops_it_and_one_that_came_late_does_not() -> None:
     failed = seen(JobPhase.FAILED, exit_code=143, reason="sigterm")
-    told = seen(JobPhase.FAILED, exit_code=143, reason="sigterm", stop_asked=True)
+    told = seen(JobPhase.FAILED, exit_code=143, reason="sigterm", end_request=EndRequest.TO_JOB)
     assert after(ROW, failed, intent=Intent.STOP).status is TaskStatus.FAILED
     assert after(ROW, told, intent=Intent.STOP).status is TaskStatus.STOPPED
     assert after(ROW, told, intent=Intent.FORCE).reason == "stopped_forced"
@@ -84,7 +84,7 @@ def test_a_stop_that_reached_a_job_stops_it_and_one_that_came_late_does_not() ->
     raced = verdict(ROW, seen(JobPhase.SUCCEEDED), Intent.STOP, NOW)
     assert raced
     assert raced.message == "it was done before the stop reached it"
-    in_order = seen(JobPhase.SUCCEEDED, exit_code=0, stop_asked=True)
+    in_order = seen(JobPhase.SUCCEEDED, exit_code=0, end_request=EndRequest.TO_JOB)
     assert (after(ROW, in_order, intent=Intent.STOP).status, after(ROW, in_order).status) == (
         TaskStatus.STOPPED,
         TaskStatus.FAILED,
@@ -134,10 +134,12 @@ JOBS = st.builds(
     uid=st.sampled_from(["uid", "uid", "another"]),
     name=st.just("job"),
     phase=PHASES,
-    cause=st.none() | st.text(max_size=8) | st.sampled_from(["pod_terminating", "finishing"]),
+    cause=st.none() | st.text(max_size=8) | st.sampled_from(["pod_terminating", "pod_overdue", "finishing"]),
     reason=st.none() | st.text(max_size=8),
     exit_code=st.none() | st.integers(-300, 300),
-    stop_asked=st.none() | st.booleans(),
+    presence=st.sampled_from(Presence),
+    pods=st.sampled_from(Pods),
+    end_request=st.sampled_from(EndRequest),
 )
 LOOKS = st.builds(
     lambda jobs, complete: Look(complete=complete, jobs={(job.task, job.attempt): job for job in jobs}),

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from crawler_lifecycle.adapters.local import processes
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Started, Unreadable
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
+from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.domain.naming import job_name
-from crawler_lifecycle.domain.reasons import CAPACITY
+from crawler_lifecycle.domain.reasons import CAPACITY, POD_OVERDUE
 from crawler_lifecycle.errors import BadInput, TemporaryError
 
 
@@ -195,7 +195,7 @@ def _running(job: LocalJob, started: Started) -> JobLook:
         job.name,
         JobPhase.ENDING if stop_asked else JobPhase.RUNNING,
         started_at=moment(started.at),
-        stop_asked=stop_asked,
+        end_request=EndRequest.of(stop_asked),
     )
 
 
@@ -211,25 +211,25 @@ def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
         message=ended.message,
         started_at=moment(ended.started_at) if ended.started_at else None,
         ended_at=moment(ended.at),
-        stop_asked=ended.stop_asked,
-        gone=not ended.left_over,
+        pods=Pods.MAY_RUN if ended.left_over else Pods.NONE,
+        end_request=EndRequest.of(ended.stop_asked),
     )
     return _Doubt(look, job.folder) if ended.left_over else look
 
 
 def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
     living = doubt.folder.processes(survey)
-    is_alive = bool(living)
-    if doubt.look.phase is JobPhase.UNCLEAR:
-        return replace(doubt.look, gone=not is_alive)
-    if doubt.look.phase.has_ended:
-        return replace(doubt.look, gone=not is_alive, overdue=is_alive)
+    left = replace(doubt.look, pods=Pods.MAY_RUN if living else Pods.NONE)
+    if left.phase is JobPhase.UNCLEAR:
+        return left
+    if living:
+        left = replace(left, cause=POD_OVERDUE)
+    if left.phase.has_ended:
+        return left
     if doubt.folder.goes_on_in(living):
         return replace(doubt.look, cause="runner_lost")
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
-    return replace(
-        doubt.look, phase=JobPhase.VANISHED, reason="runner_lost", message=message, gone=not is_alive, overdue=is_alive
-    )
+    return replace(left, phase=JobPhase.VANISHED, reason="runner_lost", message=message)
 
 
 def moment(seconds: float) -> datetime:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob
+from crawler_lifecycle.domain.lingering import removable
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 
 
@@ -36,8 +37,11 @@ def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested:
 
     `acted`: an earlier step was long enough ago; `requested`: the earlier step asked the jobs to end.
     """
+    ended = removable(look)
     needed = {
-        key: _step(job, insist=job.overdue or (acted and (requested or bool(job.stop_asked))))
+        key: Step.REMOVE
+        if key in ended
+        else _step(job, insist=job.overdue or (acted and (requested or bool(job.stop_asked))))
         for key in keys
         if (job := look.jobs.get(key))
     }
@@ -45,8 +49,6 @@ def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested:
 
 
 def _step(job: JobLook, *, insist: bool) -> Step | None:
-    if job.removable:
-        return Step.REMOVE
     if job.gone:
         return None
     return Step.KILL if insist or job.phase.has_ended else Step.STOP

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Job, Pod, is_positive
 from crawler_lifecycle.adapters.kubernetes.observe import job_status, pods, termination
 from crawler_lifecycle.adapters.kubernetes.observe.orphans import look_of_orphans
-from crawler_lifecycle.domain.looks import JobLook
+from crawler_lifecycle.domain.looks import JobLook, Pods, Presence
 from crawler_lifecycle.domain.reasons import FINISHING, ORPHAN_PODS, POD_OVERDUE, POD_TERMINATING
 
 
@@ -15,7 +15,7 @@ def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
     """Mark a job as overdue if its end was due too long ago: its node is dead, or a finalizer holds the object."""
     if look.gone or look.due_at is None or now - look.due_at <= patience:
         return look
-    return replace(look, cause=POD_OVERDUE, overdue=True)
+    return replace(look, cause=POD_OVERDUE)
 
 
 def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
@@ -45,8 +45,8 @@ def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLoo
     remains = look_of_orphans(key, look.name, own_pods)
     if remains is None:
         unclear = job_status.unclear_look(key, look.name, "the Job is being deleted, and no pod is left", look.uid)
-        remains = replace(unclear, gone=True, left_behind=True)
-    return replace(remains, leaving=True)
+        remains = replace(unclear, pods=Pods.NONE)
+    return replace(remains, presence=Presence.HELD)
 
 
 def since_its_job(job: Job, at: datetime | None) -> datetime | None:

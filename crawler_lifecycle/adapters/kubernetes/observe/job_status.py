@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from crawler_lifecycle.adapters.kubernetes.objects import NO_JOB_STATUS, Condition, Job, JobStatus, Pod, is_positive
 from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, waiting
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
 SLACK = timedelta(minutes=1)  # two clocks, both without fractions of seconds
@@ -32,8 +32,13 @@ def look_of_job(key: JobKey, job: Job) -> JobLook | None:
         return _failed(key, job, failed)
     if deleted := job.metadata.deletion_timestamp:
         cause = POD_TERMINATING if is_positive(status.terminating) else None
-        ending = build_look(key, job, JobPhase.ENDING, cause, stop_asked=True)
-        return replace(ending, due_at=deleted + job.grace)
+        ending = build_look(key, job, JobPhase.ENDING, cause)
+        return replace(
+            ending,
+            presence=Presence.BEING_DELETED,
+            end_request=EndRequest.TO_JOB,
+            due_at=deleted + job.grace,
+        )
     stage = _by_conditions(job, status, true) or _by_counters(status)
     return build_look(key, job, *stage) if stage else None
 
@@ -99,7 +104,7 @@ def _succeeded(key: JobKey, job: Job, complete: Condition) -> JobLook:
     program was told to end before.
     """
     at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
-    return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), stop_asked=None)
+    return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), end_request=EndRequest.UNKNOWN)
 
 
 def _failed(key: JobKey, job: Job, failed: Condition) -> JobLook:
@@ -111,7 +116,9 @@ def _failed(key: JobKey, job: Job, failed: Condition) -> JobLook:
 
 def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
     status, deleted = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
-    gone = not is_positive(status.active) and not is_positive(status.terminating)
+    may_run = is_positive(status.active) or is_positive(status.terminating)
+    # a deletion long after the end, by the time to live or a person, was no stop
+    is_told = deleted is not None and (at is None or deleted - at <= SLACK)
     return JobLook(
         *key,
         job.metadata.uid,
@@ -120,27 +127,17 @@ def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_cod
         exit_code=exit_code,
         started_at=status.start_time,
         ended_at=at,
-        # a deletion long after the end, by the time to live or a person, was no stop
-        stop_asked=deleted is not None and (at is None or deleted - at <= SLACK),
-        gone=gone,
-        leaving=deleted is not None,
-        removable=gone and deleted is None,
+        presence=Presence.PRESENT if deleted is None else Presence.BEING_DELETED,
+        pods=Pods.MAY_RUN if may_run else Pods.ENDED,
+        end_request=EndRequest.of(is_told),
     )
 
 
-def build_look(
-    key: JobKey,
-    job: Job,
-    phase: JobPhase,
-    cause: str | None = None,
-    pod: Pod | None = None,
-    *,
-    stop_asked: bool = False,
-) -> JobLook:
+def build_look(key: JobKey, job: Job, phase: JobPhase, cause: str | None = None, pod: Pod | None = None) -> JobLook:
     begun = (job.status or NO_JOB_STATUS).start_time if phase is JobPhase.RUNNING else None
     started = (pods.started_at(pod) if pod else None) or begun
     uid, name = job.metadata.uid, job.metadata.name
-    return JobLook(*key, uid, name, phase, cause, started_at=started, stop_asked=stop_asked)
+    return JobLook(*key, uid, name, phase, cause, started_at=started)
 
 
 def unclear_look(key: JobKey, name: str, message: str, uid: str = "") -> JobLook:

@@ -81,7 +81,7 @@ class Observer:
         now = self._api.clock.now()
         due = [(key, job) for key, job in survey.jobs.items() if job.due_at]
         survey.jobs.update((key, mark_overdue(job, now, self._patience.overdue)) for key, job in due)
-        return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference)
+        return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference, keeps_ended_jobs=True)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
         whole_run = [naming.selector(survey.installation, checked_uid(survey.run_uid))]

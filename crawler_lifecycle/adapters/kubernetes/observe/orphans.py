@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe import failure, job_status, pods, termination
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS
 
 
@@ -17,10 +17,11 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
     uids = {pods.controller_uid(pod) for pod in own_pods}
     uid = pods.controller_uid(pod)
     if not uid or len(uids) > 1:
+        run_state = Pods.ENDED if pods.has_ended(pod) else Pods.MAY_RUN
         problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
-        return replace(job_status.unclear_look(key, name, problem), gone=pods.has_ended(pod), left_behind=True)
-    is_told = pod.metadata.deletion_timestamp is not None
-    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, stop_asked=is_told, left_behind=True)
+        return replace(job_status.unclear_look(key, name, problem), pods=run_state, presence=Presence.ABSENT)
+    request = EndRequest.of(pod.metadata.deletion_timestamp is not None)
+    look = JobLook(*key, uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
     if not pods.has_ended(pod):
         return replace(look, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
@@ -28,7 +29,7 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
         look,
         cause=None,
         exit_code=code,
-        gone=True,
+        pods=Pods.ENDED,
         started_at=pods.started_at(pod),
         ended_at=end.finished_at if end else None,
     )
@@ -38,6 +39,6 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
     if code == 0:
         was_told = termination.told_to_end([pod])
         author = None if was_told is False else termination.told_by([pod])
-        return replace(ended, phase=JobPhase.SUCCEEDED, stop_asked=was_told, reason=author)
+        return replace(ended, phase=JobPhase.SUCCEEDED, end_request=EndRequest.of(was_told), reason=author)
     message = f"pod {pod.metadata.name} succeeded, but not its main container"
     return replace(ended, phase=JobPhase.UNCLEAR, message=message)

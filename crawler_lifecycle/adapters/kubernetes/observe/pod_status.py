@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.job_status import build_look,
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.waiting import Wait
 from crawler_lifecycle.domain import reasons
-from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase
+from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods
 
 NODE_UNREACHABLE = "node_unreachable"
 ON_RECORD = timedelta()  # our limit is reached as soon as its cause is on record
@@ -74,7 +74,9 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]
         was_told = termination.told_to_end(own_pods)
         may_be_told = was_told is not False and pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
         return replace(
-            look, stop_asked=was_told, reason=termination.told_by(own_pods, deleted) if may_be_told else None
+            look,
+            end_request=EndRequest.of(was_told),
+            reason=termination.told_by(own_pods, deleted) if may_be_told else None,
         )
     return replace(look, reason=termination.told_by(own_pods)) if look.cause == reasons.POD_TERMINATING else look
 
@@ -89,18 +91,18 @@ def _without_pod(key: JobKey, job: Job) -> JobLook:
 def _failed_because(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
     """Complete a failure: the Job proves the failure, the pod its reason, and either may show a request to end."""
     failed = true_conditions(job.status or NO_JOB_STATUS).get("Failed")
-    look = replace(look, pods_deleted=_is_by_deletion(job, failed, own_pods))
+    if look.end_request is EndRequest.NONE and _is_by_deletion(job, failed, own_pods):
+        look = replace(look, end_request=EndRequest.TO_PODS)
     if pod is None:
         return look
-    gone = look.gone and all(pods.has_ended(pod) for pod in own_pods)
+    have_ended = all(pods.has_ended(pod) for pod in own_pods)
     return replace(
         look,
         reason=failure.reason(failed, pod),
         message=failure.message(failed, pod),
         exit_code=pods.exit_code(pod),
         started_at=pods.started_at(pod) or look.started_at,
-        gone=gone,
-        removable=look.removable and gone,
+        pods=look.pods if have_ended else Pods.MAY_RUN,
     )
 
 

@@ -55,9 +55,7 @@ class Survey:
         """Make a listed job unclear. The Job still proves whether the job runs on, for a stop and for a removal."""
         self.need_pods.pop((known.task, known.attempt), None)
         unclear = job_status.unclear_look((known.task, known.attempt), known.name, problem, known.uid)
-        self.jobs[known.task, known.attempt] = replace(
-            unclear, gone=known.gone, leaving=known.leaving, removable=known.removable
-        )
+        self.jobs[known.task, known.attempt] = replace(unclear, presence=known.presence, pods=known.pods)
 
     def is_theirs(self, labels: Labels | None) -> bool:
         """Return whether the labels name another run or installation."""
