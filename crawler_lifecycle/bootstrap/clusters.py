@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
-    """Return the cluster. `places` remembers the namespace in the database; None: only the process remembers."""
+    """Return the cluster. `places` remembers the namespace in the database; None: each request names its namespace."""
     if settings.cluster.kind == "kubernetes":
         return _kubernetes(settings, installation, places)
     from crawler_lifecycle.adapters.local.cluster import LocalCluster

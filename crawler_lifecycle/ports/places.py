@@ -24,8 +24,8 @@ class Places(Protocol):
 class PlacesInMemory:
     """Places in a process without a database, as long as the process lives."""
 
-    def __init__(self) -> None:
-        self._place: Place | None = None
+    def __init__(self, place: Place | None = None) -> None:
+        self._place = place
 
     def known(self) -> Place | None:
         return self._place

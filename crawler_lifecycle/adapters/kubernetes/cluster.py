@@ -1,6 +1,5 @@
 """KubernetesCluster fulfils the Cluster port for a Kubernetes namespace."""
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience, Observer
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import ACCEPT, CORRECT, NamespaceCheck
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import ConfirmedPlaces, NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
 from crawler_lifecycle.contract.steps.evidence import TaskEvidence
@@ -32,8 +31,6 @@ from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused
 from crawler_lifecycle.ports import NO_UIDS, KeepFacts, LogChunk, Place, Places, PlacesInMemory, Uids, keep_no_facts
-
-CONFIRMED_SECONDS = 10.0  # thirty deployers at once need not compare namespaces thirty times a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +60,10 @@ class KubernetesCluster:
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
         self._deploying = Deploying(self._api, pods)
-        self._learns_place_from_requests = places is None
-        self._places = known = places or PlacesInMemory()
-        self._namespace = NamespaceCheck(self._api, known, CORRECT if self._learns_place_from_requests else ACCEPT)
-        self._confirmed_until = 0.0
-        self._confirmed: Place | None = None
+        self._places = places
+        known = places or PlacesInMemory()
+        self._namespace = NamespaceCheck(self._api, known)
+        self._confirmed = ConfirmedPlaces(self._api)
         self._observer = Observer(self._api, installation, patience, known)
         listening = Listening(self._logs)
         self._stopping, self._killing = Stopping(jobs(), listening), Stopping(jobs(), listening)
@@ -79,25 +75,27 @@ class KubernetesCluster:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         if self._installation not in (None, request.installation):
             raise Refused(f"installation: this cluster runs jobs of {self._installation}, not {request.installation}")
-        if request.namespace and self._learns_place_from_requests:
-            self._expect(request.namespace)
-        self.confirm()
+        expected = _place_of(request.namespace) if request.namespace else self.confirm()
+        if expected is not None:
+            self._confirmed.must_be_present(expected)
         return self._deploying.deploy(request)
 
     def confirm(self) -> Place | None:
-        """Raise TemporaryError if the installation does not know the namespace. Compares every ten seconds at most."""
-        if time.monotonic() >= self._confirmed_until:
-            self._namespace.check_if_readable()
-            self._confirmed = self._places.known()
-            self._confirmed_until = time.monotonic() + CONFIRMED_SECONDS
-        return self._confirmed
+        """Return the place on record; None without a database.
 
-    def _expect(self, namespace: JobNamespace) -> None:
-        """Take the installation's namespace from a request: a process without a database starts without a namespace."""
-        expected, known = Place(namespace.name, namespace.uid, namespace.cluster_uid), self._places.known()
-        if known != expected:
-            self._confirmed_until = 0.0
-            self._places.keep(expected, known)
+        Raise TemporaryError if the present namespace is another. A namespace that cannot be read is not confirmed: the
+        deployment compares again.
+        """
+        if self._places is None:
+            return None
+        known = self._places.known()
+        if known is not None and known in self._confirmed:
+            return known
+        is_confirmed = self._namespace.is_confirmed()
+        known = self._places.known()
+        if is_confirmed and known is not None:
+            self._confirmed.add(known)
+        return known
 
     def accept_place(self) -> tuple[Place | None, Place]:
         """Record the present namespace for this installation. Return the previous and the present namespace."""
@@ -159,8 +157,13 @@ class KubernetesCluster:
         return Changes(self._api, self._installation)
 
     def check(self) -> str:
-        """Read a small list: the API server answers, knows our credentials, and lists jobs in the known namespace."""
-        self._namespace.check_if_readable(keep=False)
+        """Read a small list: the API server answers, knows our credentials, and lists jobs.
+
+        With a database, the namespace has to be the namespace on record. A process without a database compares each
+        request alone: a single wrong request must not take the service from all callers.
+        """
+        if self._places is not None:
+            self._namespace.is_confirmed(keep=False)
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
         page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"
@@ -175,3 +178,7 @@ class KubernetesCluster:
         named = ", ".join(f"{right} ({right.purpose})" for right in missing)
         mend = "apply your overlay of deploy/kubernetes again: `kubectl apply --server-side -k ...`"
         raise NotReady(f"missing in namespace {self._api.namespace}: {named}; {mend}")
+
+
+def _place_of(namespace: JobNamespace) -> Place:
+    return Place(namespace.name, namespace.uid, namespace.cluster_uid)

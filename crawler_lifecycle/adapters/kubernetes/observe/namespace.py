@@ -3,17 +3,25 @@
 With the kubeconfig of another cluster, a namespace with the same name shows none of our Jobs: all Jobs would seem gone,
 and a stop would be proved while all jobs run. The namespace's uid shows the difference. If the uid differs, the uid of
 kube-system shows whether the same cluster has a new namespace.
+
+The scheduler service has no database, and serves several installations: each of its requests names the namespace that
+the installation knows, and is compared alone.
 """
 
+import time
+from collections import OrderedDict
 from dataclasses import dataclass
+from threading import Lock
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMESPACES, Unreadable
-from crawler_lifecycle.domain.reasons import NAMESPACE_CHANGED
+from crawler_lifecycle.domain.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABLE, NAMESPACE_CHANGED
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import Place, Places
+from crawler_lifecycle.ports import Place, Places, PlacesInMemory
 
+CONFIRMED_SECONDS = 10.0
+MOST_CONFIRMED = 16  # a wrong place in every request must not fill the memory
 CLUSTER = "kube-system"  # every cluster has this namespace from its beginning to its end
 CORRECT = "no job is created: give the scheduler service the kubeconfig and the namespace of the other parts"
 ACCEPT = "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
@@ -25,29 +33,36 @@ class NamespaceCheck:
     places: Places
     remedy: str = ACCEPT
 
-    def check(self, *, keep: bool = True) -> None:
+    def check(self, *, keep: bool = True) -> bool:
         """Raise TemporaryError if absence proves no end: the namespace is gone, being deleted, or unknown.
 
-        `keep`: record a namespace that appears for the first time.
+        Return False if the namespace tells no uid to compare. `keep`: record a namespace that appears for the first
+        time.
         """
         known, seen = self.places.known(), self._namespace()
-        if seen is None or (known and (known.namespace, known.namespace_uid) == (seen.namespace, seen.namespace_uid)):
-            return
+        if seen is None:
+            return False
+        if known and (known.namespace, known.namespace_uid) == (seen.namespace, seen.namespace_uid):
+            return True
         present = self._with_cluster(seen)
         if known is None or (known.namespace == seen.namespace and _is_the_same_cluster(known, present)):
             if keep:
                 self.places.keep(present, known)
-            return
+            return True
         message = f"{_words(present)} is not the {_words(known)} that this installation knows, {_why(known, present)}"
         raise TemporaryError(f"{message}: nothing in it counts as absent; {self.remedy}", cause=NAMESPACE_CHANGED)
 
-    def check_if_readable(self, *, keep: bool = True) -> None:
-        """Run the same check, but only object to an unknown namespace: the next request reports other trouble."""
+    def is_confirmed(self, *, keep: bool = True) -> bool:
+        """Run the same check, but only object to an unknown namespace.
+
+        False: the namespace cannot be read, and the next request reports the trouble.
+        """
         try:
-            self.check(keep=keep)
+            return self.check(keep=keep)
         except TemporaryError as error:
             if error.cause == NAMESPACE_CHANGED:
                 raise
+            return False
 
     def accept(self) -> tuple[Place | None, Place]:
         """Record the present namespace. Return the namespace on record before, and the present namespace."""
@@ -64,10 +79,12 @@ class NamespaceCheck:
         try:
             namespace = NAMESPACES.item(self.api.get(self.api.core()))
         except Missing as error:
-            raise TemporaryError(f"there is no namespace {name}: is this the right cluster?") from error
+            problem = f"there is no namespace {name}: is this the right cluster?"
+            raise TemporaryError(problem, cause=CLUSTER_FORBIDS) from error
         phase = namespace.status.phase if namespace.status else None
         if namespace.metadata.deletion_timestamp or phase != "Active" or namespace.metadata.name != name:
-            raise TemporaryError(f"namespace {name} is not active ({phase}): nothing in it counts as absent")
+            problem = f"namespace {name} is not active ({phase}): nothing in it counts as absent"
+            raise TemporaryError(problem, cause=CLUSTER_FORBIDS)
         return Place(name, namespace.metadata.uid) if namespace.metadata.uid else None
 
     def _with_cluster(self, seen: Place) -> Place:
@@ -76,6 +93,50 @@ class NamespaceCheck:
         except (ApiFailed, Missing, Unreadable):
             return seen
         return Place(seen.namespace, seen.namespace_uid, uid or None)
+
+
+class ConfirmedPlaces:
+    """Places that the API server confirmed in the last seconds: thirty deployers at once need not compare namespaces
+    thirty times a second.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._until: OrderedDict[Place, float] = OrderedDict()
+        self._lock = Lock()
+
+    def must_be_present(self, expected: Place) -> None:
+        """Raise TemporaryError unless the API server shows this place now, or did a few seconds ago.
+
+        The comparison is the expected place's own: requests with other places neither confirm the place nor refute it.
+        """
+        if expected in self:
+            return
+        try:
+            tells_its_uid = NamespaceCheck(self._api, PlacesInMemory(expected), CORRECT).check()
+        except Unreadable as error:
+            raise _unconfirmed(expected, error.message) from error
+        except ApiFailed as error:
+            cause = CLUSTER_FORBIDS if error.status in (401, 403) else CLUSTER_UNAVAILABLE
+            raise _unconfirmed(expected, error.message, cause) from error
+        if not tells_its_uid:
+            raise _unconfirmed(expected, "the answer holds no uid")
+        self.add(expected)
+
+    def add(self, place: Place) -> None:
+        with self._lock:
+            self._until[place] = time.monotonic() + CONFIRMED_SECONDS
+            self._until.move_to_end(place)
+            if len(self._until) > MOST_CONFIRMED:
+                self._until.popitem(last=False)
+
+    def __contains__(self, place: Place) -> bool:
+        with self._lock:
+            return time.monotonic() < self._until.get(place, 0.0)
+
+
+def _unconfirmed(expected: Place, problem: str, cause: str = CLUSTER_UNAVAILABLE) -> TemporaryError:
+    return TemporaryError(f"no job is created while {_words(expected)} cannot be read: {problem}", cause=cause)
 
 
 def _is_the_same_cluster(known: Place, present: Place) -> bool:
