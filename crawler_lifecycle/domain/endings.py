@@ -136,15 +136,10 @@ def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> 
 
 def _was_ended_from_outside(job: JobLook) -> bool:
     """Return whether the job failed for another reason than its program."""
-<<<<<<< HEAD
-    by_a_deletion = bool(job.stop_asked) or job.pods_deleted
+    by_a_deletion = job.end_request in (EndRequest.TO_JOB, EndRequest.TO_PODS)
     return job.phase is JobPhase.FAILED and (
         by_a_deletion or job.reason in (reasons.DEADLINE_EXCEEDED, reasons.DISRUPTED)
     )
-=======
-    by_a_deletion = job.end_request in (EndRequest.TO_JOB, EndRequest.TO_PODS)
-    return job.phase is JobPhase.FAILED and (by_a_deletion or job.reason in (DEADLINE_EXCEEDED, DISRUPTED))
->>>>>>> ddbb2dd (looks: give a job two axes instead of seven flags)
 
 
 def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
