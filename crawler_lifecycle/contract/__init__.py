@@ -1,6 +1,6 @@
-"""Models that cross Temporal and HTTP: frozen, and validated at every door.
+"""Models of all data that cross Temporal and HTTP. The models are frozen, and validate data at every door.
 
-`states` has the words of a run, `requests` starts and stops a run, `steps` has the inputs and results of activities,
-`deployment` is for the scheduler service, `records` shows rows of the database to people, `notices` is for front ends
-and pipelines.
+`states` has the statuses, `requests` and `schedules` the commands of people and programs, `steps` the inputs and
+results of activities, `lifecycle` and `audits` the inputs and results of workflows, `deployment` the words of the
+scheduler service, `records` the rows that people read, `notices` the messages to front ends and pipelines.
 """

@@ -1,4 +1,4 @@
-"""Audits: inputs, results and records."""
+"""Audits: the request, the input and result of every step, and the records in the database."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -49,9 +49,9 @@ KINDS = {
 class AuditRequest(Request):
     """Compare database, Temporal and cluster, and mend the disagreements."""
 
-    repair: bool = Field(default=False, description="else nothing is changed, not even written down")
+    repair: bool = Field(default=False, description="mend the disagreements; false: change and record nothing")
     remove_unknown_jobs: bool = Field(
-        default=False, description="end and remove also jobs of ours whose run nobody knows; only with `repair`"
+        default=False, description="end and remove also our jobs without a run in the database; only with `repair`"
     )
 
 
@@ -72,13 +72,13 @@ class Finding(Message):
     message: str
     run_id: int | None = None
     run_uid: str | None = None
-    evidence: str | None = Field(default=None, description="what a job printed last, before it is removed")
-    action: str | None = Field(default=None, description="what was done, or would be")
-    problem: str | None = Field(default=None, description="why it could not be done")
+    evidence: str | None = Field(default=None, description="last lines of a job that is removed")
+    action: str | None = Field(default=None, description="the repair, in a dry run the possible repair")
+    problem: str | None = Field(default=None, description="obstacle to the repair")
 
 
 class AuditStep(Message):
-    """Page to audit in a part. `after` is the place where the previous page ended."""
+    """Input of a step, which audits a page of a part. `after` is the place where the previous page ended."""
 
     audit: AuditRef
     part: AuditPart
@@ -86,17 +86,17 @@ class AuditStep(Message):
 
 
 class AuditPage(Message):
-    """Result of a page. `unknown` counts subjects without a judgement. `rest` is where the next page starts; None: no
-    page is left.
+    """Result of a step. `unknown` counts subjects that could not be seen. `rest` is the place where the page ended;
+    None: the page was the last.
     """
 
     examined: int = 0
     found: dict[FindingKind, int] = {}
     acted: int = 0
     unknown: int = 0
-    findings: list[Finding] = Field(default=[], description="some of them; a dry run has no other place for them")
+    findings: list[Finding] = Field(default=[], description="the first findings, which a dry run records nowhere else")
     rest: str | None = None
-    problem: str | None = Field(default=None, description="why what it did not find is not mended for that")
+    problem: str | None = Field(default=None, description="obstacle, because of which no open finding is closed")
 
 
 class PartReport(Message):
@@ -120,11 +120,11 @@ class PartReport(Message):
 
 
 class AuditReport(Message):
-    """The workflow's result."""
+    """Result of the audit's workflow."""
 
     audit: AuditRef
     parts: dict[AuditPart, PartReport] = {}
-    findings: list[Finding] = Field(default=[], description="the first of them")
+    findings: list[Finding] = Field(default=[], description="the first findings")
 
     @property
     def is_complete(self) -> bool:
@@ -136,7 +136,7 @@ class AuditReport(Message):
 
 
 class AuditContinuation(Message):
-    """State that a workflow execution hands to its continuation."""
+    """State that an execution of the audit's workflow hands to its continuation."""
 
     report: AuditReport
     part: AuditPart
@@ -144,7 +144,7 @@ class AuditContinuation(Message):
 
 
 class FindingRecord(Message):
-    """A finding as the database keeps it."""
+    """A finding in the database, from its first audit until it is forgotten."""
 
     kind: FindingKind
     subject: str
@@ -154,15 +154,15 @@ class FindingRecord(Message):
     evidence: str | None
     first_seen_at: datetime
     last_seen_at: datetime
-    closed_at: datetime | None = Field(description="when it was not found any more")
-    action: str | None = Field(description="what was done last")
+    closed_at: datetime | None = Field(description="time of the first audit without the finding")
+    action: str | None = Field(description="the last repair")
     acted_at: datetime | None
-    acts: int = Field(description="how often something was done")
+    acts: int = Field(description="number of repairs")
     problem: str | None
 
 
 class AuditRecord(Message):
-    """A repairing audit as the database keeps it."""
+    """An audit with repair in the database. A dry run has no record."""
 
     audit_uid: str
     began_at: datetime
@@ -172,9 +172,9 @@ class AuditRecord(Message):
 
 
 class AuditOverview(Message):
-    """The last audits, newest first, and the findings that they know."""
+    """The last audits, newest first, and their findings."""
 
     audits: list[AuditRecord]
     last_complete_at: datetime | None
     open: dict[FindingKind, int]
-    findings: list[FindingRecord] = Field(description="open ones first, then the closed ones, newest first")
+    findings: list[FindingRecord] = Field(description="open findings first, then closed findings, newest first")

@@ -1,4 +1,4 @@
-"""A run's limit clock."""
+"""The limit clock of a run, which measures the run's time for its limits."""
 
 from datetime import datetime
 
@@ -10,9 +10,9 @@ from crawler_lifecycle.contract.base import Message
 class Clock(Message):
     """State of the limit clock. The clock stands still while all remaining jobs are suspended."""
 
-    held_seconds: float = Field(default=0, description="how long they stood still before")
-    held_since: datetime | None = Field(default=None, description="none: they count")
-    changes: int = Field(default=0, description="how often they were held or went on")
+    held_seconds: float = Field(default=0, description="total of earlier standstills")
+    held_since: datetime | None = Field(default=None, description="begin of the standstill; none: the clock counts")
+    changes: int = Field(default=0, description="number of standstills and continuations")
 
     @property
     def is_held(self) -> bool:

@@ -1,4 +1,4 @@
-"""Checks cron lines.
+"""Checks the cron lines of schedules before Temporal gets them.
 
 Temporal accepts lines that never fire: the schedule would exist, and no run would ever start. Temporal's rules are
 those of `crontab` with an exception: where a line gives both a day of the month and a weekday, both have to fit.
@@ -28,7 +28,7 @@ NAMES = {
 }
 LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 LONGEST_LINE = 200
-YEARS = 40  # in 40 years every date falls on every weekday, even the leap day
+SEARCHED_YEARS = 40  # in 40 years every date falls on every weekday, even the leap day
 PART = re.compile(r"(?:\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?")
 
 
@@ -49,7 +49,7 @@ def is_skipped_in(line: str, zone: str, since: int) -> bool:
     if clocks is None:
         return False  # Temporal refuses an unknown zone itself
     minutes, hours, days, months, weekdays = _fields(line)
-    dates = (day for year in range(since, since + YEARS) for day in _dates(year, months, days))
+    dates = (day for year in range(since, since + SEARCHED_YEARS) for day in _dates(year, months, days))
     wanted = (day for day in dates if day.isoweekday() % 7 in {weekday % 7 for weekday in weekdays})
     times = (
         datetime(day.year, day.month, day.day, hour, minute, tzinfo=clocks)
@@ -97,8 +97,11 @@ def _values(text: str, field: str, least: int, most: int) -> set[int]:
             )
         first, last, step = match.groups()
         start = least if first is None else _number(first, field, least, most)
-        alone = first is not None and last is None and step is None
-        end = start if alone else most if last is None else _number(last, field, least, most)
+        if last is not None:
+            end = _number(last, field, least, most)
+        else:
+            is_single = first is not None and step is None
+            end = start if is_single else most
         width = 1 if step is None else int(step)
         if end < start or width == 0:
             raise ValueError(f"{part!r} is an empty range of the {field}")

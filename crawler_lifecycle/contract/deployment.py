@@ -1,4 +1,4 @@
-"""Requests to a scheduler service and its answers. HTTP, the run's record and the cluster use the same words."""
+"""Requests to a scheduler service, and its answers: the catalogue's entries and the deployment of jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -30,14 +30,14 @@ class Crawler(Message):
     name: Name
     command: list[str] = Field(default_factory=list, max_length=256, description="program and arguments of a task")
     argument_flag: str | None = Field(
-        default=None, max_length=64, description="put before each `name=value` argument at the end of the command"
+        default=None, max_length=64, description="option in front of each `name=value` at the end of the command"
     )
-    image: str | None = Field(default=None, max_length=512, description="container image, where there are containers")
+    image: str | None = Field(default=None, max_length=512, description="container image, for Kubernetes")
     environment: dict[str, str] = Field(default_factory=dict)
     resources: Resources = Resources()
-    processes: int = Field(default=1, ge=1, le=MOST_TASKS_EVER, description="tasks of a run that does not say how many")
+    processes: int = Field(default=1, ge=1, le=MOST_TASKS_EVER, description="default number of tasks")
     max_parallel: int | None = Field(
-        default=None, ge=1, le=MOST_TASKS_EVER, description="tasks of a run in the cluster at once"
+        default=None, ge=1, le=MOST_TASKS_EVER, description="most tasks of a run in the cluster at once"
     )
     start_limit_seconds: Seconds | None = None
     max_duration_seconds: Seconds | None = None
@@ -45,12 +45,12 @@ class Crawler(Message):
 
 
 class JobNamespace(Message):
-    """Namespace of the installation's jobs, and the uids that tell it from another namespace of that name."""
+    """Namespace of the installation's jobs. Two namespaces with the same name have different uids."""
 
     name: str
     uid: str
     cluster_uid: str | None = Field(
-        default=None, description="uid of the namespace kube-system, which tells the cluster; none: it may not be read"
+        default=None, description="uid of the namespace kube-system, which identifies the cluster; none: not readable"
     )
 
 
@@ -67,13 +67,12 @@ class DeploymentRequest(Message):
     crawler: Crawler
     arguments: dict[ArgumentName, Argument] = Field(default_factory=dict)
     deadline_seconds: Seconds | None = None
-    grace_seconds: Seconds | None = Field(default=None, description="from asking the job to end until it is made to")
+    grace_seconds: Seconds | None = Field(default=None, description="time from the request to end until the force")
     not_after: datetime | None = Field(
-        default=None, description="when the asker's claim runs out: from then on the job must not be made any more"
+        default=None, description="expiry of the requester's claim: from then on the job must not be made"
     )
-
     namespace: JobNamespace | None = Field(
-        default=None, description="where the installation has its jobs: in another cluster the job must not be made"
+        default=None, description="namespace of the installation's jobs: elsewhere the job must not be made"
     )
 
     @property
@@ -82,12 +81,12 @@ class DeploymentRequest(Message):
 
 
 class Deployment(Message):
-    """Job with its key."""
+    """Answer to a deployment request: the job for the key."""
 
     key: str
     job_name: str
     job_uid: str
-    created: bool = Field(description="false if an earlier request with this key had already made the job")
+    created: bool = Field(description="false: an earlier request with this key made the job")
 
 
 class Problem(Message):
@@ -101,5 +100,5 @@ class Problem(Message):
     cause: str | None = Field(
         default=None,
         pattern=r"^[a-z][a-z0-9_]{0,63}$",
-        description="one word for it, shown on the run that waits or fails",
+        description="the error in one word, for the run that waits or fails",
     )

@@ -1,4 +1,4 @@
-"""The lifecycle workflow's state: for its continuation, and for the query `state`."""
+"""The state of a run's workflow: the state that goes to its continuation, and the answer to the query `state`."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -20,13 +20,13 @@ class Stage(StrEnum):
 
 
 class AcceptedStop(Message):
-    """A stop, and the time when the stop was requested."""
+    """A stop that the workflow has accepted at the time `at`. `ends_as`: the reason of the end, if the run gave up."""
 
     stop: StopRequest
     at: datetime
     ends_as: str | None = None
-    since: datetime | None = Field(default=None, description="if an earlier supervisor was asked first: when")
-    told_at: datetime | None = Field(default=None, description="if it asked the jobs to end: when")
+    since: datetime | None = Field(default=None, description="time of the request to an earlier supervisor")
+    told_at: datetime | None = Field(default=None, description="time when an earlier supervisor asked the jobs to end")
 
     @property
     def first_at(self) -> datetime:
@@ -34,23 +34,21 @@ class AcceptedStop(Message):
 
 
 class Carried(Message):
-    """State that a workflow execution hands to its continuation. Without continuations a history would grow without
-    end.
-    """
+    """State that a workflow execution hands to its continuation. Without continuations, a history would have no end."""
 
     plan: RunPlan
-    anchor: datetime | None = Field(default=None, description="start of reconciliation; none: still deploying")
+    anchor: datetime | None = Field(default=None, description="start of reconciliation; none: deployment lasts")
     look_number: int = 1
     looks: int = 0
     nudged: bool = False
-    resumed: bool = Field(default=False, description="another supervisor was here before")
+    resumed: bool = Field(default=False, description="the run had an earlier supervisor")
     stopping: AcceptedStop | None = Field(default=None, description="the stop that is under way")
     forced: bool = False
     asked: list[AcceptedStop] = Field(default=[], description="stops that are not on record yet")
-    saturated: str | None = Field(default=None, description="why there is no room, as it is listed")
-    cancelled: bool = Field(default=False, description="the stop was a cancel, and the workflow is to close so")
-    owes_start: bool = Field(default=False, description="the notice of the start was not delivered yet")
-    gave_up: str | None = Field(default=None, description="why the run itself ends, where nobody asked for it")
+    saturated: str | None = Field(default=None, description="cause of the lack of room, for Temporal's list")
+    cancelled: bool = Field(default=False, description="the stop was a cancel: the workflow closes as cancelled")
+    owes_start: bool = Field(default=False, description="the start notice is not delivered yet")
+    gave_up: str | None = Field(default=None, description="the reason if the run itself gave up")
 
 
 class Continuation(Message):

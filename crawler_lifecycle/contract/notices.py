@@ -23,26 +23,26 @@ class NoticeKind(StrEnum):
 class Notice(Message):
     """Notice about a run, for people."""
 
-    notice_id: str = Field(description="a UUID, the same on every try; receivers drop repeats by it")
+    notice_id: str = Field(description="a UUID, the same on every try, by which receivers drop repeats")
     kind: NoticeKind
     run_id: int
-    run_uid: str = Field(description="a UUID; unlike the RunID it never comes back")
+    run_uid: str = Field(description="a UUID, which unlike the RunID is never used again")
     crawler: str
     status: RunStatus
-    reason: str | None = Field(description="why the run ended; none before that")
-    tasks: dict[TaskStatus, int] = Field(description="how many tasks are in each status that occurs")
-    at: datetime = Field(description="when it was so")
-    final: bool = Field(description="the last notice of this end of the run, of the kind `stopped` or `finished`")
+    reason: str | None = Field(description="reason of the end; none before the end")
+    tasks: dict[TaskStatus, int] = Field(description="number of tasks by status")
+    at: datetime = Field(description="time of this state")
+    final: bool = Field(description="whether the notice is the closing notice of an end: `stopped` or `finished`")
     explanation: Explanation | None = Field(
-        description="why the run ended as it did, and who stopped it; only where `final` is true"
+        description="explanation of the end, and the actor of a stop; only where `final` is true"
     )
 
 
 class WebhookNotice(Message):
     """Body of a webhook. The headers have the webhook's id, its sending time and its signatures."""
 
-    type: str = Field(description="`run.` and the kind")
-    timestamp: datetime = Field(description="when it was so, whenever it is sent")
+    type: str = Field(description="`run.` and the notice's kind")
+    timestamp: datetime = Field(description="time of the state, which may be long before the request")
     data: Notice
 
 
@@ -54,18 +54,18 @@ class ExportKind(StrEnum):
 class ExportEvent(Message):
     """Event about a run's end, for programs that collect the data."""
 
-    event_id: str = Field(description="a UUID, the same on every try; receivers drop repeats by it")
+    event_id: str = Field(description="a UUID, the same on every try, by which receivers drop repeats")
     kind: ExportKind
-    end: int = Field(default=1, description="counts the ends of a run that was reopened")
+    end: int = Field(default=1, description="number of the end; a reopened run has several ends")
     run_id: int
-    run_uid: str = Field(description="a UUID; unlike the RunID it never comes back")
+    run_uid: str = Field(description="a UUID, which unlike the RunID is never used again")
     crawler: str
     status: RunStatus
-    reason: str | None = Field(description="of the end")
-    tasks: dict[TaskStatus, int] = Field(description="how many tasks are in each status that occurs")
-    supporting_files: str = Field(description="where the archive will be, or is: `s3://bucket/key`, or a path")
-    files: int | None = Field(default=None, description="in the archive; 0: there is none. Only with `files_ready`")
-    bytes: int | None = Field(default=None, description="of these files before they were compressed")
-    size: int | None = Field(default=None, description="of the archive in bytes")
-    sha256: str | None = Field(default=None, description="of the archive, in hexadecimal digits")
-    at: datetime = Field(description="when the run ended")
+    reason: str | None = Field(description="reason of the end")
+    tasks: dict[TaskStatus, int] = Field(description="number of tasks by status")
+    supporting_files: str = Field(description="(future) place of the archive: `s3://bucket/key`, or a path")
+    files: int | None = Field(default=None, description="number of files; 0: no archive. Only with `files_ready`")
+    bytes: int | None = Field(default=None, description="size of these files before compression")
+    size: int | None = Field(default=None, description="size of the archive in bytes")
+    sha256: str | None = Field(default=None, description="checksum of the archive, in hexadecimal digits")
+    at: datetime = Field(description="time of the end")

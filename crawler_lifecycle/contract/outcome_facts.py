@@ -1,4 +1,4 @@
-"""Outcome facts: how a job's program ended, as the first look after the end read from the cluster's objects.
+"""Outcome facts about the end of a job's program. The first look after the end reads them from the cluster's objects.
 
 The database keeps the facts with the task. They decide the task's status once the objects are gone. Debug evidence (the
 last log lines, events, the node) decides nothing.
@@ -10,20 +10,20 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 
-LONGEST_MESSAGE = 300  # thousands of tasks may end in one look, and its result has to fit a payload
+LONGEST_MESSAGE = 300  # a look's result with thousands of ended tasks must not exceed the size of a payload
 
 
 class OutcomeFacts(Message):
     """Facts about a job's program. They count only for the task with the job `job_uid`."""
 
     job_uid: str
-    pod_uid: str | None = Field(default=None, description="none: the job alone told the facts")
-    succeeded: bool | None = Field(default=None, description="how the main program ended; none: it has not ended")
-    told_to_end: bool | None = Field(default=None, description="before it ended; none: not known")
-    told_by: str | None = Field(default=None, description="who told it to end, in one word")
-    reason: str | None = Field(default=None, description="why it failed, in one word")
+    pod_uid: str | None = Field(default=None, description="the pod with the facts; none: only the job had facts")
+    succeeded: bool | None = Field(default=None, description="whether the main program succeeded; none: not ended")
+    told_to_end: bool | None = Field(default=None, description="whether a request to end came first; none: unknown")
+    told_by: str | None = Field(default=None, description="sender of the request to end, in one word")
+    reason: str | None = Field(default=None, description="reason of a failure, in one word")
     exit_code: int | None = None
-    message: str | None = Field(default=None, description="the program's own last message, or its pod's")
+    message: str | None = Field(default=None, description="last message of the program or of its pod")
     started_at: datetime | None = None
     ended_at: datetime | None = None
 
@@ -33,5 +33,5 @@ class OutcomeFacts(Message):
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether the program is known to have ended before a request to end."""
+        """Whether the program surely ended before any request to end."""
         return self.has_ended and self.told_to_end is False

@@ -1,4 +1,4 @@
-"""Records from the database, as people and programs get them."""
+"""Records of the database: runs, tasks, timelines and exports, as people and programs read them."""
 
 from datetime import datetime
 
@@ -12,15 +12,15 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 
 
 class Explanation(Message):
-    """Explanation for a run's end."""
+    """Explanation of a run's end, for people."""
 
     text: str = Field(description="one sentence for people")
-    task: int | None = Field(default=None, description="the number of the task that decided")
+    task: int | None = Field(default=None, description="number of the task that decided the end")
     task_reason: str | None = Field(default=None, description="the reason of this task")
     exit_code: int | None = Field(default=None, description="the exit code of this task")
     last_line: str | None = Field(default=None, description="the last line of the log of this task")
-    stopped_by: str | None = Field(default=None, description="who asked for the stop that ended the run")
-    door: str | None = Field(default=None, description="by which door this stop came in")
+    stopped_by: str | None = Field(default=None, description="actor of the stop that ended the run")
+    door: str | None = Field(default=None, description="door of this stop")
     forced: bool = Field(default=False, description="whether the jobs were ended by force")
 
 
@@ -44,7 +44,7 @@ class RunSummary(Message):
     waiting_message: str | None
     changed_at: datetime
     explanation: Explanation | None = Field(
-        default=None, description="why the run ended as it did; null while it is under way and if all succeeded"
+        default=None, description="explanation of the end; null while the run is under way and if all tasks succeeded"
     )
 
 
@@ -57,7 +57,7 @@ def without_values(crawler: Crawler) -> Crawler:
 
 
 class RunRecord(RunSummary):
-    """A run with all fields, without its tasks."""
+    """A run with all fields, but without its tasks."""
 
     installation: str
     epoch: int
@@ -113,7 +113,7 @@ class LogRecord(Message):
 class ExportRecord(Message):
     event_id: str
     kind: str
-    end: int = Field(default=1, description="the end of the run that is meant; a run that was reopened has several")
+    end: int = Field(default=1, description="number of the run's end; a reopened run has several ends")
     state: ExportState
     location: str | None
     problem: str | None
@@ -127,7 +127,7 @@ class RunOverview(Message):
     run: RunRecord
     log: list[LogRecord]
     exports: list[ExportRecord]
-    findings: list[FindingRecord] = Field(default=[], description="what audits have found of it, oldest first")
+    findings: list[FindingRecord] = Field(default=[], description="findings about the run, oldest first")
 
 
 class RunDetails(RunOverview):
@@ -137,7 +137,7 @@ class RunDetails(RunOverview):
 
 
 class Changed(Message):
-    """A changed run, with the time of the last change."""
+    """A changed run, with the time of its last change, for live views."""
 
     run_id: int
     changed_at: datetime

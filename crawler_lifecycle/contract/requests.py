@@ -1,4 +1,4 @@
-"""Requests to start, resume or stop a run."""
+"""Requests of people and programs to start, resume or stop a run, and the checks of these requests."""
 
 import json
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000
-MOST_ARGUMENTS = 64 * 1024  # Linux limits an argument to 128 KiB
+MOST_ARGUMENT_BYTES = 64 * 1024  # Linux limits an argument of a program to 128 KiB
 A_YEAR = 366 * 24 * 3600
 M = TypeVar("M", bound=BaseModel)
 
@@ -38,10 +38,10 @@ Moment = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=
 class RunParameters(Message):
     """Parameters for a run."""
 
-    crawler: Name = Field(description="name of an entry of the crawler catalogue")
+    crawler: Name = Field(description="name of an entry in the crawler catalogue")
     trigger: Trigger = Field(default=Trigger.API, description="how the run came about")
     arguments: dict[ArgumentName, Argument] = Field(
-        default_factory=dict, max_length=100, description="passed to every task, as strings"
+        default_factory=dict, max_length=100, description="arguments for every task, as strings"
     )
     tasks: int | None = Field(
         default=None, ge=1, le=MOST_TASKS_EVER, description="number of tasks; default: the crawler's processes"
@@ -50,22 +50,22 @@ class RunParameters(Message):
         default=None, ge=1, le=MOST_TASKS_EVER, description="tasks in the cluster at once; default: the crawler's limit"
     )
     allowed_failures: float = Field(
-        default=0.0, ge=0.0, le=1.0, description="share of the tasks that may fail in a run that still completes"
+        default=0.0, ge=0.0, le=1.0, description="share of tasks that may fail in a COMPLETED run"
     )
-    start_limit_seconds: Seconds | None = Field(default=None, description="how long the main job may wait to start")
-    max_duration_seconds: Seconds | None = Field(default=None, description="how long the run may take in all")
-    grace_seconds: Seconds | None = Field(default=None, description="from a stop until it is forced")
+    start_limit_seconds: Seconds | None = Field(default=None, description="longest wait for the start of the main job")
+    max_duration_seconds: Seconds | None = Field(default=None, description="longest duration of the run")
+    grace_seconds: Seconds | None = Field(default=None, description="time from a stop until the force")
     cluster: ClusterName = Field(
-        default="default", description="the installation's cluster; so far each has one, and its name is `default`"
+        default="default", description="cluster of the installation; the only cluster at present is `default`"
     )
-    requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="who asked")
+    requested_by: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="requester's name")
 
 
 class AcceptedRequest(RunParameters):
-    """Accepted request. Unknown fields, from a newer version, do not make the request unreadable."""
+    """Request that was accepted before. The request stays readable with unknown fields from a newer version."""
 
-    run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to go on with")
-    reopen: bool = Field(default=False, description="with a run_id: give the tasks of a FAILED run another attempt")
+    run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
+    reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
 
 
 class KeptRequest(AcceptedRequest):
@@ -84,8 +84,9 @@ class RunRequest(AcceptedRequest):
     @field_validator("arguments")
     @classmethod
     def _fit_together(cls, arguments: dict[str, str]) -> dict[str, str]:
-        if (size := len(json.dumps(arguments))) > MOST_ARGUMENTS:
-            raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENTS} reach a task")
+        size = len(json.dumps(arguments))
+        if size > MOST_ARGUMENT_BYTES:
+            raise ValueError(f"are {size} bytes as JSON, at most {MOST_ARGUMENT_BYTES} reach a task")
         return arguments
 
     @model_validator(mode="after")
@@ -109,14 +110,14 @@ class StopRequest(Message):
     """Stop a run. Every field is optional, and unknown fields are ignored."""
 
     force: bool = Field(default=False, description="do not wait for the grace period")
-    actor: str | None = Field(default=None, max_length=256, description="who asks")
-    reason: str | None = Field(default=None, max_length=1024, description="why")
-    door: str = Field(default="temporal", max_length=64, description="by which way the stop came")
-    asked_at: Moment | None = Field(default=None, description="tells one stop from another that says the same")
+    actor: str | None = Field(default=None, max_length=256, description="person or program that asks")
+    reason: str | None = Field(default=None, max_length=1024, description="words for the record")
+    door: str = Field(default="temporal", max_length=64, description="door of the stop")
+    asked_at: Moment | None = Field(default=None, description="time of the request, which tells equal stops apart")
 
 
 def any_stop(payload: bytes) -> StopRequest:
-    """Return a stop even if the payload cannot be decoded: fields that fit are kept, all further fields are dropped."""
+    """Return a stop for any payload, so that no stop gets lost. Valid fields are kept, and all others are dropped."""
     try:
         given = json.loads(payload)
     except (ValueError, RecursionError):
@@ -124,11 +125,11 @@ def any_stop(payload: bytes) -> StopRequest:
     kept: dict[str, object] = {}
     for name, value in given.items() if isinstance(given, dict) else ():
         field = StopRequest.model_fields.get(name)
-        longest = (
-            next((limit.max_length for limit in field.metadata if isinstance(limit, MaxLen)), None) if field else None
-        )
+        if field is None:
+            continue
+        longest = next((limit.max_length for limit in field.metadata if isinstance(limit, MaxLen)), None)
         candidate = {name: value[:longest] if isinstance(value, str) else value}
-        if field and _is_valid(candidate):
+        if _is_valid(candidate):
             kept |= candidate
     return StopRequest.model_validate(kept)
 

@@ -1,4 +1,4 @@
-"""Schedules: their rules, their occurrences, and the answers of their commands."""
+"""Schedules: the request with its rules, the occurrences with their outcomes, and the answers of commands."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -35,22 +35,22 @@ class ScheduleRules(Request):
 
     cron: list[str] = Field(default_factory=list, max_length=20, description="lines of five fields, or @daily and such")
     every_seconds: Seconds | None = Field(
-        default=None, validate_default=True, description="instead of cron: counted from 1970 in UTC"
+        default=None, validate_default=True, description="period in place of cron, counted from 1970 in UTC"
     )
-    offset_seconds: Annotated[int, Field(ge=0, le=A_YEAR)] = Field(default=0, description="shifts every_seconds")
+    offset_seconds: Annotated[int, Field(ge=0, le=A_YEAR)] = Field(default=0, description="shift of the period")
     time_zone: Annotated[str, Field(min_length=1, max_length=100)] = Field(
-        default="UTC", description="in which cron is meant, such as Europe/Berlin"
+        default="UTC", description="time zone of cron, such as Europe/Berlin"
     )
     jitter_seconds: Annotated[int, Field(ge=0, le=A_YEAR)] = Field(
-        default=0, description="each occurrence is late by a random time up to this"
+        default=0, description="longest random delay of an occurrence"
     )
-    overlap: Overlap = Field(default=Overlap.SKIP, description="while an earlier run of the schedule is open")
+    overlap: Overlap = Field(default=Overlap.SKIP, description="rule while an earlier run of the schedule is open")
     missed_window_seconds: Annotated[int, Field(ge=SHORTEST_WINDOW, le=A_YEAR)] | None = Field(
         default=None,
-        description="how late an occurrence may still start, after an outage or behind an earlier run; "
-        "default: an hour, or a day where occurrences wait (queue, replace)",
+        description="longest delay of a start, after an outage or behind an earlier run; default: an hour, or a day "
+        "where occurrences wait (queue, replace)",
     )
-    paused: bool = Field(default=False, description="made, but not going")
+    paused: bool = Field(default=False, description="make the schedule paused")
 
     @field_validator("cron")
     @classmethod
@@ -95,10 +95,10 @@ class ScheduleRules(Request):
 
 
 class ScheduleRequest(ScheduleRules):
-    """Schedule for repeated runs of a crawler."""
+    """Make or change a schedule, which starts runs of a crawler by the clock."""
 
-    schedule_id: ScheduleId = Field(description="its name, for good")
-    run: RunRequest = Field(description="what each occurrence asks for; its trigger is always `scheduled`")
+    schedule_id: ScheduleId = Field(description="unchangeable name of the schedule")
+    run: RunRequest = Field(description="request for the run of each occurrence; its trigger is always `scheduled`")
 
     @field_validator("run")
     @classmethod
@@ -109,8 +109,6 @@ class ScheduleRequest(ScheduleRules):
 
 
 class Outcome(StrEnum):
-    """An occurrence's outcome."""
-
     STARTED = "started"
     DUE = "due"
     QUEUED = "queued"
@@ -126,7 +124,9 @@ class SkipReason(StrEnum):
 
 
 class Occurrence(Message):
-    """Occurrence. `at` includes the jitter. A skip is a conclusion from facts; `detail` names them."""
+    """A time at which a run was due. `at` includes the jitter. Temporal lists no skips: a skip is concluded from the
+    facts in `detail`.
+    """
 
     at: datetime
     outcome: Outcome
@@ -139,7 +139,7 @@ class Occurrence(Message):
 
 
 class Pause(Message):
-    """Pause. `until` is None while the pause lasts."""
+    """A pause of a schedule. `until` is None while the pause lasts."""
 
     since: datetime
     until: datetime | None = None
@@ -197,7 +197,7 @@ class Triggered(Message):
 
 
 class Backfilled(Message):
-    """Past occurrences for which runs are started."""
+    """Result of a backfill: the past occurrences for which runs are started."""
 
     schedule_id: str
     occurrences: list[datetime]

@@ -1,4 +1,4 @@
-"""States of runs, tasks, stops and exports."""
+"""The words for the states of runs, tasks, stops and exports. These words are stored and sent."""
 
 from enum import StrEnum
 

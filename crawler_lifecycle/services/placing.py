@@ -1,4 +1,4 @@
-"""Loop that starts waiting jobs when a local cluster has free places."""
+"""Loop of the scheduler service that starts waiting jobs as soon as a local cluster has free places."""
 
 import asyncio
 import logging
@@ -19,8 +19,6 @@ class PlacesJobs(Protocol):
 
 
 class PlacingLoop:
-    """Loop that asks the cluster to place waiting jobs."""
-
     def __init__(self, cluster: PlacesJobs) -> None:
         self._cluster = cluster
         self.problem: str | None = None
@@ -31,16 +29,16 @@ class PlacingLoop:
                 await asyncio.to_thread(self._cluster.place_waiting)
                 self.problem = None
             except (LifecycleError, OSError) as error:
-                self._note(str(error))
+                self._report(str(error))
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    def ended(self, task: asyncio.Task[None]) -> None:
+    def report_end(self, task: asyncio.Task[None]) -> None:
         """Report an unexpected end: deployments go on, but the service is not ready any more."""
         if not task.cancelled() and (error := task.exception()):
             self.problem = f"waiting jobs are not placed any more ({type(error).__name__}); restart the service"
             logger.error(self.problem, exc_info=error)
 
-    def _note(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem != self.problem:
             logger.warning("waiting jobs cannot be placed: %s", problem)
         self.problem = problem

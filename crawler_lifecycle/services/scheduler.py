@@ -1,4 +1,4 @@
-"""Reference scheduler service: runs one job per key, however often a key is repeated. The service keeps no state.
+"""Reference scheduler service. It runs one job per key, however often a key is repeated, and keeps no state.
 
 Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for the service of a company.
 """
@@ -38,8 +38,8 @@ OPEN_PATHS = ("/healthz", "/readyz")
 OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
 
 
-class Service:
-    """Objects that the endpoints work with."""
+class SchedulerService:
+    """The state that all endpoints of the service share."""
 
     def __init__(
         self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()
@@ -58,7 +58,7 @@ class Service:
     def deploy(self, request: DeploymentRequest) -> Deployment:
         with self.duration.time():
             try:
-                self._must_be_known(request)
+                self._refuse_unknown_crawler(request)
                 deployment = self.cluster.deploy(request)
             except LifecycleError as error:
                 self.outcomes.labels(OUTCOMES.get(status_of(error), "refused")).inc()
@@ -68,7 +68,7 @@ class Service:
         logger.info("job %s %s", deployment.job_name, "made" if deployment.created else "was there already")
         return deployment
 
-    def _must_be_known(self, request: DeploymentRequest) -> None:
+    def _refuse_unknown_crawler(self, request: DeploymentRequest) -> None:
         """Refuse a crawler that is no longer in the catalogue. The job follows the copy of the entry in the request.
 
         A repeated request gets the same answer after any change of the catalogue.
@@ -84,11 +84,11 @@ class Service:
             raise BadInput("crawler", error.message) from error
 
 
-class Names(Message):
+class CrawlerNames(Message):
     crawlers: list[str]
-    problem: str | None = Field(default=None, description="the error in the file, whose last good state is in use")
+    problem: str | None = Field(default=None, description="error in the file; its last good state is in use")
     installation: str | None = Field(
-        default=None, description="UUID of the one installation that the service deploys for; none: any"
+        default=None, description="UUID of the only installation for which the service deploys; none: any"
     )
 
 
@@ -96,21 +96,21 @@ class Health(Message):
     status: str
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
+def _service(request: Request) -> SchedulerService:
+    service: SchedulerService = request.app.state.service
     return service
 
 
-CurrentService = Annotated[Service, Depends(_service)]
+CurrentService = Annotated[SchedulerService, Depends(_service)]
 Key = Annotated[str, Header(alias="Idempotency-Key", description="`{run_uid}:{task}:{attempt}`, as in the body")]
 
-# The gate checks the token before reading a body; the document declares the token here.
+# The gate has checked the token already; the dependency only declares the token in the OpenAPI document.
 v1 = APIRouter(
     prefix="/v1",
-    dependencies=[Security(HTTPBearer(auto_error=False, description="The token both sides are given."))],
+    dependencies=[Security(HTTPBearer(auto_error=False, description="The token that service and callers share."))],
     responses=COMMON,
 )
-health = APIRouter()
+health_router = APIRouter()
 
 
 @v1.post(
@@ -138,10 +138,10 @@ def deploy(
 
 
 @v1.get("/crawlers")
-def crawlers(service: CurrentService) -> Names:
+def crawlers(service: CurrentService) -> CrawlerNames:
     """Return the names of the catalogue, and the error in its file if an older state of the file is in use."""
     names, problem = service.catalogue.names(), service.catalogue.problem()
-    return Names(crawlers=names, problem=problem, installation=service.installation)
+    return CrawlerNames(crawlers=names, problem=problem, installation=service.installation)
 
 
 @v1.get(
@@ -157,13 +157,13 @@ def crawler(service: CurrentService, name: Annotated[Name, Query()]) -> Crawler 
         return problem(404, error.message, "name")
 
 
-@health.get("/healthz")
+@health_router.get("/healthz")
 async def healthz() -> Health:
     """The process answers. Needs no token."""
     return Health(status="alive")
 
 
-@health.get("/readyz", responses={503: COMMON[503]})
+@health_router.get("/readyz", responses={503: COMMON[503]})
 def readyz(service: CurrentService) -> Health:
     """Deployments can be made: the cluster answers, and its disk has room. Needs no token."""
     service.disks.check()
@@ -172,20 +172,20 @@ def readyz(service: CurrentService) -> Health:
     return Health(status=service.cluster.check())
 
 
-@health.get("/metrics", include_in_schema=False)
+@health_router.get("/metrics", include_in_schema=False)
 def metrics(service: CurrentService) -> Response:
     return Response(generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    service: Service = app.state.service
+    service: SchedulerService = app.state.service
     async with service.disks.running():
         if service.placing is None:
             yield
             return
         task = asyncio.create_task(service.placing.run())
-        task.add_done_callback(service.placing.ended)
+        task.add_done_callback(service.placing.report_end)
         try:
             yield
         finally:
@@ -199,7 +199,7 @@ def make_app(
 ) -> FastAPI:
     """Make the service. `folders`: local folders of the cluster. `installation`: the only installation served."""
     app = _routes()
-    app.state.service = Service(cluster, catalogue, installation, folders)
+    app.state.service = SchedulerService(cluster, catalogue, installation, folders)
     app.add_middleware(
         Gate, check_caller=require_token(checked_token(token)), open_paths=OPEN_PATHS, largest_body=LARGEST_BODY
     )
@@ -223,6 +223,6 @@ def _routes() -> FastAPI:
     )
     speak_problems(app)
     app.include_router(v1)
-    app.include_router(health)
+    app.include_router(health_router)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

@@ -8,15 +8,15 @@ from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.services.openapi import Responses, problems
 
 DESCRIPTION = """
-Has jobs run in a cluster, each at most once, however often it is asked to. A company may put its own service in
-the place of the reference: this document is the contract.
+Runs jobs in a cluster. A repeated request runs no second job. A company may use its own service in place of this
+reference service: this document is the contract.
 
 - **One key, one job, for ever.** The key of a deployment is `{run_uid}:{task}:{attempt}`; the header
-  `Idempotency-Key` repeats it. The same request under the same key gets the same job, also when two come at
-  once or the service was restarted in between.
-- **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: nothing was made and never will be.
-  After any other answer, or none, the caller does not know, and asks again with the same key.
-- **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which they are found again.
+  `Idempotency-Key` repeats the key. Equal requests with a key get the same job, also at the same time and after a
+  restart of the service.
+- **Errors** are `application/problem+json`. 400, 409, 413 and 422 are final: no job was made, and none will be made.
+  After any other answer, or none, the result is unknown, and the caller repeats the request with the same key.
+- **Jobs** carry the labels `installation`, `run_uid`, `task` and `attempt`, by which the jobs are found again.
 """
 
 RUN_UID = "5b0c9c6e-6f0e-4f57-9a51-0d4c2f6f3a11"
@@ -59,9 +59,7 @@ def _deployment(description: str, created: bool) -> dict[str, Any]:
 
 DEPLOYED: Responses = {
     201: _deployment("The job was made.", True),
-    200: _deployment("The job was there already: an earlier request with this key had it made.", False),
+    200: _deployment("An earlier request with this key made the job.", False),
 }
 ENTRY: Responses = {200: _example(CRAWLER)}
-COMMON = problems(
-    _401="No valid bearer token.", _503="Try again later (see Retry-After); it is not known what happened."
-)
+COMMON = problems(_401="No valid bearer token.", _503="The result is not known; try again later (see Retry-After).")

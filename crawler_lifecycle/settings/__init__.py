@@ -1,4 +1,4 @@
-"""Settings for an installation. `configuration.load` reads them, in mains only.
+"""All settings of an installation. `configuration.load` reads the settings, in mains only.
 
 Every field has the variable `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Temporal's address comes
 from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
@@ -44,7 +44,7 @@ class Settings(BaseSettings):
 
     state: Path = Field(
         default_factory=default_state,
-        description="folder of the embedded profile; default: `~/.local/state/crawler-lifecycle`",
+        description="state folder of the embedded profile; default: `~/.local/state/crawler-lifecycle`",
     )
     database: processes.DatabaseSettings = processes.DatabaseSettings()
     scheduler: processes.SchedulerSettings = processes.SchedulerSettings()
@@ -71,13 +71,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _jobs_are_made_while_the_claim_lasts(self) -> Self:
-        takes = longest_request(self.kubernetes.connect_seconds, self.kubernetes.read_seconds)
-        if self.cluster.kind == "kubernetes" and self.dispatcher.claim_seconds <= takes:
+        longest = longest_request(self.kubernetes.connect_seconds, self.kubernetes.read_seconds)
+        if self.cluster.kind == "kubernetes" and self.dispatcher.claim_seconds <= longest:
             raise PydanticCustomError(
                 "CRAWLER_DISPATCHER__CLAIM_SECONDS",
-                "expected more than {takes} seconds, which one request of the Kubernetes API may take in all: "
-                "CRAWLER_KUBERNETES__CONNECT_SECONDS, CRAWLER_KUBERNETES__READ_SECONDS and {busy} more",
-                {"takes": f"{takes:g}", "busy": f"{BUSY_SECONDS:g}"},
+                "expected more than {takes} seconds, the longest time of a request to the Kubernetes API: "
+                "CRAWLER_KUBERNETES__CONNECT_SECONDS, CRAWLER_KUBERNETES__READ_SECONDS and {busy} seconds more",
+                {"takes": f"{longest:g}", "busy": f"{BUSY_SECONDS:g}"},
             )
         return self
 
@@ -87,13 +87,13 @@ class Settings(BaseSettings):
 
     @property
     def local_folders(self) -> list[Path]:
-        """Local folders for the installation."""
-        chosen = (
+        """The folders on this machine that the installation writes to."""
+        folders = (
             (self.state, self.database.url is None),
             (self.jobs_folder, self.cluster.kind == "local"),
             (self.exports_folder, self.notices.file or self.export.bucket is None),
         )
-        return [folder for folder, is_used in chosen if is_used]
+        return [folder for folder, is_used in folders if is_used]
 
     @property
     def jobs_folder(self) -> Path:

@@ -1,4 +1,4 @@
-"""Settings for jobs: backends, deployment and limits."""
+"""Settings for jobs: the cluster that runs the jobs, Kubernetes, and limits for runs."""
 
 import math
 from pathlib import Path
@@ -6,71 +6,73 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-BUSY_SECONDS = 8.0  # requests to a busy Kubernetes API server are repeated for so long
+BUSY_SECONDS = 8.0  # requests that a busy Kubernetes API server refuses are repeated for this time
 
 
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
-    """Return the seconds until the Kubernetes adapter gives up the last try for a request. Read time-outs are sent as
-    whole seconds."""
+    """Return the seconds after which the Kubernetes adapter has given up every try of a request.
+
+    Time-outs are sent as whole seconds, so the read time-out is rounded up."""
     return BUSY_SECONDS + connect_seconds + math.ceil(read_seconds)
 
 
 class ClusterSettings(BaseModel):
-    kind: Literal["local", "kubernetes"] = Field(default="local", description="which backend runs the jobs")
-    capacity: int = Field(default=16, ge=1, description="jobs the local cluster runs at once; others wait")
+    kind: Literal["local", "kubernetes"] = Field(default="local", description="cluster that runs the jobs")
+    capacity: int = Field(default=16, ge=1, description="most jobs that the local cluster runs at once")
     installation: str | None = Field(
-        default=None, description="UUID of the one installation the scheduler service deploys for; default: any"
+        default=None,
+        description="UUID of the only installation for which the scheduler service deploys; default: any installation",
     )
 
 
 class KubernetesSettings(BaseModel):
     """Settings for `CRAWLER_CLUSTER__KIND=kubernetes`."""
 
-    namespace: str = Field(default="crawls", description="where the jobs are; it should hold nothing else")
+    namespace: str = Field(default="crawls", description="namespace of the jobs, which should hold only jobs")
     kubeconfig: Path | None = Field(
-        default=None,
-        description="kubeconfig file; default: the pod's own service account, outside of pods kubectl's file",
+        default=None, description="kubeconfig file; default: a pod's own service account, elsewhere kubectl's file"
     )
-    context: str | None = Field(default=None, description="context of the kubeconfig file; default: its current one")
-    connect_seconds: float = Field(default=3, gt=0, description="to reach the API server")
-    read_seconds: float = Field(default=10, gt=0, description="of silence until a request is given up")
+    context: str | None = Field(default=None, description="context of that file; default: its current context")
+    connect_seconds: float = Field(default=3, gt=0, description="limit for a connection to the API server")
+    read_seconds: float = Field(default=10, gt=0, description="silence after which a request is given up")
     service_account: str | None = Field(
         default=None,
-        description="under which the pods of crawlers run, without its token; default: the namespace's own",
+        description="service account of the crawlers' pods, without its token; default: the namespace's own",
     )
-    image_pull_secrets: str = Field(default="", description="names of secrets for the crawlers' images, between commas")
+    image_pull_secrets: str = Field(default="", description="pull secrets for the crawlers' images, between commas")
     files_claim: str | None = Field(
-        default=None, description="volume claim with the supporting files, a folder per run; default: lost with the pod"
+        default=None,
+        description="volume claim for the runs' files, with a folder per run; default: lost with the pod",
     )
-    files_group: int = Field(default=1000, ge=1, description="group that may write into that volume")
-    longest_days: int = Field(default=30, ge=1, le=365, description="of a job whose run has no limit of its own")
+    files_group: int = Field(default=1000, ge=1, description="group that may write to the volume of the runs' files")
+    longest_days: int = Field(default=30, ge=1, le=365, description="longest duration of a job whose run has no limit")
     keep_days: int = Field(
-        default=7, ge=1, le=365, description="until the cluster removes an ended job that we did not"
+        default=7, ge=1, le=365, description="time until the cluster removes an ended job that we did not remove"
     )
     give_up_seconds: int = Field(
         default=1800,
         ge=1,
-        description="of no progress for want of an image, a configuration or a pod, until the task has failed",
+        description="time without an image, a configuration or a pod, after which the task has failed",
     )
     overdue_seconds: int = Field(
         default=1800,
         ge=1,
-        description="after its grace until what does not end, as its node is dead, is deleted by force",
+        description="time after the grace period until a job that does not end, as on a dead node, is deleted by force",
     )
     sidecar_seconds: int = Field(
         default=600,
         ge=1,
-        description="after its main container has ended, until a task is over although another container runs on",
+        description="time after the end of the main container until the task is over although a sidecar runs on",
     )
-    log_mebibytes: int = Field(default=64, ge=1, description="of a job's log that are kept when it is removed")
+    log_mebibytes: int = Field(default=64, ge=1, description="largest log that is kept after a job")
 
 
 class LimitSettings(BaseModel):
-    most_tasks: int = Field(default=10_000, ge=1, description="tasks of one run")
-    grace_seconds: int = Field(default=30, ge=1, description="from a stop until it is forced, if nothing else is said")
+    most_tasks: int = Field(default=10_000, ge=1, description="largest number of tasks in a run")
+    grace_seconds: int = Field(default=30, ge=1, description="default time from a stop until the force")
     start_limit_seconds: int | None = Field(
-        default=None, ge=1, description="how long a main job may wait to start; default: for ever"
+        default=None, ge=1, description="longest wait for the start of a main job; default: no limit"
     )
     max_duration_seconds: int | None = Field(
-        default=None, ge=1, description="how long a run may take in all; default: for ever"
+        default=None, ge=1, description="longest duration of a run; default: no limit"
     )

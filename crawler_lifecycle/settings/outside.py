@@ -1,4 +1,4 @@
-"""Settings for exports and notices."""
+"""Settings for everything that leaves the installation: archives, events and notices."""
 
 from typing import Literal
 
@@ -6,42 +6,38 @@ from pydantic import BaseModel, Field, SecretStr
 
 
 class ExportSettings(BaseModel):
-    bucket: str | None = Field(default=None, description="S3 bucket for the archives; default: a folder of the state")
-    prefix: str = Field(default="", description="what the names of archives in the bucket begin with, as in `crawls/`")
+    bucket: str | None = Field(default=None, description="S3 bucket for the archives; default: the exports folder")
+    prefix: str = Field(default="", description="first part of archives' names, as in `crawls/`")
     encryption: Literal["default", "AES256", "aws:kms"] = Field(
-        default="default", description="how the server encrypts an archive; `default`: as the bucket says"
+        default="default", description="encryption of archives; `default`: the bucket's own rule"
     )
-    kms_key: str | None = Field(default=None, description="key for `aws:kms`; default: the account's own for S3")
-    part_mib: int = Field(
-        default=8, ge=5, le=1024, description="MiB that one archive keeps in memory and sends at once"
-    )
-    path_style: bool = Field(default=False, description="bucket in the path and not in the host name")
-    s3_endpoint_url: str | None = Field(default=None, description="address of an S3 server other than Amazon's")
+    kms_key: str | None = Field(default=None, description="key for `aws:kms`; default: the account's own key for S3")
+    part_mib: int = Field(default=8, ge=5, le=1024, description="MiB of an archive that are in memory and sent at once")
+    path_style: bool = Field(default=False, description="put the bucket in the path instead of the host name")
+    s3_endpoint_url: str | None = Field(default=None, description="address of another S3 server")
     event_bus: str | None = Field(
-        default=None, description="name or ARN of the EventBridge bus for the events; default: a file of the state"
+        default=None, description="EventBridge bus for the events, name or ARN; default: a file"
     )
-    event_source: str = Field(default="crawler-lifecycle", description="source of the events, for rules")
-    run_ended_type: str = Field(default="Crawl Run Ended", description="detail type of the event that a run is over")
-    files_ready_type: str = Field(
-        default="Crawl Files Ready", description="detail type of the event that its archive is there"
-    )
-    events_endpoint_url: str | None = Field(default=None, description="address of EventBridge other than Amazon's")
-    region: str | None = Field(default=None, description="AWS region; default: as AWS's own variables and files say")
-    timeout_seconds: float = Field(default=20, gt=0, le=25, description="for one answer of AWS")
+    event_source: str = Field(default="crawler-lifecycle", description="source of the events, for EventBridge's rules")
+    run_ended_type: str = Field(default="Crawl Run Ended", description="detail type of the event for a run's end")
+    files_ready_type: str = Field(default="Crawl Files Ready", description="detail type of the event for an archive")
+    events_endpoint_url: str | None = Field(default=None, description="address of another EventBridge server")
+    region: str | None = Field(default=None, description="AWS region; default: by AWS's own variables and files")
+    timeout_seconds: float = Field(default=20, gt=0, le=25, description="time limit for an answer by AWS")
 
 
 class NoticeSettings(BaseModel):
     file: bool = Field(
         default=True, description="write notices to `notices.jsonl` in the exports folder, and to the log"
     )
-    pusher_app_id: str | None = Field(default=None, description="Pusher Channels app; default: none is told")
-    pusher_key: str | None = Field(default=None, description="key of that app")
-    pusher_secret: SecretStr | None = Field(default=None, description="secret of that app")
+    pusher_app_id: str | None = Field(default=None, description="id of the Pusher Channels app; default: no app")
+    pusher_key: str | None = Field(default=None, description="key of the Pusher Channels app")
+    pusher_secret: SecretStr | None = Field(default=None, description="secret of the Pusher Channels app")
     pusher_cluster: str | None = Field(default=None, description="cluster of the hosted service, as in `eu`")
-    pusher_url: str | None = Field(default=None, description="address of a self-hosted server instead")
+    pusher_url: str | None = Field(default=None, description="address of a self-hosted server")
     pusher_channels: str = Field(
         default="crawler-runs crawler-run-{run_id}",
-        description="channels that are told, separated by spaces; `{run_id}` and `{run_uid}` are filled in",
+        description="channels for the notices, separated by spaces; `{run_id}` and `{run_uid}` are filled in",
     )
     webhooks: SecretStr | None = Field(
         default=None,
@@ -49,5 +45,5 @@ class NoticeSettings(BaseModel):
         "by spaces; with two secrets each notice has two signatures",
     )
     timeout_seconds: float = Field(
-        default=8, gt=0, le=9, description="for telling one receiver of one notice; a run waits for 10 s at most"
+        default=8, gt=0, le=9, description="limit for a notice to a receiver; a run waits at most 10 s"
     )

@@ -1,4 +1,4 @@
-"""Steps at a run's end: close the run, send notices, and remove the jobs."""
+"""Inputs and results of the steps at a run's end: close the run, send notices, remove the jobs."""
 
 from pydantic import Field
 
@@ -9,11 +9,11 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 class CloseRun(Message):
     run: RunRef
-    reason: str | None = Field(default=None, description="set where the run itself, not its tasks, gives the reason")
+    reason: str | None = Field(default=None, description="reason by the run itself; none: the tasks decide")
 
 
 class RunOutcome(Message):
-    """The run's outcome; the workflow returns the outcome."""
+    """The run's outcome, which is the result of the run's workflow."""
 
     run_id: int
     run_uid: str
@@ -24,13 +24,13 @@ class RunOutcome(Message):
 
 class Notify(Message):
     run: RunRef
-    end: int = Field(default=1, description="which end of the run is meant: one that was reopened has several")
-    number: int = Field(default=1, description="tells repeated notices of one kind apart")
+    end: int = Field(default=1, description="number of the end; a reopened run has several")
+    number: int = Field(default=1, description="number among the notices of a kind")
 
 
 class RemoveJobs(Message):
     run: RunRef
-    tasks: str = Field(default="", description="as ranges; none: all that are over")
+    tasks: str = Field(default="", description="task numbers as ranges; empty: all tasks that are over")
 
 
 class Removal(Message):

@@ -1,4 +1,4 @@
-"""Second stage: deploy the main job and wait for its start."""
+"""Inputs and results of the second stage's steps: deploy the main job, and wait for its start."""
 
 from datetime import datetime
 
@@ -10,13 +10,13 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 
 class DeploymentOutcome(Message):
-    """Result of a deployment: `job_id`, or the delay's cause. `refused`: no later try can succeed."""
+    """Result of a try to deploy: `job_id`, or the cause why there is no job. `refused`: no later try can succeed."""
 
     job_id: str | None = None
     cause: str | None = None
     message: str | None = None
     refused: bool = False
-    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
+    saturated: str | None = Field(default=None, description="cause, if there has been no room for a while")
     intent: Intent = Intent.RUN
 
 
@@ -26,20 +26,20 @@ class MainJobStatus(Message):
     known: bool = True
     started: bool = False
     vanished: bool = False
-    started_at: datetime | None = Field(default=None, description="when the job started, as far as the cluster tells")
+    started_at: datetime | None = Field(default=None, description="start of the job, if the cluster tells")
     intent: Intent = Intent.RUN
     cause: str | None = None
     since: datetime | None = None
     message: str | None = None
-    saturated: str | None = Field(default=None, description="the cause, if for a while there has been no room")
-    seconds: float = Field(default=0, description="how long it took, from when a worker began with it")
+    saturated: str | None = Field(default=None, description="cause, if there has been no room for a while")
+    seconds: float = Field(default=0, description="duration of the step, without the wait for a worker")
 
 
 class StartRun(Message):
     """Record the start of a run: its main job runs or has run."""
 
     run: RunRef
-    started_at: datetime | None = Field(default=None, description="when the main job started; none: not known")
+    started_at: datetime | None = Field(default=None, description="start of the main job; none: unknown")
 
 
 class RunMoment(Message):

@@ -1,4 +1,4 @@
-"""Evidence: read evidence from the cluster and write the evidence to the database."""
+"""Inputs and results of the steps for evidence: read from the cluster, write to the database."""
 
 from pydantic import Field
 
@@ -18,7 +18,7 @@ class TaskEvidence(Message):
 
     task: int
     attempt: int
-    job_uid: str | None = Field(default=None, description="whose it is; none: the cluster keeps it by task and attempt")
+    job_uid: str | None = Field(default=None, description="job of the evidence; none: known by task and attempt")
     message: str | None = None
     node: str | None = None
     restarts: int = 0
@@ -28,7 +28,7 @@ class TaskEvidence(Message):
 
 class EvidencePage(Message):
     items: list[TaskEvidence]
-    rest: str = Field(default="", description="tasks left for further pages, as ranges")
+    rest: str = Field(default="", description="tasks for further pages, as ranges")
 
 
 class EvidenceWrite(Message):

@@ -1,4 +1,4 @@
-"""Steps of an export."""
+"""Inputs and results of an export's steps: the event for a run's end, and the archive of its files."""
 
 from pydantic import Field
 
@@ -21,14 +21,14 @@ class ExportsOwed(Message):
 
 
 class ExportAgain(RunEnd):
-    """End to export again, whatever the state of its export, and the missing exports of the run."""
+    """Export this end again, whatever the state of its export, and also make the missing exports of the run."""
 
     owed: ExportsOwed = ExportsOwed()
 
 
 class ExportSignal(Message):
     event_id: str
-    supporting_files: str = Field(description="where the zip will be")
+    supporting_files: str = Field(description="future place of the archive")
 
 
 class ExportedFiles(Message):

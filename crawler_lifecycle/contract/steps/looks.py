@@ -1,4 +1,4 @@
-"""Steps of a look: observe the cluster and write the differences."""
+"""Inputs and results of a look's steps: observe the cluster, write the differences."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 
 
 class ActiveTasks(Message):
-    """Open a look: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
+    """The beginning of a look: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
 
     by_status: dict[TaskStatus, str]
     nudge: int = 0
@@ -21,7 +21,7 @@ class ActiveTasks(Message):
 class LookAt(Message):
     run: RunRef
     active: ActiveTasks
-    stopped_at: datetime | None = Field(default=None, description="since when the run is being stopped")
+    stopped_at: datetime | None = Field(default=None, description="begin of the stop under way")
 
 
 class TaskChange(Message):
@@ -36,9 +36,7 @@ class TaskChange(Message):
     cause: str | None = None
     reason: str | None = None
     exit_code: int | None = None
-    message: str | None = Field(
-        default=None, description="what the cluster says of the cause, or why the task ended so"
-    )
+    message: str | None = Field(default=None, description="the cluster's words about the cause or the reason")
     absent_count: int = 0
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -52,18 +50,14 @@ class Differences(Message):
 
     known: bool
     changes: list[TaskChange] = []
-    evidence: str = Field(default="", description="tasks whose debugging information changed, as ranges")
-    more: bool = Field(default=False, description="there are further differences for another look")
-    unwanted: str = Field(
-        default="", description="tasks with jobs, of whichever attempt, that are not wanted any more or never end"
-    )
-    removable: str = Field(default="", description="tasks that are over on record and whose jobs can leave the cluster")
-    leaving: int = Field(default=0, description="jobs that have ended and were deleted, and are still listed")
-    saturated: str | None = Field(default=None, description="why tasks wait, if for a while there has been no room")
-    seconds: float = Field(default=0, description="how long it took, from when a worker began with it")
-    suspended: bool | None = Field(
-        default=None, description="all that is left in the cluster is suspended; none: it cannot be told"
-    )
+    evidence: str = Field(default="", description="tasks whose evidence is to be collected, as ranges")
+    more: bool = Field(default=False, description="further differences are left for another look")
+    unwanted: str = Field(default="", description="tasks with lingering or overdue jobs in any attempt, as ranges")
+    removable: str = Field(default="", description="tasks on record as over whose jobs may be removed")
+    leaving: int = Field(default=0, description="number of leaving jobs")
+    saturated: str | None = Field(default=None, description="cause, if there has been no room for a while")
+    seconds: float = Field(default=0, description="duration of the step, without the wait for a worker")
+    suspended: bool | None = Field(default=None, description="all remaining jobs are suspended; none: unknown")
     problem: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Inputs and results that several steps share."""
+"""Inputs and results that the steps of several stages share."""
 
 from datetime import datetime
 
@@ -30,13 +30,13 @@ class RunPlan(Message):
     crawler: str
     trigger: Trigger
     tasks: int
-    end: int = Field(default=1, description="the number of the end that it is going to")
+    end: int = Field(default=1, description="number of the run's next end")
     begun_at: datetime
     start_limit_seconds: int | None = None
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
     clock: Clock = Clock()
-    search_attributes: bool = Field(default=False, description="whether the server knows ours; unknown ones are fatal")
+    search_attributes: bool = Field(default=False, description="the server knows ours; an unknown attribute is fatal")
 
 
 class Counted(Message):

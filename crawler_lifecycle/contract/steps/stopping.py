@@ -1,4 +1,4 @@
-"""Steps of a stop."""
+"""Inputs and results of a stop's steps: record the stop, ask or force the jobs to end, note the phases."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ class LogCancellation(Message):
     run: RunRef
     stop: StopRequest
     asked_at: datetime
-    ends_as: str | None = Field(default=None, description="the reason of the end, where the run itself gives up")
+    ends_as: str | None = Field(default=None, description="reason of the end, if the run itself gave up")
 
 
 class NotePhase(Message):
@@ -28,14 +28,14 @@ class NotePhase(Message):
 class StopAnswer(Message):
     """Answer to a waiting stop: the stop is accepted, and not yet proved."""
 
-    run_id: int | None = Field(default=None, description="none: the run has no history yet, and never gets a job")
+    run_id: int | None = Field(default=None, description="none: the run has no record yet, and gets no job")
     forced: bool
     again: bool = Field(description="the run was being stopped already")
 
 
 class StopTasks(Message):
     run: RunRef
-    tasks: str = Field(default="", description="as ranges; none: all that are in the cluster")
+    tasks: str = Field(default="", description="task numbers as ranges; empty: all in the cluster")
 
 
 class StopReport(Message):

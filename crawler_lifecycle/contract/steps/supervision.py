@@ -1,4 +1,4 @@
-"""First stage: record a run or take a run over, and supervise the run."""
+"""Inputs and results of the first stage's steps: record a new run, or take over a run."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
 class CreateHistory(Message):
     request: AcceptedRequest
     workflow_id: str
-    first_execution_run_id: str = Field(description="the same for every execution of one request")
+    first_execution_run_id: str = Field(description="same for all executions of a request")
 
 
 class TakeOver(Message):
@@ -25,7 +25,7 @@ class TakeOver(Message):
     reopen: bool = False
     workflow_id: str
     temporal_run_id: str
-    began_at: datetime | None = Field(default=None, description="when that execution began: a later one goes before it")
+    began_at: datetime | None = Field(default=None, description="begin of the execution: the latest goes first")
 
 
 class TakenOver(Message):
@@ -36,11 +36,11 @@ class TakenOver(Message):
     intent: Intent = Intent.RUN
     started_at: datetime | None = None
     exported: bool = False
-    owed: ExportsOwed | None = Field(default=None, description="what is left to export of a run that is over")
-    gave_up: str | None = Field(default=None, description="the reason of an end that is under way")
-    stopped_at: datetime | None = Field(default=None, description="when the stop that is under way was first asked for")
-    jobs_asked_at: datetime | None = Field(default=None, description="when that stop first asked the jobs to end")
-    supervised_by: str | None = Field(default=None, description="the workflow that the run belongs to, where not ours")
+    owed: ExportsOwed | None = Field(default=None, description="missing exports, if the run is over")
+    gave_up: str | None = Field(default=None, description="reason of the stop under way, if the run gave up")
+    stopped_at: datetime | None = Field(default=None, description="first request for the stop under way")
+    jobs_asked_at: datetime | None = Field(default=None, description="first request to the jobs by that stop")
+    supervised_by: str | None = Field(default=None, description="workflow that has the run, if not ours")
 
 
 class OwnExecution(Message):
@@ -53,7 +53,7 @@ class HoldLimits(Message):
 
     run: RunRef
     held: bool
-    number: int = Field(description="of this change, from 1: the same one is noted once")
+    number: int = Field(description="number of the change, from 1: a repeated change is noted once")
 
 
 class RegisterWorkflow(Message):

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1", tags=["reading"])
     dependencies=READING,
     responses=ARCHIVE
     | problems(
-        _404="There is no such run or end, or it has left no files.",
+        _404="There is no such run or end, or the run has left no files.",
         _400="The range cannot be read.",
         _416="The range is not in the archive.",
         _409="The run is not over, or its archive could not be made.",
@@ -36,7 +36,7 @@ async def archive(
     api: CurrentApi,
     run: Run,
     end: Annotated[
-        int | None, Query(ge=1, le=10**9, description="of a run that was reopened; default: the last")
+        int | None, Query(ge=1, le=10**9, description="number of the end, for a reopened run; default: the last end")
     ] = None,
 ) -> Response:
     """Send the zip of a run's files, also in ranges. An archive in a bucket is a redirect to an address signed for some

@@ -42,9 +42,9 @@ def _example(value: object, status: int = 200, description: str = "Done.") -> Re
 
 
 class AuditBody(RequestBody):
-    repair: bool = Field(default=False, description="mend what disagrees; else nothing is changed, or written down")
+    repair: bool = Field(default=False, description="mend the disagreements; false: change and record nothing")
     remove_unknown_jobs: bool = Field(
-        default=False, description="end and remove also jobs of ours that belong to no run; only with `repair`"
+        default=False, description="end and remove also our jobs without a run in the database; only with `repair`"
     )
 
 
@@ -59,7 +59,7 @@ DRY_RUN = AuditBody()
 
 @router.get("/audits", dependencies=READING, responses=_example(OVERVIEW) | problems(_422=NOT_ACCEPTABLE))
 def audits(
-    api: CurrentApi, limit: Annotated[int, Query(ge=0, le=1000, description="so many findings at most")] = 100
+    api: CurrentApi, limit: Annotated[int, Query(ge=0, le=1000, description="largest number of findings")] = 100
 ) -> AuditOverview:
     """Return the latest audits and their findings. Open findings come first."""
     return api.control.audits.overview(findings=limit)
@@ -69,7 +69,7 @@ def audits(
     "/audits",
     status_code=202,
     dependencies=OPERATING,
-    responses=_example({"audit": ID}, 202, "It is under way.") | problems(_413=TOO_LARGE, _422=NOT_ACCEPTABLE),
+    responses=_example({"audit": ID}, 202, "The audit is under way.") | problems(_413=TOO_LARGE, _422=NOT_ACCEPTABLE),
 )
 async def start_audit(
     api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN

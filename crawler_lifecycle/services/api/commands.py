@@ -20,7 +20,7 @@ KEY = Header(
     min_length=1,
     max_length=255,
     pattern=r"^[!-~]+$",
-    description="chosen by the client: the same key is the same thing done, however often it is asked for",
+    description="chosen by the client: repeated requests with the same key act once",
 )
 Key = Annotated[str | None, KEY]
 NeededKey = Annotated[str, KEY]

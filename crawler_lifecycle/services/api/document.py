@@ -5,16 +5,17 @@ from fastapi import Body
 from crawler_lifecycle.services.openapi import Responses, problems
 
 DESCRIPTION = """
-Start, watch and stop runs of crawlers, and have them start by the clock.
+Start, watch and stop runs of crawlers, and start runs by the clock.
 
-- **Tokens.** Every request carries `Authorization: Bearer ...`. A token has scopes: `read` for everything that is
-  looked at, `operate` for everything that is done. `crawlctl token create` makes one.
-- **Once.** A start with an `Idempotency-Key` can be asked for again and again: the same key is the same run.
-- **Errors** are `application/problem+json`; `field` names what is not acceptable. 503 and 429 say when to try again.
-- **Live.** `/v1/changes` sends each run that changes, as it is now, and every notice. Its events have ids: who
-  reconnects with `Last-Event-ID` gets everything that happened meanwhile, from whichever process answers.
+- **Tokens.** Every request carries `Authorization: Bearer ...`. A token has scopes: `read` for questions, `operate` for
+  commands. `crawlctl token create` makes a token.
+- **Once.** A start with an `Idempotency-Key` can be repeated: the same key is the same run.
+- **Errors** are `application/problem+json`; `field` names the part that is not acceptable. 503 and 429 say when to try
+  again.
+- **Live.** `/v1/changes` sends the present state of every changed run, and every notice. Its events have ids: a client
+  that reconnects with `Last-Event-ID` gets all events since that id, from any process of the API.
 - **Times** are in UTC.
-- **Parameters** that an endpoint does not have, and those that are given twice, are refused with 422.
+- **Parameters** that an endpoint does not have, and repeated parameters, are refused with 422.
 """
 NO_RUN = "There is no such run."
 NO_SCHEDULE = "There is no such schedule."
@@ -54,7 +55,7 @@ EXPORT = {
 }  # fmt: skip
 
 
-LOCATION = {"Location": {"description": "path of the thing that was made", "schema": {"type": "string"}}}
+LOCATION = {"Location": {"description": "path of the new resource", "schema": {"type": "string"}}}
 
 
 def _example(value: object, status: int = 200, description: str = "Done.") -> Responses:
@@ -76,21 +77,27 @@ JOB = {"job_name": f"crawl-{UID.replace('-', '')}-2-1", "job_uid": "9f1b7d0a-6f0
 TASK = _example(LINE | JOB | {"log_tail": "connection refused", "events": ["Pulled: image is there"]})
 RUN = {"run_id": 42, "run_uid": UID}
 STARTED = {"workflow_id": WORKFLOW, "first_execution_run_id": EXECUTION, **RUN}
-RUN_STARTED = _example(STARTED | {"created": True}, 201, "The run is written down.") | _example(
+RUN_STARTED = _example(STARTED | {"created": True}, 201, "The run is on record.") | _example(
     STARTED | {"created": False}, 200, "An earlier request with this key has made this run."
 )
-STOPPED = _example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The wish is on record.")
+STOPPED = _example({**RUN, "intent": "STOP", "told": "signal"}, 202, "The stop is on record.")
 TASKS_ADDED = _example({"first": 4, "count": 2}, 201, "The tasks are queued.")
-RESUMED = _example({"run": RECORD, "started": True}, 202, "Its workflow goes on.")
+RESUMED = _example({"run": RECORD, "started": True}, 202, "The run's workflow goes on.")
 EXPORTED = _example({"exports": [EXPORT]})
 _CHECKSUM = {
-    "X-Archive-SHA256": {"description": "of the whole archive, in hexadecimal digits", "schema": {"type": "string"}}
+    "X-Archive-SHA256": {
+        "description": "checksum of the archive, in hexadecimal digits",
+        "schema": {"type": "string"},
+    }
 }
 _ZIP = {"application/zip": {"schema": {"type": "string", "format": "binary"}, "example": "PK..."}}
 ARCHIVE: Responses = {
     200: {"description": "The zip.", "headers": _CHECKSUM, "content": _ZIP},
-    206: {"description": "The range that was asked for.", "headers": _CHECKSUM, "content": _ZIP},
-    307: {"description": "It is in a bucket: `Location` is an address signed for 15 minutes.", "headers": _CHECKSUM},
+    206: {"description": "The requested range.", "headers": _CHECKSUM, "content": _ZIP},
+    307: {
+        "description": "In a bucket: `Location` is an address signed for 15 minutes.",
+        "headers": _CHECKSUM,
+    },
 }
 LOG = _example({"attempt": 1, "text": "page 1 of 20\n", "offset": 13, "ended": False})
 LOG_STREAM = _stream_example(
@@ -132,12 +139,12 @@ TRIGGERED = _example(
 ) | _example(
     {"schedule_id": "nightly", "outcome": "asked", "reason": None, "workflow_id": None},
     202,
-    "It is triggered, and what comes of it is not known yet. Asked again, there would be one more.",
+    "The schedule is triggered, and the outcome is not known yet. A second request would start a second occurrence.",
 )
 BACKFILLED = _example(
     {"schedule_id": "nightly", "occurrences": ["2026-11-16T02:00:00Z", "2026-11-17T02:00:00Z"]},
     202,
-    "They are started.",
+    "The runs are started.",
 )
 DELETED = _example({"schedule_id": "nightly", "deleted": True})
 SCHEDULING = Body(
@@ -166,7 +173,7 @@ STARTING = Body(
     openapi_examples={
         "a run": {"summary": "A run of four tasks", "value": REQUEST | {"requested_by": "ann"}},
         "limits": {
-            "summary": "A run that may take an hour, and of which a tenth may fail",
+            "summary": "A run with a limit of an hour, in which a tenth of the tasks may fail",
             "value": {"crawler": "bookshop", "max_duration_seconds": 3600, "allowed_failures": 0.1},
         },
     }
@@ -180,8 +187,8 @@ RESUMING = Body(
 )
 AUDITING = Body(
     openapi_examples={
-        "dry run": {"summary": "Only tell what disagrees", "value": {}},
-        "repair": {"summary": "Mend it", "value": {"repair": True}},
+        "dry run": {"summary": "Only report the disagreements", "value": {}},
+        "repair": {"summary": "Mend the disagreements", "value": {"repair": True}},
     }
 )
 STOPPING = Body(
@@ -192,7 +199,7 @@ STOPPING = Body(
 )
 COMMON = problems(
     _401="No valid bearer token.",
-    _403="The token has not the scope that is needed.",
+    _403="The token lacks the scope.",
     _429="Too many requests; see Retry-After.",
     _503="A part does not answer; try again later (see Retry-After).",
 )

@@ -1,4 +1,4 @@
-"""Request bodies and answers of the API."""
+"""Models of the API's request bodies and answers."""
 
 import json
 from datetime import datetime
@@ -17,7 +17,7 @@ from crawler_lifecycle.services.api.tokens import Scope
 
 
 class RequestBody(Request):
-    """A body. JSON can carry half of a surrogate pair, which no part behind the API can store or send."""
+    """A request body. JSON can carry half of a surrogate pair, which no part behind the API can store or send."""
 
     @model_validator(mode="before")
     @classmethod
@@ -53,9 +53,9 @@ class StopBody(RequestBody):
         description="make the jobs end at once: SIGTERM, and without the grace period SIGKILL; on Kubernetes "
         "the Jobs are deleted, and their pods with a grace period of 0 seconds",
     )
-    reason: Annotated[str, Field(max_length=1024)] | None = Field(default=None, description="why, for the record")
+    reason: Annotated[str, Field(max_length=1024)] | None = Field(default=None, description="reason, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="who asks, for the record; default: the token's name"
+        default=None, description="person or program that asks, for the record; default: the token's name"
     )
 
 
@@ -64,16 +64,16 @@ class ResumeBody(RequestBody):
 
 
 class MoreTasks(RequestBody):
-    count: Annotated[int, Field(ge=1, le=MOST_TASKS_EVER)] = Field(description="so many tasks more")
+    count: Annotated[int, Field(ge=1, le=MOST_TASKS_EVER)] = Field(description="number of new tasks")
 
 
 class TasksAdded(Message):
-    first: int = Field(description="number of the first of them")
+    first: int = Field(description="number of the first new task")
     count: int
 
 
 class ScheduledRun(RequestBody, RunParameters):
-    """Run request of every occurrence."""
+    """Request for the run of every occurrence of a schedule."""
 
     model_config = Request.model_config
     trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")
@@ -87,24 +87,24 @@ class ScheduledRun(RequestBody, RunParameters):
 
 
 class ScheduleBody(RequestBody, ScheduleRules):
-    run: ScheduledRun = Field(description="what each occurrence asks for")
+    run: ScheduledRun = Field(description="request for the run of each occurrence")
     overlap: Overlap = Field(
-        default=Overlap.SKIP, strict=False, description="while an earlier run of the schedule is open"
+        default=Overlap.SKIP, strict=False, description="rule while an earlier run of the schedule is open"
     )
-    paused: bool = Field(default=False, description="made, but not going; one that is there already stays as it is")
+    paused: bool = Field(default=False, description="make the schedule paused; an existing schedule keeps its state")
 
 
 class PauseBody(RequestBody):
-    reason: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="why, for the record")
+    reason: Annotated[str, Field(max_length=256)] | None = Field(default=None, description="reason, for the record")
     actor: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="who asks, for the record; default: the token's name"
+        default=None, description="person or program that asks, for the record; default: the token's name"
     )
 
 
 class BackfillBody(RequestBody):
     since: Moment = Field(strict=False, description="from this time on")
     until: Moment | None = Field(default=None, strict=False, description="up to this time; default: now")
-    at_once: bool = Field(default=False, description="all at the same time; else one after another")
+    at_once: bool = Field(default=False, description="start all runs at the same time; false: one after another")
 
 
 class ScheduleList(Message):
@@ -133,8 +133,8 @@ class RunPage(Message):
 class RunView(RunOverview):
     """A run with timeline, exports and notices, without tasks."""
 
-    main_task: TaskStatus | None = Field(description="where task 0 stands, which starts the run")
-    notices: list[Notice] = Field(description="that were sent of it, of progress the last one; in order")
+    main_task: TaskStatus | None = Field(description="status of task 0, whose main job starts the run")
+    notices: list[Notice] = Field(description="sent notices in order; of progress, only the last")
 
 
 class TaskLine(Message):
@@ -162,15 +162,15 @@ class TaskLine(Message):
 
 class TaskPage(Message):
     tasks: list[TaskLine]
-    total: int = Field(description="tasks of this run, or those with the status that was asked for")
+    total: int = Field(description="number of the run's tasks, or of its tasks with the requested status")
     next: int | None = Field(description="number of the first task of the next page; none: this is the last")
 
 
 class LogPart(Message):
     attempt: int
     text: str
-    offset: int = Field(description="where to go on reading")
-    ended: bool = Field(description="nothing more will be printed")
+    offset: int = Field(description="byte from which to go on reading")
+    ended: bool = Field(description="whether the log is complete")
 
 
 class Exported(Message):

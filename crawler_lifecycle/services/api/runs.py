@@ -1,4 +1,4 @@
-"""Endpoints for reading runs and tasks."""
+"""Endpoints that read: the caller's token, crawlers, runs and tasks."""
 
 from typing import Annotated
 
@@ -35,14 +35,14 @@ async def crawlers(api: CurrentApi) -> messages.CrawlerList:
 @router.get("/runs", dependencies=READING, responses=PAGE | problems(_422=NOT_ACCEPTABLE))
 def runs(
     api: CurrentApi,
-    status: Annotated[RunStatus | None, Query(description="only runs that stand here")] = None,
+    status: Annotated[RunStatus | None, Query(description="only runs with this status")] = None,
     crawler: Annotated[Name | None, Query(description="only runs of this crawler")] = None,
     search: Annotated[
         str | None,
-        Query(min_length=1, max_length=128, description="only crawlers with this in their names, in any case"),
+        Query(min_length=1, max_length=128, description="only crawlers with this text in their names, in any case"),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=500, description="so many at most")] = 50,
-    cursor: Annotated[str | None, Query(max_length=128, description="the `next` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=500, description="largest number in the answer")] = 50,
+    cursor: Annotated[str | None, Query(max_length=128, description="`next` of the previous page")] = None,
 ) -> messages.RunPage:
     """Return the runs, newest first."""
     about = f"{api.control.context.store.records.installation()}:{status}:{crawler}:{search}"
@@ -71,8 +71,8 @@ def tasks(
     api: CurrentApi,
     run: Run,
     first: Annotated[int, Query(ge=0, le=LAST_TASK, description="number of the first task")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="so many at most")] = 100,
-    status: Annotated[TaskStatus | None, Query(description="only tasks that stand here")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="largest number in the answer")] = 100,
+    status: Annotated[TaskStatus | None, Query(description="only tasks with this status")] = None,
 ) -> messages.TaskPage:
     """Return the tasks of a run by number, without their evidence."""
     rows = api.control.runs.tasks(run, first=first, limit=limit + 1, status=status)

@@ -1,4 +1,4 @@
-"""Endpoints for schedules: rules, due times, outcomes and changes."""
+"""Endpoints for schedules: make, show, pause, resume, trigger, backfill and delete."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -25,7 +25,7 @@ from crawler_lifecycle.services.problems import perhaps_made, problem
 Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
 NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
 OnlyNew = Annotated[
-    str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if there is none of this name")
+    str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if no schedule has this name")
 ]
 PAUSE = messages.PauseBody()  # for a request without a body
 
@@ -46,8 +46,8 @@ async def schedules(api: CurrentApi) -> messages.ScheduleList:
 async def schedule(
     api: CurrentApi,
     schedule: Name,
-    occurrences: Annotated[int, Query(ge=0, le=500, description="so many of the latest")] = 10,
-    before: Annotated[Moment | None, Query(description="of those before this time, to go on from a page")] = None,
+    occurrences: Annotated[int, Query(ge=0, le=500, description="number of latest occurrences")] = 10,
+    before: Annotated[Moment | None, Query(description="only occurrences before this time, for the next page")] = None,
 ) -> ScheduleDetails:
     """Return a schedule's rules, next due times and latest occurrences, with the reasons for skips."""
     return await api.control.schedules.show(schedule, occurrences=occurrences, before=before)
@@ -58,11 +58,11 @@ async def schedule(
     dependencies=OPERATING,
     response_model=ScheduleDetails,
     responses=docs.SCHEDULE
-    | {201: docs.SCHEDULE[200] | {"description": "It is made."}}
+    | {201: docs.SCHEDULE[200] | {"description": "The schedule is made."}}
     | problems(
         _400="The request cannot be read.",
-        _409="The name is taken by something else.",
-        _412="There is one of this name already, and `If-None-Match: *` was asked for.",
+        _409="The name belongs to a schedule of another application.",
+        _412="There is a schedule of this name already, and the request has `If-None-Match: *`.",
         _413=docs.TOO_LARGE,
         _422=docs.NOT_ACCEPTABLE + " Nothing was changed.",
     ),
@@ -76,15 +76,15 @@ async def put_schedule(
     only_new: OnlyNew = None,
 ) -> ScheduleDetails | Response:
     """Make a schedule, or give an existing schedule these rules from now on. A repeated request changes nothing."""
-    request, known = _request(schedule, body, caller.name), api.control.schedules
+    request, schedules = _request(schedule, body, caller.name), api.control.schedules
     try:
         if only_new is None:
-            return await known.replace(request)
-        await known.show(schedule, occurrences=0)
+            return await schedules.replace(request)
+        await schedules.show(schedule, occurrences=0)
         return problem(412, f"there is a schedule {schedule} already", "If-None-Match")
     except NotFound:
         response.status_code = 201
-        return await known.create(request, actor=caller.name)
+        return await schedules.create(request, actor=caller.name)
 
 
 def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> ScheduleRequest:

@@ -25,10 +25,10 @@ REVOKED_SECONDS = 2.0
 router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
 TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
 Offset = Annotated[
-    int, Query(ge=-FURTHEST, le=FURTHEST, description="byte to begin at; negative: so many from the end")
+    int, Query(ge=-FURTHEST, le=FURTHEST, description="first byte to read; negative: counted from the end")
 ]
 LastId = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=64, description="id of the last event that was received")
+    str | None, Header(alias="Last-Event-ID", max_length=64, description="id of the last received event")
 ]
 
 
@@ -60,7 +60,7 @@ async def follow(
 def follow_changes(
     api: CurrentApi,
     caller: Caller,
-    run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only this RunID")] = None,
+    run: Annotated[int | None, Query(ge=1, le=1 << 53, description="only the run with this RunID")] = None,
     last: LastId = None,
 ) -> StreamingResponse:
     """Stream every change of every run from now on, or from the event with the id on. An event carries the present
