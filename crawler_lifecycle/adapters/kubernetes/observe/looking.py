@@ -21,7 +21,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Clock
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
-from crawler_lifecycle.domain.naming import checked_uid
+from crawler_lifecycle.domain.naming import MAIN_TASK, checked_uid
 from crawler_lifecycle.domain.reasons import POD_NOT_CREATED, QUOTA
 from crawler_lifecycle.errors import PermanentError, TemporaryError
 from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
@@ -178,12 +178,14 @@ class Observer:
         """Read the events that say more about why jobs wait, within the budget of a look.
 
         One list brings the events of many Jobs without a pod. A limit of ours ends a Job with rejected pods, and with
-        single requests only the first few Jobs could reach the limit in a look.
+        single requests only the first few Jobs could reach the limit in a look. The list may be cut, so the budget's
+        last request belongs to the main job: without the main job's events the run would not say why it cannot begin.
         """
         affordable = max(0, MOST_LISTS - survey.lists)
+        for_main_job = 1 if any(task == MAIN_TASK for (task, _), _, _ in requests) else 0
         without_pod = {uid: key for key, uid, _ in requests if survey.jobs[key].cause == POD_NOT_CREATED}
         answered: set[JobKey] = set()
-        if len(without_pod) > MOST_ASKED_FOR_EVENTS and affordable:
+        if len(without_pod) > MOST_ASKED_FOR_EVENTS and affordable > for_main_job:
             events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
             known = [(key, job, events[uid]) for key, uid, job in requests if uid in events]
             survey.jobs.update(
@@ -195,7 +197,7 @@ class Observer:
         def order(request: EventRequest) -> tuple[bool, bool, JobKey]:
             """Sort the main job first, then jobs without a pod, then by key."""
             key, uid, _ = request
-            return key[0] > 0, uid not in without_pod, key
+            return key[0] != MAIN_TASK, uid not in without_pod, key
 
         first = sorted(unanswered, key=order)
         for key, uid, job in first[: max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))]:
@@ -208,21 +210,29 @@ class Observer:
     def _events_of_rejected_pods(
         self, survey: Survey, uids: Collection[str], most_pages: int
     ) -> Mapping[str, Sequence[Event]]:
-        """Return events by the Jobs' uids, for all these Jobs if the whole list could be read."""
+        """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
+
+        The API server lists events by name, and so a Job's events one after the other. A cut list drops its last Job: the
+        Job's latest event, which decides, may be behind the cut.
+        """
         by_uid: dict[str, list[Event]] = {}
-        read = 0
+        read, last = 0, None
         try:
             pages = self._pages(survey, self._api.core("events"), {"fieldSelector": REJECTED_PODS})
             for body in islice(pages, most_pages):
                 read += 1
                 for event in EVENTS.page(body).whole:
-                    about = event.involved_object.uid if event.involved_object else None
-                    if about and about in uids:
-                        by_uid.setdefault(about, []).append(event)
+                    last = event.involved_object.uid if event.involved_object else None
+                    if last and last in uids:
+                        by_uid.setdefault(last, []).append(event)
         except NOT_SEEN as error:
             logger.info("run %s: events of jobs without pods cannot be listed: %s", survey.run_uid, error.message)
-            return by_uid
-        return by_uid if read == most_pages else {uid: by_uid.get(uid, []) for uid in uids}
+            is_cut = True
+        else:
+            is_cut = read == most_pages
+        if is_cut:
+            return {uid: events for uid, events in by_uid.items() if uid != last}
+        return {uid: by_uid.get(uid, []) for uid in uids}
 
     def _with_events(self, look: JobLook, uid: str, job: Job, clock: Clock) -> JobLook:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
