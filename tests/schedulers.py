@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import job_name
 from crawler_lifecycle.errors import Conflict, LifecycleError
-from crawler_lifecycle.ports import NO_UIDS, Cluster, KeepFacts, LogChunk, Uids, keep_no_facts
+from crawler_lifecycle.ports import NO_UIDS, Cluster, LogChunk, Uids
 from crawler_lifecycle.services.scheduler import make_app
 
 TOKEN = "a-token-for-tests"
@@ -87,24 +87,9 @@ class SmallCluster:
     def evidence(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False) -> list[TaskEvidence]:
         return []
 
-    def stop(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        hurried: bool = False,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None: ...
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None: ...
 
-    def kill(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None: ...
+    def kill(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None: ...
 
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}

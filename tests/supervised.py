@@ -58,11 +58,11 @@ class Records:
     def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
         return [self.tasks[task] for task in sorted(tasks)]
 
-    def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
+    def sync(self, run: RunRef, changes: Sequence[TaskChange], **_: object) -> int:
         self.tasks |= {change.task: applied(self.tasks[change.task], change) for change in changes}
         return len(changes)
 
-    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], **_: object) -> int:
         return len(evidence)
 
     def unexplained(self, run_id: int) -> list[JobKey]:
@@ -75,7 +75,7 @@ class Records:
 
     def mark_look(self, *_: object, **__: object) -> None: ...
 
-    def note(self, *_: object) -> None: ...
+    def note(self, *_: object, **__: object) -> None: ...
 
 
 class Supervised:

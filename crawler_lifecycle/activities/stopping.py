@@ -1,7 +1,7 @@
 """Activities for a stop: cancel queued tasks, ask jobs to end, kill jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import JobKey, TaskRow, uids_of
 from crawler_lifecycle.domain.ranges import from_ranges, to_ranges
 from crawler_lifecycle.domain.verdict import with_facts
-from crawler_lifecycle.errors import Fenced, LifecycleError, PermanentError, TemporaryError
+from crawler_lifecycle.errors import Fenced, LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 
 JOBS_IN_A_PAGE = 500
@@ -90,8 +90,13 @@ class StoppingActivities:
         stopped = [key for key in unwanted if key not in killed]
         try:
             self._kill(step.run, sorted(killed), uids)
-        finally:  # a job that cannot be killed must not keep the other jobs alive
-            self.cluster.stop(run.run_uid, stopped, uids=uids)
+        except Fenced:
+            raise
+        except LifecycleError:  # a job that cannot be killed must not keep the other jobs alive
+            with suppress(LifecycleError):  # the first problem is told
+                self.cluster.stop(run.run_uid, stopped, uids=uids)
+            raise
+        self.cluster.stop(run.run_uid, stopped, uids=uids)
         return StopReport(asked=len(killed) + len(stopped), rest=rest)
 
     @contextmanager
@@ -116,17 +121,14 @@ class StoppingActivities:
         self.cluster.kill(run.run_uid, jobs, uids=uids, keep=partial(self._keep_facts, run))
 
     def _note_unreached(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
-        """Note jobs on silent nodes before the kill removes every trace. Best effort: an error prevents no kill."""
-        try:
+        """Note jobs on silent nodes before the kill removes every trace."""
+        with _best_effort(run, "jobs on nodes that do not answer are not noted"):
             unreached = self.cluster.unreached(run.run_uid, jobs)
-        except (TemporaryError, PermanentError) as error:
-            activity.logger.warning("run %s: cannot tell whether its nodes answer: %s", run.run_id, error.message)
-            return
-        if unreached:
-            tasks = to_ranges({task for task, _ in unreached})
-            nodes = ", ".join(sorted(set(unreached.values()))[:NODES_NAMED])
-            message = f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
-            self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, message)
+            if unreached:
+                tasks = to_ranges({task for task, _ in unreached})
+                nodes = ", ".join(sorted(set(unreached.values()))[:NODES_NAMED])
+                how = f"tasks {tasks} are made to end at once on nodes that do not answer ({nodes}): they may run on"
+                self.runs.note(run, f"unconfirmed:{sorted(unreached)}", StopPhase.UNCONFIRMED, how, hurried=True)
 
     def _page_of_jobs(self, step: StopTasks) -> tuple[RunRecord, list[JobKey], Uids, str]:
         """Return the run, a page of jobs with their uids, and the remaining tasks. Evidence is kept on the way."""
@@ -138,34 +140,38 @@ class StoppingActivities:
         return run, _keys(rows), uids_of(rows), to_ranges(rest)
 
     def _keep_evidence(self, run: RunRef, jobs: Sequence[JobKey]) -> None:
-        """Record evidence before the stop destroys it. Best effort: jobs end although their evidence is missing."""
-        try:
+        """Record evidence before the stop destroys the evidence."""
+        with _best_effort(run, "no evidence of stopped jobs"):
             evidence = self.cluster.evidence(run.run_uid, jobs, hurried=True) if jobs else []
             if evidence:
-                self.tasks.reconcile(run, evidence)
-        except Fenced:
-            raise
-        except LifecycleError as error:
-            activity.logger.warning("run %s: no evidence of stopped jobs: %s", run.run_id, error.message)
+                self.tasks.reconcile(run, evidence, hurried=True)
 
     def _keep_facts(self, run: RunRef, facts: Mapping[JobKey, OutcomeFacts]) -> None:
-        """Put on record how programs ended before their jobs are told to end: later nothing may tell the order.
-
-        Facts that cannot be written delay no stop."""
-        try:
+        """Put on record how programs ended before their jobs are told to end: later nothing may tell the order."""
+        with _best_effort(run, "the ends of its programs are not on record"):
             rows = self.tasks.rows(run.run_id, [task for task, _ in facts])
             known = [(row, facts[row.task, row.attempt]) for row in rows if (row.task, row.attempt) in facts]
             changes = [change for row, new in known if (change := with_facts(row, new))]
             if changes:
-                self.tasks.sync(run, changes)
-        except Fenced:
-            raise
-        except LifecycleError as error:
-            activity.logger.warning("run %s: the ends of its programs are not on record: %s", run.run_id, error.message)
+                self.tasks.sync(run, changes, hurried=True)
 
     def _tasks_in_cluster(self, run_id: int) -> list[int]:
         by_status = self.tasks.by_status(run_id)
         return sorted(number for status in TO_STOP for number in by_status.get(status, []))
+
+
+@contextmanager
+def _best_effort(run: RunRef, loss: str) -> Iterator[None]:
+    """Log a problem of the block together with the loss, and go on: no problem here keeps a job from its end.
+
+    Only Fenced is raised: the jobs may belong to a later supervisor.
+    """
+    try:
+        yield
+    except Fenced:
+        raise
+    except LifecycleError as error:
+        activity.logger.warning("run %s: %s: %s", run.run_id, loss, error.message)
 
 
 def _keys(rows: Iterable[TaskRow]) -> list[JobKey]:

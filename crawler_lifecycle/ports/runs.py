@@ -59,8 +59,8 @@ class Runs(Protocol):
 
     def set_property(self, run: RunRef, name: str, value: str) -> None: ...
 
-    def note(self, run: RunRef, key: str, event: str, message: str) -> None:
-        """Add a line to the run's timeline, unless a line with the key is there."""
+    def note(self, run: RunRef, key: str, event: str, message: str, *, hurried: bool = False) -> None:
+        """Add a line to the run's timeline, unless a line with the key is there. `hurried`: as in `Tasks`."""
 
     def has_note(self, run: RunRef, key: str) -> bool:
         """Return whether the run's timeline has a line with the key."""

@@ -24,7 +24,11 @@ class Addition:
 
 
 class Tasks(Protocol):
-    """Tasks of a run. A statement reads or writes up to 1,000 tasks."""
+    """Tasks of a run. A statement reads or writes up to 1,000 tasks.
+
+    `hurried`: a step that must not wait follows the write. The write is tried once, and waits for the locks of other
+    writers for seconds only; TemporaryError then.
+    """
 
     def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
         """Return the task numbers by status, for all statuses that occur."""
@@ -32,13 +36,13 @@ class Tasks(Protocol):
     def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
         """Return the rows that a verdict needs, in the order of the task numbers."""
 
-    def sync(self, run: RunRef, changes: Sequence[TaskChange]) -> int:
+    def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
         """Write every change whose row still has the attempt and version from its reading. Return the number of writes.
 
         An end without a time in its change gets the present time.
         """
 
-    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
         """Keep evidence with every task that is still at the same attempt. Return how many rows were written."""
 
     def unexplained(self, run_id: int) -> list[JobKey]:

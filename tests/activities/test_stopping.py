@@ -16,7 +16,7 @@ from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopReport, StopTasks
 from crawler_lifecycle.domain.looks import JobKey, JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Cluster, KeepFacts, Uids, keep_no_facts
+from crawler_lifecycle.ports import Cluster
 from tests.house import House
 from tests.waiting import until
 
@@ -109,15 +109,7 @@ class Knowing:
     def unreached(self, run_uid: str, jobs: Sequence[JobKey]) -> dict[JobKey, str]:
         return {}
 
-    def stop(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        hurried: bool = False,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], *, hurried: bool = False, **_: object) -> None:
         self.done.append("ended in a hurry" if hurried else "ended")
 
     kill = stop
@@ -159,15 +151,7 @@ class Denying(Knowing):
 
     outage: TemporaryError | None = None
 
-    def stop(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        hurried: bool = False,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
         raise TemporaryError("the job of task 0 is held by a policy")
 
     kill = stop
@@ -216,14 +200,7 @@ class Unreached:
             raise self.answer
         return self.answer
 
-    def kill(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None:
+    def kill(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
         self.done.append("killed")
 
 
@@ -255,15 +232,7 @@ def test_what_cannot_be_told_of_nodes_keeps_nothing_alive(
 class Away:
     """A cluster that does not answer."""
 
-    def stop(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        hurried: bool = False,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
         raise TemporaryError("the API server does not answer")
 
     unreached = kill = stop

@@ -455,6 +455,15 @@ def test_what_is_in_the_way_of_a_job_keeps_no_pod_alive(acting: Acting) -> None:
     assert "deletionTimestamp" in acting.job(1)["metadata"]
 
 
+def test_a_kill_tells_its_first_problem(acting: Acting) -> None:
+    acting.pod(acting.deploy())
+    refused = [Fault("GET", "/pods", Answered(403, "Forbidden", "no pods for you")) for _ in range(20)]
+    slow = Fault("DELETE", acting.name(), Answered(500, "InternalError", "etcd is slow"))
+    acting.server.faults = [*refused, slow]
+    with pytest.raises(TemporaryError, match="etcd is slow"):
+        acting.stopping.kill(acting.run_uid, [(0, 1)])
+
+
 def test_pods_that_lost_their_job_are_asked_to_end(acting: Acting) -> None:
     pod = acting.pod(acting.deploy())
     del acting.server.objects["jobs"][acting.name()]

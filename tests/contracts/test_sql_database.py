@@ -2,6 +2,8 @@
 
 import sqlite3
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -9,6 +11,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.failures import Contended
+from crawler_lifecycle.adapters.sql.fence import hold
 from crawler_lifecycle.adapters.sql.schema import histories, installation
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
 from tests.databases import MakeRun
@@ -70,6 +73,39 @@ def test_a_transaction_in_the_way_is_waited_out_for_a_while(database: Database, 
             database.transact(work)
     with database.read() as connection:
         assert (connection.execute(select(installation.c.created_at)).scalar_one() == now) is written
+
+
+@pytest.mark.parametrize("in_this_process", [True, False])
+def test_a_hurried_transaction_is_tried_once_and_waits_for_moments(
+    database: Database, database_url: str, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, *, in_this_process: bool
+) -> None:
+    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.HURRIED_LOCK_SECONDS", 1)
+    run, another = make_run(), database if in_this_process else Database(database_url)
+    tries = []
+
+    def work(connection: Connection) -> None:
+        tries.append(1)
+        hold(connection, run.run_id)
+
+    with ThreadPoolExecutor(1) as thread, another.transaction() as holder:
+        hold(holder, run.run_id)
+        began = time.monotonic()
+        with pytest.raises(Contended):
+            thread.submit(database.transact, work, hurried=True).result()
+        assert time.monotonic() - began < 5
+    assert len(tries) <= 1, "SQLite locks the whole file, before any work"
+    database.transact(work, hurried=True)
+    if not in_this_process:
+        another.close()
+
+
+def test_patience_is_back_after_a_hurried_transaction(database: Database, database_url: str) -> None:
+    database.transact(lambda connection: write_clock(connection, datetime.now(UTC)), hurried=True)
+    with database.transaction() as connection:
+        if database_url.startswith("sqlite"):
+            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == 10_000
+        else:
+            assert connection.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar_one() == 10
 
 
 def test_a_missing_schema_says_what_to_run(bare_url: str) -> None:
@@ -170,15 +206,16 @@ def test_a_file_locked_by_another_process_is_waited_for(database: Database, data
 
 
 @SQLITE
-def test_a_file_locked_for_good_is_temporary(database: Database, database_url: str) -> None:
+def test_a_file_locked_for_good_is_temporary(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.LOCK_SECONDS", 0)
     other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
     def impatient(connection: Connection) -> None:
         write_clock(connection, datetime.now(UTC))
 
-    with database.engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA busy_timeout=1")
     with pytest.raises(TemporaryError, match="locked by another process"):
         database.transact(impatient)
     other.close()

@@ -116,24 +116,41 @@ def test_pods_that_cannot_be_read_delay_no_stop(server: ApiServer, tmp_path: Pat
     assert "deletionTimestamp" in job["metadata"]
 
 
+@pytest.mark.parametrize("how", ["stop", "force"])
 @pytest.mark.parametrize("error", [TemporaryError("the database is away"), Fenced("another supervisor has the run")])
 def test_a_database_that_does_not_answer_delays_no_stop_but_a_later_supervisor_does(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, how: str
+) -> None:
+    run = a_run(server, tmp_path, 2)
+    run.nature._end_pod(run.nature.pods[0], 0)
+
+    def refuse(_run: RunRef, _changes: list[TaskChange], **_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(run.records, "sync", refuse)
+    server.seen.clear()
+    if isinstance(error, Fenced):
+        with pytest.raises(Fenced):
+            run.take((how, 0, 0))
+        assert server.asked("DELETE") == [], "the jobs and their pods may be a later supervisor's"
+    else:
+        run.take((how, 0, 0))
+        assert all("deletionTimestamp" in job["metadata"] for job in run.nature.jobs)
+
+
+@pytest.mark.parametrize("how", ["stop", "force"])
+def test_a_fault_in_the_reading_of_facts_delays_no_stop(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     run = a_run(server, tmp_path)
     end_unseen(run, 0)
 
-    def refuse(_run: RunRef, _changes: list[TaskChange]) -> int:
-        raise error
+    def overflow(*_: object) -> None:
+        raise OverflowError("date value out of range")
 
-    monkeypatch.setattr(run.records, "sync", refuse)
-    if isinstance(error, Fenced):
-        with pytest.raises(Fenced):
-            run.take(("stop", 0, 0))
-    else:
-        run.take(("stop", 0, 0))
-    is_told = ["deletionTimestamp" in job["metadata"] for job in run.nature.jobs]
-    assert is_told == [not isinstance(error, Fenced)]
+    monkeypatch.setattr("crawler_lifecycle.adapters.kubernetes.act.stopping.facts_by_uid", overflow)
+    run.take((how, 0, 0))
+    assert all("deletionTimestamp" in job["metadata"] for job in run.nature.jobs)
 
 
 def test_many_tasks_cost_no_more_lists_than_one(server: ApiServer, tmp_path: Path) -> None:

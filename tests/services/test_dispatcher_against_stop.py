@@ -28,7 +28,7 @@ from crawler_lifecycle.contract.steps.looks import LookAt
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Look, Pods
 from crawler_lifecycle.errors import TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, Claim, KeepFacts, Uids, keep_no_facts
+from crawler_lifecycle.ports import NO_UIDS, Claim, Uids
 from crawler_lifecycle.services.dispatcher import Dispatcher
 from tests.clusters import PATIENCE
 from tests.databases import MakeRun, ref_to
@@ -94,16 +94,8 @@ class QuickCluster(SmallCluster):
         time.sleep(random.choice((0, 0.01, 0.03)))  # what it shows grows old on its way
         return Look(complete=True, jobs=jobs)
 
-    def stop(
-        self,
-        run_uid: str,
-        jobs: Sequence[JobKey],
-        *,
-        uids: Uids = NO_UIDS,
-        hurried: bool = False,
-        keep: KeepFacts = keep_no_facts,
-    ) -> None:
-        for task, _ in jobs:
+    def stop(self, run_uid: str, jobs: Sequence[JobKey], **_: object) -> None:
+        for task, _attempt in jobs:
             if uid := self.running.get((run_uid, task)):
                 self.ended[run_uid, task] = uid
                 self.running.pop((run_uid, task), None)

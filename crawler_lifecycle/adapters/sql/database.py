@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,18 +11,20 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from crawler_lifecycle.adapters.sql.failures import UPGRADE, Contended, explain
-from crawler_lifecycle.adapters.sql.fair_lock import FairLock
+from crawler_lifecycle.adapters.sql.fair_lock import WITHOUT_LIMIT, FairLock
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
 TRIES = 6
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
+LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3  # for which a statement waits for the locks of other writers
 WRITING = {"writing": True}
+HURRIED = {**WRITING, "hurried": True}
 # defaults; the URL may replace them
 MYSQL_OPTIONS = {"charset": "utf8mb4", "connect_timeout": "5", "read_timeout": "30", "write_timeout": "30"}
 MYSQL_SESSION = (
-    "SET time_zone = '+00:00', innodb_lock_wait_timeout = 10,"
+    f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {LOCK_SECONDS},"
     " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
 )
 
@@ -40,7 +42,8 @@ class Database:
         self.where = address.database or ":memory:" if is_sqlite(address) else address.set(query={}).render_as_string()
         self.engine = _sqlite(address, pool_size) if is_sqlite(address) else _mysql(address, pool_size)
         self._writing = self.engine.execution_options(**WRITING)
-        self._writer: AbstractContextManager[None] = FairLock() if is_sqlite(address) else nullcontext()
+        self._hurried = self.engine.execution_options(**HURRIED)
+        self._writers = FairLock() if is_sqlite(address) else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -48,21 +51,46 @@ class Database:
             yield connection
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """Open a transaction for writing. The end commits, and any error rolls back."""
-        with self._writer, self._explained(), self._writing.begin() as connection:
+    def transaction(self, *, hurried: bool = False) -> Iterator[Connection]:
+        """Open a transaction for writing. The end commits, and any error rolls back.
+
+        `hurried`: Contended already after HURRIED_LOCK_SECONDS of waiting for a lock.
+        """
+        engine = self._hurried if hurried else self._writing
+        with (
+            self._turn(hurried=hurried),
+            self._explained(),
+            engine.begin() as connection,
+            self._lock_waits(connection, hurried=hurried),
+        ):
             yield connection
 
-    def transact(self, work: Callable[[Connection], T]) -> T:
-        """Do the work in a transaction; make the whole transaction again when another transaction was in the way."""
+    def transact(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
+        """Do the work in a transaction; make the whole transaction again when another transaction was in the way.
+
+        A `hurried` transaction is tried once, since its caller has to go on.
+        """
+        if hurried:
+            return self._once(work, hurried=True)
         return tried_again(lambda: self._once(work))
 
     def close(self) -> None:
         self.engine.dispose()
 
-    def _once(self, work: Callable[[Connection], T]) -> T:
-        with self.transaction() as connection:
+    def _once(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
+        with self.transaction(hurried=hurried) as connection:
             return work(connection)
+
+    def _lock_waits(self, connection: Connection, *, hurried: bool) -> AbstractContextManager[None]:
+        """Shorten the waits for locks in MySQL. SQLite has waited at the transaction's begin."""
+        is_short = hurried and self._writers is None
+        return _short_lock_waits(connection) if is_short else nullcontext()
+
+    def _turn(self, *, hurried: bool) -> AbstractContextManager[None]:
+        """Return the lock that lets the writers of this process write in turn, if the database needs the lock."""
+        if self._writers is None:
+            return nullcontext()
+        return self._writers.held(HURRIED_LOCK_SECONDS if hurried else WITHOUT_LIMIT)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -118,14 +146,20 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # otherwise the driver would begin transactions of the wrong kind
-        for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        for pragma in (f"busy_timeout={LOCK_SECONDS}000", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
         # a transaction that reads first and writes later fails instead of waiting for the lock
-        writing = connection.get_execution_options().get("writing")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+        options = connection.get_execution_options()
+        if not options.get("writing"):
+            connection.exec_driver_sql("BEGIN")
+            return
+        seconds = HURRIED_LOCK_SECONDS if options.get("hurried") else LOCK_SECONDS
+        driver: Any = connection.connection.driver_connection
+        driver.execute(f"PRAGMA busy_timeout={seconds}000")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
 
@@ -140,3 +174,18 @@ def _mysql(address: URL, pool_size: int) -> Engine:
         isolation_level="READ COMMITTED",
         connect_args={"init_command": MYSQL_SESSION},
     )
+
+
+@contextmanager
+def _short_lock_waits(connection: Connection) -> Iterator[None]:
+    """Let a connection to MySQL wait for locks for HURRIED_LOCK_SECONDS during the block."""
+    _set_lock_wait(connection, HURRIED_LOCK_SECONDS)
+    try:
+        yield
+    finally:
+        with suppress(SQLAlchemyError):  # a broken connection leaves the pool, and hides no error of the block
+            _set_lock_wait(connection, LOCK_SECONDS)
+
+
+def _set_lock_wait(connection: Connection, seconds: int) -> None:
+    connection.exec_driver_sql(f"SET innodb_lock_wait_timeout = {seconds}")

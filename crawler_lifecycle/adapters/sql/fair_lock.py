@@ -5,7 +5,13 @@ prevents starvation within a process; between processes SQLite's own waiting rem
 """
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
+
+from crawler_lifecycle.adapters.sql.failures import Contended
+
+WITHOUT_LIMIT = -1.0
 
 
 class FairLock:
@@ -15,21 +21,20 @@ class FairLock:
         self._queue: deque[Lock] = deque()
         self._changing = Lock()
 
-    def __enter__(self) -> None:
+    @contextmanager
+    def held(self, patience: float) -> Iterator[None]:
+        """Hold the lock during the block. Contended if the thread's turn does not come within `patience` seconds."""
         mine = Lock()
         mine.acquire()
         with self._changing:
             self._queue.append(mine)
             is_first = len(self._queue) == 1
         try:
-            if not is_first:
-                mine.acquire()
-        except BaseException:  # a cancelled activity is interrupted here; the next thread would wait for ever
+            if not is_first and not mine.acquire(timeout=patience):
+                raise Contended(f"other threads of this process have written to the database for {patience:.0f} s")
+            yield
+        finally:  # also for a cancelled activity, which is interrupted here; the next thread would wait for ever
             self._leave(mine)
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._leave(self._queue[0])
 
     def _leave(self, mine: Lock) -> None:
         with self._changing:

@@ -52,10 +52,12 @@ class Histories(OnDatabase):
         fence(tx, run)
         keep_property(tx, run, name, value)
 
-    @transaction
-    def note(self, tx: Connection, run: RunRef, key: str, event: str, message: str) -> None:
-        fence(tx, run)
-        log(tx, run, key, {"at": self._db.clock(), "event": event, "message": message})
+    def note(self, run: RunRef, key: str, event: str, message: str, *, hurried: bool = False) -> None:
+        def write(tx: Connection) -> None:
+            fence(tx, run)
+            log(tx, run, key, {"at": self._db.clock(), "event": event, "message": message})
+
+        self._db.transact(write, hurried=hurried)
 
     @reading
     def has_note(self, connection: Connection, run: RunRef, key: str) -> bool:

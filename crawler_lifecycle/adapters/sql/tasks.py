@@ -61,16 +61,20 @@ class TaskRows(OnDatabase):
             task_rows.extend(TaskRow(*row) for row in connection.execute(query))
         return task_rows
 
-    @transaction
-    def sync(self, tx: Connection, run: RunRef, changes: Sequence[TaskChange]) -> int:
-        fence(tx, run)
-        now = self._db.clock()
-        return sum(tx.execute(_sync(tx, run.run_id, page, now)).rowcount for page in pages(changes))
+    def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
+        def write(tx: Connection) -> int:
+            fence(tx, run)
+            now = self._db.clock()
+            return sum(tx.execute(_sync(tx, run.run_id, page, now)).rowcount for page in pages(changes))
 
-    @transaction
-    def reconcile(self, tx: Connection, run: RunRef, evidence: Sequence[TaskEvidence]) -> int:
-        fence(tx, run)
-        return sum(tx.execute(_reconcile(tx, run.run_id, page)).rowcount for page in pages(evidence))
+        return self._db.transact(write, hurried=hurried)
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
+        def write(tx: Connection) -> int:
+            fence(tx, run)
+            return sum(tx.execute(_reconcile(tx, run.run_id, page)).rowcount for page in pages(evidence))
+
+        return self._db.transact(write, hurried=hurried)
 
     @reading
     def unexplained(self, connection: Connection, run_id: int) -> list[JobKey]:

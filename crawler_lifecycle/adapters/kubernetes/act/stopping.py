@@ -7,6 +7,7 @@ read is deleted: a job that ends in the same moment has changed since, and keeps
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,9 +19,10 @@ from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_by_uid
 from crawler_lifecycle.adapters.kubernetes.observe.pods import controller_uid, has_ended
+from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobKey
-from crawler_lifecycle.errors import PermanentError, TemporaryError
-from crawler_lifecycle.ports import NO_UIDS, KeepFacts, keep_no_facts
+from crawler_lifecycle.errors import LifecycleError, TemporaryError
+from crawler_lifecycle.ports import NO_UIDS, KeepFacts, Uids, keep_no_facts
 
 logger = logging.getLogger(__name__)
 PODS_SECONDS = 8.0  # for reading pods, to keep their facts and to listen to their logs
@@ -43,7 +45,7 @@ class Stopping:
         self,
         run_uid: str,
         keys: Sequence[JobKey],
-        uids: Mapping[JobKey, str] = NO_UIDS,
+        uids: Uids = NO_UIDS,
         *,
         hurried: bool = False,
         keep: KeepFacts = keep_no_facts,
@@ -58,21 +60,27 @@ class Stopping:
         self,
         run_uid: str,
         keys: Sequence[JobKey],
-        uids: Mapping[JobKey, str] = NO_UIDS,
+        uids: Uids = NO_UIDS,
         keep: KeepFacts = keep_no_facts,
     ) -> None:
-        """End jobs without asking. A pod that is gone from the API server may still run on a cut-off node."""
+        """End jobs without asking. A pod that is gone from the API server may still run on a cut-off node.
+
+        Fenced by `keep`: no job and no pod is ended, since they may belong to a later supervisor.
+        """
+        living = self._living_pods(run_uid, keys, uids, keep)
         try:
-            living = self._living_pods(run_uid, keys, uids, keep)
             self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS)
-        finally:  # a Job that cannot be deleted keeps no pod alive
-            self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
+        except LifecycleError:  # a Job that cannot be deleted keeps no pod alive
+            with suppress(LifecycleError):  # the first problem is told
+                self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
+            raise
+        self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
 
     def _delete_jobs(
         self,
         run_uid: str,
         keys: Sequence[JobKey],
-        uids: Mapping[JobKey, str],
+        uids: Uids,
         living: Mapping[JobKey, Sequence[Pod]],
         patience: float,
     ) -> dict[JobKey, str]:
@@ -103,19 +111,19 @@ class Stopping:
         return {key: uid for key, uid in done if uid is not None}
 
     def _living_pods(
-        self, run_uid: str, keys: Sequence[JobKey], uids: Mapping[JobKey, str], keep: KeepFacts
+        self, run_uid: str, keys: Sequence[JobKey], uids: Uids, keep: KeepFacts
     ) -> dict[JobKey, list[Pod]]:
         """Return the jobs' living pods, newest first, after keeping the outcome facts of all their pods.
 
-        An unreadable list of pods delays no stop.
+        Pods that cannot be read delay no stop.
         """
         try:
             pods_by_key = self.jobs.pods(run_uid, keys, time.monotonic() + PODS_SECONDS)
-        except (TemporaryError, PermanentError) as error:
+        except LifecycleError as error:
             message = "run %s: its pods cannot be read before its jobs are ended: no facts, no listening to logs: %s"
             logger.info(message, run_uid, error.message)
             return {}
-        if facts := facts_by_uid(pods_by_key, uids):
+        if facts := _facts(run_uid, pods_by_key, uids):
             keep(facts)
         return {key: living for key, pods in pods_by_key.items() if (living := _living(pods))}
 
@@ -164,6 +172,15 @@ class Stopping:
         self.jobs.for_each(delete, chosen, "not all pods could be told to end")
 
 
+def _facts(run_uid: str, pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Uids) -> dict[JobKey, OutcomeFacts]:
+    """Return the outcome facts of the jobs with a uid on record. A fault in their computation delays no stop."""
+    try:
+        return facts_by_uid(pods_by_key, uids)
+    except Exception:
+        logger.exception("run %s: how its programs ended cannot be read from its pods", run_uid)
+        return {}
+
+
 def is_ending(job: Job) -> bool:
     """Return whether the job ends by itself or has ended: a deletion could only lose its outcome."""
     status = job.status
@@ -174,7 +191,7 @@ def is_ending(job: Job) -> bool:
     )
 
 
-def _pods_of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], ending_uids: Mapping[JobKey, str]) -> Iterator[Pod]:
+def _pods_of_earlier_jobs(living: Mapping[JobKey, Sequence[Pod]], ending_uids: Uids) -> Iterator[Pod]:
     """Yield living pods of replaced Jobs: the new Job with the same name ends only its own pods."""
     for key, uid in ending_uids.items():
         yield from (pod for pod in living.get(key, ()) if controller_uid(pod) not in (None, uid))
