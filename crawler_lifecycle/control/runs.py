@@ -28,6 +28,7 @@ from crawler_lifecycle.errors import Conflict, LifecycleError, NotFound, Over, T
 from crawler_lifecycle.ports import Addition
 
 WORKER_PATIENCE = 20.0
+RECORD_SECONDS = 2.5  # for the write of a stop; then the signal no longer waits for the write
 
 
 class Started(Message):
@@ -130,30 +131,63 @@ class RunCommands(RunReader):
             await asyncio.gather(ended, return_exceptions=True)
 
     async def stop(self, run: int | str, stop: StopRequest) -> Stopping:
-        """Record the stop, then signal it to the run's workflow. A run without an open workflow is resumed to stop."""
+        """Record the stop, then signal it to the run's workflow. A run without an open workflow is resumed to stop.
+
+        A database that is slow with the write delays the signal by RECORD_SECONDS only. The answer waits for the write.
+        """
         run_id = await self._context.calls.run(self.run_id, run)
         now = datetime.now(UTC)
         stop = stop.model_copy(update={"asked_at": now})
+        writing = asyncio.create_task(self._context.database(lambda store: store.runs.request_stop(run_id, stop, now)))
         try:
-            record = await self._context.database(lambda store: store.runs.request_stop(run_id, stop, now))
-        except TemporaryError as error:
-            return await self._stop_without_record(run_id, stop, error)
+            await asyncio.wait([writing], timeout=RECORD_SECONDS)
+            early_way = None if writing.done() else await self._signal_early(run_id, stop)
+            return await self._stop_as_recorded(run_id, stop, writing, early_way)
+        finally:
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+
+    async def _signal_early(self, run_id: int, stop: StopRequest) -> str | None:
+        """Signal the stop to the run's workflow before the stop is on record. None: no workflow has the signal."""
         try:
-            way = await self._signal(record, stop)
+            record = await self._context.database(lambda store: store.runs.get(run_id))
+            _refuse_to_stop_a_run_that_is_over(record)
+            return await self._engine.stop(record.workflow_id, stop)
+        except LifecycleError:  # the write tells the problem, or the signal after the write
+            return None
+
+    async def _stop_as_recorded(
+        self, run_id: int, stop: StopRequest, writing: Awaitable[RunRecord], early_way: str | None
+    ) -> Stopping:
+        """Return the answer to a stop once its write has succeeded or failed."""
+        try:
+            record = await writing
+        except TemporaryError as problem:
+            return await self._stop_without_record(run_id, stop, problem, early_way)
+        except Over:
+            record = await self._context.database(lambda store: store.runs.get(run_id))
+            if early_way is None or record.intent is Intent.RUN:
+                raise
+            # the workflow has put this stop on record and carried out the stop while the write waited
+        try:
+            way = early_way or await self._signal(record, stop)
         except TemporaryError as error:
             way = f"later: {error.message}"  # the next look reads the stop from the database
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=record.intent, told=way)
 
-    async def _stop_without_record(self, run_id: int, stop: StopRequest, problem: TemporaryError) -> Stopping:
+    async def _stop_without_record(
+        self, run_id: int, stop: StopRequest, problem: TemporaryError, early_way: str | None
+    ) -> Stopping:
         """Signal the run's workflow although the database takes no writes. Raise the problem if that fails, too.
 
         No workflow is signalled for a run with a final status: a later run may have the workflow's id."""
         with _raised_instead(problem):
             record = await self._context.database(lambda store: store.runs.get(run_id))
-        if record.status.is_over:
-            raise Over(f"run {run_id} is over ({record.status}, {record.reason}): there is nothing to stop")
-        with _raised_instead(problem):
-            way = await self._engine.stop(record.workflow_id, stop)
+        way = early_way
+        if way is None:
+            _refuse_to_stop_a_run_that_is_over(record)
+            with _raised_instead(problem):
+                way = await self._engine.stop(record.workflow_id, stop)
         intent = Intent.FORCE if stop.force or record.intent is Intent.FORCE else Intent.STOP
         return Stopping(run_id=run_id, run_uid=record.run_uid, intent=intent, told=way, not_on_record=problem.message)
 
@@ -250,6 +284,11 @@ def _started(run: RunRecord, workflow_id: str, first_execution_run_id: str, *, c
         run_uid=run.run_uid,
         created=created,
     )
+
+
+def _refuse_to_stop_a_run_that_is_over(run: RunRecord) -> None:
+    if run.status.is_over:
+        raise Over(f"run {run.run_id} is over ({run.status}, {run.reason}): there is nothing to stop")
 
 
 def _refuse_to_resume_a_run_that_is_over(run: RunRecord, *, reopen: bool, is_unfinished: bool) -> None:

@@ -1,10 +1,13 @@
-"""`crawlctl stop` gave up when the database took no writes, and waited without a word while it was locked. (D9, U6)"""
+"""`crawlctl stop` gave up when the database took no writes, and waited without a word while it was locked. (D9, U6)
+
+While a write waited for locks, for a minute at most, the run's workflow heard nothing of the stop. (M3)"""
 
 import asyncio
 import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from temporalio.testing import WorkflowEnvironment
 from crawler_lifecycle.cli import stopping as cli_stopping
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
+from crawler_lifecycle.control import runs
 from crawler_lifecycle.control.runs import Stopping
 from tests.commands import Crawlctl
 
@@ -53,6 +57,21 @@ def read_only(run: RunRecord, state: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def locked(run: RunRecord, state: Path) -> Iterator[sqlite3.Connection]:
+    """A database whose file another program has locked, until the program commits: rows can only be read."""
+    with sqlite3.connect(state / "crawler.db", isolation_level=None, check_same_thread=False) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes give up after a moment, and so before a signal would be sent early."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.sql.database.LOCK_SECONDS", 0)
+    monkeypatch.setattr(runs, "RECORD_SECONDS", 60)
+
+
+@pytest.fixture
 def completed(run: RunRecord, state: Path) -> None:
     with sqlite3.connect(state / "crawler.db") as connection:
         connection.execute("UPDATE histories SET status = 'COMPLETED', reason = 'all_succeeded'")
@@ -82,6 +101,92 @@ async def test_the_workflow_is_told_all_the_same(
     assert "readonly" in str(answer.not_on_record)
     assert [stop.force for stop in stops] == [False, True]
     assert stops[0].actor == "ann"
+
+
+async def test_the_workflow_is_told_although_the_database_stays_locked(
+    crawlctl: Crawlctl, run: RunRecord, locked: sqlite3.Connection, impatient: None, temporal: WorkflowEnvironment
+) -> None:
+    async with supervised(run, temporal) as handle:
+        plain = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann")
+        forced = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force", "--json")
+        stops = await stops_of(handle)
+    assert plain.exit_code == 0, plain.output
+    assert plain.stdout.startswith(f"run {run.run_id}: STOP is not on record yet (")
+    assert "is locked by another process" in plain.stdout
+    answer = Stopping.model_validate_json(forced.stdout)
+    assert (answer.intent, answer.told) == ("FORCE", "signal")
+    assert "is locked by another process" in str(answer.not_on_record)
+    assert stops[0].actor == "ann"
+    assert [stop.force for stop in stops] == [False, True]
+
+
+def test_without_a_workflow_a_locked_database_is_told(
+    crawlctl: Crawlctl, run: RunRecord, locked: sqlite3.Connection, impatient: None, temporal: WorkflowEnvironment
+) -> None:
+    result = crawlctl("stop", str(run.run_id))
+    assert (result.exit_code, result.stdout) == (4, "")
+    assert "is locked by another process" in result.stderr
+
+
+async def test_no_later_run_is_stopped_while_the_database_is_locked(
+    crawlctl: Crawlctl,
+    run: RunRecord,
+    completed: None,
+    locked: sqlite3.Connection,
+    impatient: None,
+    temporal: WorkflowEnvironment,
+) -> None:
+    async with supervised(run, temporal) as later:
+        result = await asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--force")
+        assert await stops_of(later) == []
+    assert (result.exit_code, result.stdout) == (6, "")
+
+
+async def until_signalled(handle: WorkflowHandle[Any, Any]) -> list[StopRequest]:
+    """Return the stops in the workflow's history, as soon as there is a stop."""
+    async with asyncio.timeout(30):
+        while not (stops := await stops_of(handle)):
+            await asyncio.sleep(0.05)
+    return stops
+
+
+async def test_a_write_that_waits_delays_no_signal(
+    crawlctl: Crawlctl, run: RunRecord, locked: sqlite3.Connection, temporal: WorkflowEnvironment
+) -> None:
+    """The line in the timeline is the same line, whether the command or the workflow writes the line first."""
+    async with supervised(run, temporal) as handle:
+        stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id), "--actor", "ann"))
+        [early] = await until_signalled(handle)
+        assert not stopping.done(), "the command answers when the stop is on record"
+        locked.execute("COMMIT")
+        result: Result = await stopping
+        assert await stops_of(handle) == [early], "a single signal"
+    assert result.exit_code == 0, result.output
+    assert f"run {run.run_id}: STOP is on record, its workflow is told" in result.stdout
+    with sqlite3.connect(locked.execute("PRAGMA database_list").fetchone()[2]) as connection:
+        [(asked_at,)] = connection.execute("SELECT at FROM history_logs WHERE event = 'stop'").fetchall()
+    assert early.asked_at is not None
+    assert datetime.fromisoformat(asked_at).replace(tzinfo=UTC) == early.asked_at
+
+
+@pytest.mark.parametrize(("intent", "status"), [("STOP", 0), ("RUN", 6)])
+async def test_a_run_that_ended_while_the_write_waited_is_told(
+    crawlctl: Crawlctl,
+    run: RunRecord,
+    locked: sqlite3.Connection,
+    temporal: WorkflowEnvironment,
+    intent: str,
+    status: int,
+) -> None:
+    """The workflow has carried the stop out, or the run had ended by itself before the workflow knew of the stop."""
+    async with supervised(run, temporal) as handle:
+        stopping = asyncio.create_task(asyncio.to_thread(crawlctl, "stop", str(run.run_id)))
+        await until_signalled(handle)
+        locked.execute(f"UPDATE histories SET status = 'FAILED', intent = '{intent}', reason = 'stopped'")
+        locked.execute("COMMIT")
+        result: Result = await stopping
+    assert result.exit_code == status, result.output
+    assert ("is on record, its workflow is told" in result.stdout) is (status == 0)
 
 
 def test_without_a_workflow_the_problem_of_the_database_is_told(
