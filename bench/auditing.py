@@ -50,7 +50,7 @@ class Temporal:
     async def task_failure(self, workflow_id: str) -> str | None:
         raise AssertionError(f"{workflow_id} fails no task")
 
-    async def asked_for(self, workflow_id: str) -> int | None:
+    async def requested_run_id(self, workflow_id: str) -> int | None:
         raise AssertionError(f"{workflow_id} has not ended well")
 
     async def go_on(self, workflow_id: str, _request: RunRequest) -> None:

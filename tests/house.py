@@ -111,7 +111,7 @@ class NotedSupervisors:
     async def task_failure(self, workflow_id: str) -> str | None:
         return "TypeError: a bug"
 
-    async def asked_for(self, workflow_id: str) -> int | None:
+    async def requested_run_id(self, workflow_id: str) -> int | None:
         return self.described[workflow_id].of_run
 
 
@@ -140,7 +140,7 @@ class House:
         self.stopping = StoppingActivities(runs, tasks, cluster)
         self.notices = NoticeActivities(runs, FilePusher(self.folder / "exports" / "notices.jsonl"))
         self.exports = ExportActivities(runs, exporter, exporter)
-        self.audits = AuditActivities(self.findings, keep=timedelta(days=30))
+        self.audits = AuditActivities(self.findings, kept_for=timedelta(days=30))
         self.run_audit = RunAudit(records, self.findings, self.supervisors, tasks, cluster, AT_ONCE)
         self.job_audit = JobAudit(records, self.findings, tasks, cluster, AT_ONCE)
         self.handover_audit = HandoverAudit(records, self.findings, self.supervisors, AT_ONCE)

@@ -1,4 +1,4 @@
-"""The part of the audit that repeats missing exports and closing notices of runs that are over."""
+"""Audit part `handovers`: repeat missing exports and closing notices after a run's end."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.audit.findings import timestamp
 from crawler_lifecycle.domain.audit.runs import taken
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
 from crawler_lifecycle.domain.naming import export_workflow_id
-from crawler_lifecycle.ports import Acted, Findings, Handover, Records, Supervisors
+from crawler_lifecycle.ports import Acted, EndDeliveries, Findings, Records, Supervisors
 
 RUNS_IN_A_PAGE = 500
 IN_VAIN = f"sent again {rules.MOST_NOTICES} times in vain: mend its receiver, then `crawlctl resume` or leave it"
@@ -30,9 +30,9 @@ class HandoverAudit:
 
     @activity.defn
     async def audit_handovers(self, step: AuditStep) -> AuditPage:
-        """Resume the workflows of runs that are over, to export and to send closing notices under the same ids."""
+        """Resume the workflows of runs after their ends, to export and to send closing notices under the same ids."""
         since = datetime.now(UTC) - self.patience.replay
-        page, rest = await asyncio.to_thread(self.records.handovers, int(step.after or 0), RUNS_IN_A_PAGE, since)
+        page, rest = await asyncio.to_thread(self.records.owed_deliveries, int(step.after or 0), RUNS_IN_A_PAGE, since)
         findings = await self._findings(page)
         by_id = {item.run.run_id: item.run for item in page}
         subjects = [(finding.kind, finding.subject) for finding in findings]
@@ -44,12 +44,12 @@ class HandoverAudit:
             return await resume_workflow(self.supervisors, run, finding.model_copy(update={"problem": problem}))
 
         ledger = Ledger(step.audit, self.findings)
-        await ledger.keep(_subjects_to_keep(page, findings))
+        await ledger.keep_open(_subjects_to_keep_open(page, findings))
         settled = await ledger.settle(findings, act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
-    async def _findings(self, page: Sequence[Handover]) -> list[Finding]:
-        """Return the findings for idle runs and for ends too old to deliver, which are reported without a request."""
+    async def _findings(self, page: Sequence[EndDeliveries]) -> list[Finding]:
+        """Return the findings for idle runs, and for ends too old to deliver, whose workflows need no description."""
         now = datetime.now(UTC)
         old = {item.run.run_id for item in page if rules.is_too_old(item.run, now, self.patience)}
         idle = await self._idle([item.run for item in page if item.run.run_id not in old])
@@ -60,8 +60,8 @@ class HandoverAudit:
             run = rows.get(item.run.run_id)
             if run is None or not run.status.is_over or run.end_number != item.run.end_number:
                 continue  # reopened since the page was read
-            export = rules.handover(run, item.failed_at, now, self.patience)
-            notice = rules.undelivered(run, item.logged, now, self.patience, silent=item.silent)
+            export = rules.owed_export(run, item.export_failed_at, now, self.patience)
+            notice = rules.owed_notice(run, item.notice_keys, now, self.patience, is_untried=item.is_untried)
             problem = {"problem": idle.get(run.run_id)}
             findings += [finding.model_copy(update=problem) for finding in (export, notice) if finding]
         return findings
@@ -101,16 +101,16 @@ class HandoverAudit:
         return f"done again {times} in vain, and again at {timestamp(due)}; `crawlctl export` does it now"
 
 
-def _subjects_to_keep(page: Sequence[Handover], findings: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
-    """Return deliveries that are still missing but not found now, because a workflow is at work or was a moment ago.
+def _subjects_to_keep_open(page: Sequence[EndDeliveries], findings: Sequence[Finding]) -> list[tuple[FindingKind, str]]:
+    """Return the open findings of deliveries that a workflow may be making now.
 
-    Their findings stay open, so that the number of earlier tries is not lost. Both kinds of export findings count as
-    the same delivery.
+    If such a finding were closed, the number of earlier tries would be lost. Both kinds of export findings count as the
+    same delivery.
     """
     present = {(finding.kind, finding.subject) for finding in findings}
     kept: list[tuple[FindingKind, str]] = []
     for item in page:
-        subject, kinds = item.run.run_uid, rules.owed(item.run, item.logged, silent=item.silent)
+        subject, kinds = item.run.run_uid, rules.owed_kinds(item.run, item.notice_keys, is_untried=item.is_untried)
         if any((kind, subject) in present for kind in rules.EXPORTS):
             kinds -= rules.EXPORTS
         kept += [(kind, subject) for kind in sorted(kinds) if (kind, subject) not in present]

@@ -1,4 +1,4 @@
-"""The part of the audit that compares the cluster's jobs with their runs."""
+"""Audit part `jobs`: compare the cluster's jobs with their runs, and end leftover jobs."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from crawler_lifecycle.ports import NO_UIDS, Cluster, Findings, Records, Tasks, 
 RUNS_IN_A_PAGE = 50  # every run costs a look, and its jobs may have to be ended
 ROWS_AT_ONCE = 1000
 LONGEST_LOOKING = 200.0  # seconds of a page for looks: on a slow cluster a page has fewer runs instead of a time-out
-MOST_KNOWN = 1000
+MOST_FINDINGS = 1000  # read to judge an empty cluster
 EMPTY = "no job is listed, and lately those of {} runs were there that nobody has ended: is it another namespace?"
 Jobs = Mapping[str, Sequence[ListedJob]]
 
@@ -30,7 +30,7 @@ class Inventory:
 
     by_run: dict[str, list[ListedJob]] = field(default_factory=dict)
     nameless: list[ListedJob] = field(default_factory=list)
-    count: int = 0
+    count: int = 0  # distinct names: a list may show a job twice
 
 
 @dataclass
@@ -54,16 +54,16 @@ class JobAudit:
 
     @activity.defn
     async def audit_jobs(self, step: AuditStep) -> AuditPage:
-        """End and remove jobs of runs that are over; report jobs of unknown runs."""
+        """End and remove jobs left after their run's end; report jobs of unknown runs."""
         inventory = await asyncio.to_thread(self._inventory)
         if not inventory.count:
             problem = await asyncio.to_thread(self._doubt_empty_cluster, step.part.kinds)
             if problem:
                 return AuditPage(problem=problem)
-        due = await asyncio.to_thread(self._due, inventory.by_run, step.after or "")
+        due = await asyncio.to_thread(self._due_runs, inventory.by_run, step.after or "")
         page = await asyncio.to_thread(self._look_at, due[:RUNS_IN_A_PAGE], inventory.by_run)
         ledger = Ledger(step.audit, self.findings)
-        await ledger.keep([(kind, run_uid) for run_uid in page.unknown for kind in step.part.kinds])
+        await ledger.keep_open([(kind, run_uid) for run_uid in page.unknown for kind in step.part.kinds])
         leftovers = Leftovers(self.records, self.tasks, self.cluster, step.audit.remove_unknown_jobs)
 
         async def act(finding: Finding) -> Finding:
@@ -95,23 +95,24 @@ class JobAudit:
         inventory.count = len(names)
         return inventory
 
-    def _due(self, jobs: Jobs, after: str) -> list[str]:
+    def _due_runs(self, jobs: Jobs, after: str) -> list[str]:
         """Return the runs behind `after` whose jobs need a look: a page and, if possible, at least another run.
 
         The rows are read after the jobs, so no job is compared with a row older than the job.
         """
-        due, now, later = list[str](), datetime.now(UTC), sorted(run_uid for run_uid in jobs if run_uid > after)
-        for start in range(0, len(later), ROWS_AT_ONCE):
-            page = {run_uid: jobs[run_uid] for run_uid in later[start : start + ROWS_AT_ONCE]}
+        due, now = list[str](), datetime.now(UTC)
+        run_uids = sorted(run_uid for run_uid in jobs if run_uid > after)
+        for start in range(0, len(run_uids), ROWS_AT_ONCE):
+            page = {run_uid: jobs[run_uid] for run_uid in run_uids[start : start + ROWS_AT_ONCE]}
             due += rules.disputed(page, self.records.audited_by_uid(list(page)), now, self.patience)
             if len(due) > RUNS_IN_A_PAGE:
                 break
         return due
 
     def _doubt_empty_cluster(self, kinds: Collection[FindingKind]) -> str | None:
-        """Return why an empty cluster is not believed, or None: a wrong namespace is empty, too."""
+        """Return why an empty cluster is not believed, or None: a wrong namespace looks empty, too."""
         since = datetime.now(UTC) - self.patience.empty
-        overview = self.findings.overview(audits=0, findings=MOST_KNOWN)
+        overview = self.findings.overview(audits=0, findings=MOST_FINDINGS)
         recent = [item for item in overview.findings if item.closed_at is None and item.last_seen_at > since]
         vanished = [item for item in recent if item.kind in kinds and not item.acts]
         return EMPTY.format(len(vanished)) if vanished else None
@@ -143,7 +144,7 @@ class JobAudit:
         return uids_of(self.tasks.rows(row.run_id, tasks)) if row else NO_UIDS
 
     def _earlier_steps(self, run_uids: Sequence[str]) -> dict[str, str]:
-        """Return the actions of earlier audits, by run, that the jobs have had time to follow."""
+        """Return earlier audits' actions, by run, if the jobs have had time to end since."""
         subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
         before = datetime.now(UTC) - self.patience.insist
         return {

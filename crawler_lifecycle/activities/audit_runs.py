@@ -1,4 +1,4 @@
-"""The part of the audit that compares open runs with their workflows."""
+"""Audit part `runs`: compare open runs with their workflows, and resume unsupervised runs."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -39,10 +39,10 @@ class RunAudit:
         """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
         page, rest = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
         ledger, by_id = Ledger(step.audit, self.findings), {run.run_id: run for run in page}
-        lost, unsure = await self._unsupervised(page)
-        await ledger.keep([(FindingKind.UNSUPERVISED, run.run_uid) for run in unsure])
-        lost_ids = {finding.run_id for finding in lost}
-        supervised = [run for run in page if run.run_id not in lost_ids]
+        unsupervised_runs, just_closed = await self._unsupervised(page)
+        await ledger.keep_open([(FindingKind.UNSUPERVISED, run.run_uid) for run in just_closed])
+        unsupervised_ids = {finding.run_id for finding in unsupervised_runs}
+        supervised = [run for run in page if run.run_id not in unsupervised_ids]
         failing = await failing_workflows(self.supervisors, supervised)
         stuck = await self._stuck(supervised)
 
@@ -51,16 +51,16 @@ class RunAudit:
                 return finding
             return await resume_workflow(self.supervisors, by_id[finding.run_id], finding)
 
-        settled = await ledger.settle([*lost, *failing, *stuck], act, examined=len(page))
+        settled = await ledger.settle([*unsupervised_runs, *failing, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
-        """Return the findings, and the runs with a workflow that closed a moment ago: their old findings stay open."""
+        """Return the findings, and the runs whose workflow closed a moment ago, which the next audit judges."""
         late = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
         workflows = await self._with_run_ids(page, await describe_unlisted(self.supervisors, page, late))
         rows = await asyncio.to_thread(self.records.audited_by_id, workflows) if workflows else {}
         now = datetime.now(UTC)
-        findings, unsure = list[Finding](), list[AuditedRun]()
+        findings, just_closed = list[Finding](), list[AuditedRun]()
         for run in page:
             if run.run_id not in workflows:
                 continue
@@ -69,8 +69,8 @@ class RunAudit:
             if finding:
                 findings.append(finding)
             elif not workflow.is_open and row is not None and not row.status.is_over:
-                unsure.append(run)
-        return await gather_limited(self._allow_if_jobs_remain, findings), unsure
+                just_closed.append(run)
+        return await gather_limited(self._allow_if_jobs_remain, findings), just_closed
 
     async def _with_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
@@ -85,7 +85,7 @@ class RunAudit:
             if workflow.first_execution == run.supervisor_run_id:
                 return workflow
             try:
-                return replace(workflow, of_run=await self.supervisors.asked_for(run.workflow_id))
+                return replace(workflow, of_run=await self.supervisors.requested_run_id(run.workflow_id))
             except LifecycleError as error:
                 return replace(workflow, problem=message_or_raise(error))
 
@@ -93,9 +93,9 @@ class RunAudit:
 
     async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
         """Allow the resume on an old copy of the database while the cluster still shows how the run's jobs ended."""
-        if finding.problem != rules.OLD_COPY or not await asyncio.to_thread(self._has_all_jobs, finding):
-            return finding
-        return finding.model_copy(update={"problem": None})
+        if rules.is_held_by_doubt(finding) and await asyncio.to_thread(self._has_all_jobs, finding):
+            return finding.model_copy(update={"problem": None})
+        return finding
 
     def _has_all_jobs(self, finding: Finding) -> bool:
         run_id = finding.run_id or 0

@@ -1,6 +1,6 @@
-"""Steps that all parts of the audit share: record findings, act, record the actions.
+"""Steps that all parts of the audit share: record findings, act, record the actions, resume a run's workflow.
 
-A dry run records nothing. Every audit also returns its first findings to the caller.
+An audit without `repair` records nothing and does not act. Every audit returns its first findings to the caller.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ class Ledger:
     findings: Findings
 
     async def settle(self, findings: Sequence[Finding], act: Act, *, examined: int, unknown: int = 0) -> AuditPage:
+        """Record the findings and call `act` for every finding. `unknown`: runs that the audit could not look at."""
         counts = Counter(finding.kind for finding in findings)
         if self.audit.repair and findings:
             await asyncio.to_thread(self.findings.report, self.audit, findings)
@@ -58,9 +59,10 @@ class Ledger:
             for finding in settled:
                 yield finding
 
-    async def keep(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
+    async def keep_open(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
+        """Keep earlier findings open that this page cannot judge."""
         if self.audit.repair and subjects:
-            await asyncio.to_thread(self.findings.keep, self.audit, subjects)
+            await asyncio.to_thread(self.findings.keep_open, self.audit, subjects)
 
 
 async def gather_limited(request: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:

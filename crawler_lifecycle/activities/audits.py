@@ -1,4 +1,4 @@
-"""Activities that begin and finish an audit."""
+"""Activities that begin and finish an audit; its parts have modules of their own (`audit_runs` and so on)."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ from crawler_lifecycle.ports import Findings
 @dataclass(frozen=True)
 class AuditActivities:
     findings: Findings
-    keep: timedelta
+    kept_for: timedelta  # age at which audits and closed findings are deleted
     remove_unknown_jobs: bool = False
 
     @activity.defn(no_thread_cancel_exception=True)
@@ -36,5 +36,5 @@ class AuditActivities:
             return Counted(count=0)
         kinds = [kind for part, result in report.parts.items() if result.problem is None for kind in part.kinds]
         closed = self.findings.close(report.audit, kinds) if kinds else 0
-        self.findings.finish(report, self.keep)
+        self.findings.finish(report, self.kept_for)
         return Counted(count=closed)

@@ -1,4 +1,4 @@
-"""Interceptor of all activities: translates errors for Temporal, sends heartbeats, names the run in log lines."""
+"""Interceptor around every activity: translate errors for Temporal, send heartbeats, name the run in log lines."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,11 +16,11 @@ from crawler_lifecycle.errors import BadInput, Conflict, Fenced, LifecycleError,
 # errors about the run itself; all other trouble may pass, so Temporal tries again and no trouble ends a run
 FINAL = (BadInput, Conflict, Fenced, NotFound)
 BEATS_IN_A_TIMEOUT = 4
-BEATS_BY_ITSELF = ("export_supporting_files",)  # its heartbeats report the progress
+BEATS_BY_ITSELF = ("export_supporting_files",)  # the activity's own heartbeats report its progress
 
 
 class Boundary(Interceptor):
-    """Temporal does not retry final errors, soon retries an activity after a worker's death, and log lines have ids."""
+    """Temporal learns by the interceptor which errors are final, and within seconds that a worker has died."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (theirs)
         return _Boundary(next)

@@ -1,4 +1,4 @@
-"""Turn a claim into a job, for main jobs and for child tasks."""
+"""Deployment of a claimed task, for workers and dispatcher: request the job and record the answer with the claim."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class ClaimDeployer:
 
     def deploy(self, claim: Claim) -> DeploymentOutcome:
         try:
-            deployment = self.deployer.deploy(self._in_the_known_place(claim.request))
+            deployment = self.deployer.deploy(self._with_namespace(claim.request))
         except TemporaryError as error:
             return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
         except Conflict as error:  # the key belongs to another request, whose job must not be taken
@@ -27,8 +27,8 @@ class ClaimDeployer:
             return self._refused(claim, error)
         return self._deployed(claim, deployment)
 
-    def _in_the_known_place(self, request: DeploymentRequest) -> DeploymentRequest:
-        """Return the request with the installation's namespace: a scheduler service has no database to know it from."""
+    def _with_namespace(self, request: DeploymentRequest) -> DeploymentRequest:
+        """Add the installation's namespace to the request: a scheduler service has no database with the namespace."""
         place = self.cluster.confirm() if isinstance(self.cluster, KnowsItsPlace) else None
         if place is None:
             return request

@@ -1,4 +1,4 @@
-"""Activities for the main job: deploy the job and wait for its start."""
+"""Activities for the main job: deploy the job, and see whether the job has started."""
 
 import time
 from dataclasses import dataclass
@@ -42,13 +42,13 @@ class DeploymentActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def get_main_job_status(self, step: RunInput) -> MainJobStatus:
         """Return whether the main job runs or has run; for a waiting job, the cause and since when."""
-        clock, run = time.monotonic(), self.runs.current(step.run)
+        began, run = time.monotonic(), self.runs.current(step.run)
         status = self._main_job(step.run, self._main_row(step.run))
         cause = status.cause if status.known else CLUSTER_UNKNOWN
         since, saturated = self._mark_waiting(run, step.run, cause, status.message)
         problem = None if status.known else status.message
         self.runs.mark_look(step.run, run.nudge_sent, status.known, problem, None)
-        facts = {"since": since, "saturated": saturated, "intent": run.intent, "seconds": time.monotonic() - clock}
+        facts = {"since": since, "saturated": saturated, "intent": run.intent, "seconds": time.monotonic() - began}
         return status.model_copy(update=facts)
 
     def _deploy_main(self, run: RunRef) -> DeploymentOutcome:
@@ -64,7 +64,8 @@ class DeploymentActivities:
     ) -> tuple[datetime | None, str | None]:
         """Record the cause, and return since when the run waits and the cause if the run is saturated."""
         before = record.waiting_since if record.waiting_cause == cause else None
-        saturated = count_saturated(cause if is_saturated(cause, before, datetime.now(UTC)) else None, record.cluster)
+        saturated = cause if is_saturated(cause, before, datetime.now(UTC)) else None
+        count_saturated(saturated, record.cluster)
         if saturated:
             message = f"{FULL}: {message}" if message else FULL
         return self.runs.mark_waiting(run, cause, message), saturated

@@ -26,7 +26,7 @@ NO_FILES = Archive(location=None, files=0, bytes=0)
 
 @dataclass
 class ExportAttempt:
-    """A try to export. Its event and location are recorded even if the try fails."""
+    """A try to export. The recording uses the event and location that the try has reached, even if the try fails."""
 
     event: ExportEvent
     location: str | None
@@ -42,7 +42,7 @@ class ExportActivities:
     def initiate_export_signal(self, step: RunEnd) -> ExportSignal:
         """Announce the run's end by an event."""
         event = self._event(step, ExportKind.RUN_ENDED)
-        with self._on_record(step.run, event):
+        with self._recorded(step.run, event):
             self.announcer.announce(event)
         self.runs.settle_export(step.run, event.event_id, ExportState.DONE, event.supporting_files, None, event)
         return ExportSignal(event_id=event.event_id, supporting_files=event.supporting_files)
@@ -51,7 +51,7 @@ class ExportActivities:
     def export_supporting_files(self, step: RunEnd) -> ExportedFiles:
         """Archive the run's files and announce the archive."""
         planned = self._event(step, ExportKind.FILES_READY)
-        with self._on_record(step.run, planned) as attempt:
+        with self._recorded(step.run, planned) as attempt:
             self._archive(step, attempt)
             self.announcer.announce(attempt.event)
         self.runs.settle_export(step.run, planned.event_id, ExportState.DONE, attempt.location, None, attempt.event)
@@ -63,16 +63,13 @@ class ExportActivities:
         )
 
     def _archive(self, step: RunEnd, attempt: ExportAttempt) -> None:
-        """Write the archive, unless an earlier try has written the archive and only failed to announce it.
-
-        An earlier archive also counts where the run's files were removed since.
-        """
+        """Write the archive, unless an earlier try has written the archive and only failed to announce it."""
         archive = _archive_of_earlier_try()
         if archive is None:
             archive = self.archiver.archive(attempt.event.run_uid, attempt.event.end, _heartbeat) or NO_FILES
             activity.heartbeat({"files": archive.files, "bytes": archive.bytes, ARCHIVE: asdict(archive)})
         self._note_left_out(step, archive)
-        if archive.location is None and attempt.location is not None:
+        if archive.location is None and attempt.location is not None:  # the run's files were removed since
             attempt.event = attempt.event.model_copy(update={"supporting_files": attempt.location})
             return
         attempt.location = archive.location
@@ -90,7 +87,7 @@ class ExportActivities:
         self.runs.note(step.run, f"left_out:{step.end}", "left_out", message)
 
     @contextmanager
-    def _on_record(self, run: RunRef, event: ExportEvent) -> Iterator[ExportAttempt]:
+    def _recorded(self, run: RunRef, event: ExportEvent) -> Iterator[ExportAttempt]:
         """Record the export before the try, and the reason if the try fails."""
         attempt = ExportAttempt(event, self.runs.open_export(run, event).location)
         try:
@@ -112,7 +109,7 @@ class ExportActivities:
     def _event(self, step: RunEnd, kind: ExportKind) -> ExportEvent:
         """Return the event recorded for this end, or a new event.
 
-        A run reopened since then has other facts now, so the end's other event, if recorded, gives the facts.
+        After a reopening the run's row describes a later end, so the other event of the same end gives the facts.
         """
         run = self.runs.current(step.run)
         identity = event_id(run.run_uid, kind, step.end)

@@ -1,4 +1,4 @@
-"""Search for runs whose workflows fail their tasks."""
+"""Find open runs whose workflow fails the same workflow task again and again."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -12,7 +12,7 @@ from crawler_lifecycle.ports import Supervisors
 
 
 async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
-    """Describe every workflow: on all servers only the description tells the attempts of the workflow task."""
+    """Describe every workflow: on no server does a list tell the attempts of a workflow task."""
     findings = await gather_limited(partial(_finding, supervisors), runs)
     return [finding for finding in findings if finding is not None]
 

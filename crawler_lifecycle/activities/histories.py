@@ -1,4 +1,4 @@
-"""Activities for the run's row: creation, start and end."""
+"""Activities that write the run's row: creation, start and end."""
 
 from dataclasses import dataclass
 

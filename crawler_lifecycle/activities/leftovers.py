@@ -1,4 +1,4 @@
-"""End unsupervised jobs: ask, then kill, and remove a job when its evidence is on record."""
+"""End the jobs that outlived their run: ask, then kill, and remove a job when its evidence is on record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ LONGEST_COLLECTING = 200.0  # seconds of a page for evidence before removals; th
 JOBS_WITH_EVIDENCE = 20
 ASKED = "asked to end"
 NOT_ALLOWED = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
-Needed = Mapping[JobKey, Step]
+Needed = Mapping[JobKey, Step]  # the next step by job; a job without a step is left out
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Leftovers:
         return self._act(finding.model_copy(update={"evidence": self._evidence(finding, needed)}), needed, uids)
 
     def _evidence(self, finding: Finding, needed: Needed) -> str | None:
-        """Return the last log lines of jobs that this audit ends: no later step collects them."""
+        """Return the last log lines before this audit ends the jobs: no later step collects the lines."""
         keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
         try:
             evidence = self.cluster.evidence(finding.run_uid or "", keys) if keys else []

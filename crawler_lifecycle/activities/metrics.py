@@ -1,16 +1,15 @@
-"""Metrics that activities report."""
+"""Metrics that activities report to Temporal's SDK, which exposes them with its own."""
 
 from datetime import timedelta
 
 from temporalio import activity
 
 
-def count_saturated(saturated: str | None, cluster: str) -> str | None:
-    """Count a look at a saturated run and return the cause unchanged."""
+def count_saturated(saturated: str | None, cluster: str) -> None:
+    """Count a look at a run that is saturated for this cause; None: the run is not saturated."""
     if saturated is not None:
         meter = activity.metric_meter().with_additional_attributes({"cause": saturated, "cluster": cluster})
         meter.create_counter("crawler_saturated_looks", "looks at runs that have been waiting for room").add(1)
-    return saturated
 
 
 def measure_clocks(ahead: timedelta | None, cluster: str) -> None:

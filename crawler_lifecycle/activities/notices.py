@@ -1,4 +1,4 @@
-"""Activities that send notices: a run has started, progressed, was stopped, has finished."""
+"""Activities that send notices to people: a run has started, progressed, was stopped, has finished."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,7 +49,7 @@ class NoticeActivities:
         """
         run = self.runs.current(step.run)
         notice = Notice(
-            notice_id=event_id(run.run_uid, kind, _number(kind, step)),
+            notice_id=event_id(run.run_uid, kind, _repetition(kind, step)),
             kind=kind,
             run_id=run.run_id,
             run_uid=run.run_uid,
@@ -88,6 +88,6 @@ def _key(event: str, kind: NoticeKind, step: Notify) -> str:
     return f"{event}:{kind}:{step.end}"
 
 
-def _number(kind: NoticeKind, step: Notify) -> str:
-    """Return a number that is the same for every try. A reopened run has further ends; looks count by supervisor."""
+def _repetition(kind: NoticeKind, step: Notify) -> str:
+    """Return what separates notices of a kind, the same for every try: the look in an epoch, or the end's number."""
     return f"{step.run.epoch}.{step.number}" if kind is NoticeKind.PROGRESS else str(step.end)

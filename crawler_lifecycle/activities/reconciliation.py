@@ -1,4 +1,4 @@
-"""Activities for a look: compare database rows with the cluster and write the differences."""
+"""Activities for a look: compare database rows with the cluster, write the differences, remove jobs that are over."""
 
 import logging
 import time
@@ -53,7 +53,7 @@ class ReconciliationActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def get_active_running_tasks(self, step: RunInput) -> ActiveTasks:
-        """Return the tasks alive or LOST according to the database."""
+        """Return the tasks that the database has as alive or LOST: a look may still find the end of a LOST task."""
         run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
         watched = {
@@ -72,22 +72,24 @@ class ReconciliationActivities:
         watched = [(row.task, row.attempt) for row in rows if _may_have_a_job(row)]
         look = self.cluster.look(step.run.run_uid, watched, uids=uids_of(rows))
         measure_clocks(look.clock_ahead, run.cluster)
-        changes, doubt = verdicts(rows, look, run.intent, began, step.stopped_at)
+        changes, disbelief = verdicts(rows, look, run.intent, began, step.stopped_at)
         page = list(_fit_payload(changes[:CHANGES_IN_A_LOOK]))
         ended = {change.task for change in changes if change.status.is_over}
         open_rows = [row for row in rows if row.task not in ended]
-        living = lingering(look, open_rows, run.intent)
+        unwanted = (*lingering(look, open_rows, run.intent), *overdue(look, rows))
+        saturated = saturation(rows, look, began)
+        count_saturated(saturated, run.cluster)
         return Differences(
             known=look.complete,
             changes=page,
             evidence=to_ranges(_tasks_to_explain(page)),
             more=len(changes) > len(page),
-            unwanted=to_ranges({task for task, _ in (*living, *overdue(look, rows))}),
-            removable=to_ranges(_removable(look, rows)),
+            unwanted=to_ranges({task for task, _ in unwanted}),
+            removable=to_ranges(_tasks_with_removable_jobs(look, rows)),
             leaving=leaving(look),
-            saturated=count_saturated(saturation(rows, look, began), run.cluster),
+            saturated=saturated,
             suspended=is_held(open_rows, look),
-            problem=look.problem or doubt,
+            problem=look.problem or disbelief,
             seconds=time.monotonic() - clock,
         )
 
@@ -170,8 +172,8 @@ def _may_have_a_job(row: TaskRow) -> bool:
     return row.job_uid is not None or row.status is TaskStatus.DEPLOYING
 
 
-def _removable(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
-    """Yield tasks with a removable job and their end on record: the present attempt is not watched any more."""
+def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[int]:
+    """Yield tasks with a removable job whose end is on record: the look's rows are open tasks and LOST tasks."""
     watched = {(row.task, row.attempt) for row in rows}
     return (task for task, attempt in removable(look) if (task, attempt) not in watched)
 

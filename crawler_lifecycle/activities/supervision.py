@@ -1,4 +1,4 @@
-"""Activities that resume an existing run: take the run over, or hand the run to its workflow."""
+"""Activities around a run's supervisor: take a run over, resume its own workflow, hold its limits, cancel."""
 
 import asyncio
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class SupervisionActivities:
 
     @activity.defn
     async def take_over_run(self, step: TakeOver) -> TakenOver:
-        """Make this workflow the run's supervisor, if the run belongs to the workflow."""
+        """Make this execution the run's supervisor; or, if another workflow id has the run, return that id."""
         run = await asyncio.to_thread(self.runs.get, step.run_id)
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")

@@ -1,4 +1,4 @@
-"""Writer that streams a folder into a zip, whatever the folder contains.
+"""Stream a folder into a zip, whatever the folder contains.
 
 Files are put under `files/`. Beside them `manifest.json` lists every file with size and SHA-256, and all entries left
 out: links and special files are not followed, and unreadable entries or names do not stop the writer. The same folder
@@ -31,7 +31,7 @@ NEEDS_ZIP64 = 1024**3
 FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes
-BEAT = 1.0  # seconds
+BEAT = 1.0  # seconds between reports without progress
 NAMED = 5  # omitted entries named in the run's timeline
 LONGEST_SHOWN = 100
 DEEPEST = 300  # every folder on the way down is an open file and a call
@@ -220,7 +220,6 @@ def _content(items: IO[bytes]) -> Iterator[bytes]:
 
 
 def _zip_path(shown: str) -> str:
-    """The name in the zip."""
     return f"files/{shown}"
 
 

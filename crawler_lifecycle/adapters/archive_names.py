@@ -1,4 +1,4 @@
-"""File names in an archive: text for every unzip program, from which the original bytes can be restored.
+"""Names of files in an archive: text that every unzip program accepts, and that gives back the original bytes.
 
 These bytes become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with a
 meaning for folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.

@@ -1,4 +1,4 @@
-"""Check of the disks to which an installation writes."""
+"""Check that an installation's disks take writes and have room."""
 
 import os
 import tempfile

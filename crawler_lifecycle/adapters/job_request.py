@@ -1,4 +1,4 @@
-"""Meaning of a deployment request, the same on every cluster."""
+"""Rules for a deployment request on every cluster: its hash, arguments, variables, and refusals."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Files of JSON lines with several writing processes."""
+"""Append durably to a file of JSON lines that several processes write."""
 
 import fcntl
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
-LOOK_BACK = 1024 * 1024
+LOOK_BACK = 1024 * 1024  # bytes at the end of the file in which an identity is searched
 
 
 def append_once(path: Path, line: str, identity: str) -> bool:

@@ -1,4 +1,4 @@
-"""Logs of jobs among their run's files: names, and reading from an offset or the last lines.
+"""Read logs of jobs among their run's files: from an offset on, or the last lines.
 
 Only a regular file is a log, since jobs may write into the folder with logs.
 """

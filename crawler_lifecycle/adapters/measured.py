@@ -1,4 +1,4 @@
-"""A sink that measures the bytes on their way."""
+"""A sink that counts and hashes the bytes that it passes on."""
 
 import hashlib
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Folder with a run's supporting files."""
+"""Find the folder with a run's supporting files, which an export archives."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A zip's list of entries, kept in a file: very many files fit into little memory.
+"""Keep a zip's list of entries in a file, so that memory does not grow with the number of files.
 
 `zipfile` keeps an object for every entry, half a kilobyte, for the zip's directory at the end. It only appends to the
 list, counts the list, and reads the list once from the beginning.

@@ -1,6 +1,6 @@
 """Outcome facts about the end of a job's program. The first look after the end reads them from the cluster's objects.
 
-The database keeps the facts with the task. They decide the task's status once the objects are gone. Debug evidence (the
+The database keeps the facts with the task. They decide the task's status once the objects are gone. Evidence (the
 last log lines, events, the node) decides nothing.
 """
 

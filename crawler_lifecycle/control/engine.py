@@ -133,7 +133,7 @@ class Engine(TemporalConnection):
             return MISSING
         return workflow_info(answer)
 
-    async def asked_for(self, workflow_id: str) -> int | None:
+    async def requested_run_id(self, workflow_id: str) -> int | None:
         client = await self.client()
         request = GetWorkflowExecutionHistoryRequest(
             namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id), maximum_page_size=1

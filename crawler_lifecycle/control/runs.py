@@ -20,7 +20,7 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of
 from crawler_lifecycle.control.reading import EXPORT_PATIENCE, LOOK_PAUSE, RunReader
-from crawler_lifecycle.domain.audit.handovers import owed
+from crawler_lifecycle.domain.audit.handovers import owed_kinds
 from crawler_lifecycle.domain.audit.runs import taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
 from crawler_lifecycle.domain.words import counted
@@ -235,9 +235,9 @@ class RunCommands(RunReader):
         """Return whether the run's end is on record, but its export or its closing notice is not done."""
         if not record.status.is_over or record.export_state is ExportState.PENDING:
             return record.status.is_over
-        handover = self._context.store.records.handover(record.run_id)
-        return handover is not None and FindingKind.UNDELIVERED in owed(
-            handover.run, handover.logged, silent=handover.silent
+        deliveries = self._context.store.records.deliveries(record.run_id)
+        return deliveries is not None and FindingKind.UNDELIVERED in owed_kinds(
+            deliveries.run, deliveries.notice_keys, is_untried=deliveries.is_untried
         )
 
     async def _go_on(self, record: RunRecord, *, reopen: bool = False) -> None:

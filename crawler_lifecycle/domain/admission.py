@@ -1,4 +1,4 @@
-"""Admission of child tasks: how many more tasks may be deployed, for every run."""
+"""Admission of child tasks: how many tasks of every run the dispatcher may deploy now."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Demand:
     run_id: int
     waiting: int
     in_cluster: int
-    most: int | None
+    most: int | None  # the run's own limit of tasks with a job
 
     @property
     def room(self) -> int:
@@ -21,9 +21,7 @@ class Demand:
 
 
 def admitted(demands: Sequence[Demand], room: int) -> dict[int, int]:
-    """Return the number of tasks to deploy for every run. Runs share the room in turns, so a big run starves no small
-    run.
-    """
+    """Return the number of tasks to deploy, by run. Runs share the room in turns: a big run starves no small run."""
     granted = dict.fromkeys((demand.run_id for demand in demands), 0)
     wanting = {demand.run_id: demand.room for demand in demands if demand.room}
     while room > 0 and wanting:

@@ -1,11 +1,12 @@
-"""Causes: why a living task waits, or its present trouble, from its row and its job."""
+"""Rules for causes: why a living task waits, or its present trouble, from its row and its job."""
 
 from crawler_lifecycle.contract.states import Intent
 from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
 NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)
-TOLD_BY_EVENTS = {
+# a job shows the general cause (the key); an event, gone after an hour, has told a more precise cause
+PRECISE_CAUSES = {
     reasons.POD_NOT_CREATED: (reasons.QUOTA, reasons.POD_CREATE_REJECTED),
     reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX),
 }
@@ -14,8 +15,8 @@ TOLD_BY_EVENTS = {
 def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
     if row.cause == reasons.POD_OVERDUE and intent is Intent.RUN:
         return reasons.POD_OVERDUE  # we deleted the overdue job ourselves
-    if row.cause in TOLD_BY_EVENTS.get(job.cause or "", ()):
-        return row.cause  # the event with the better cause has expired
+    if row.cause in PRECISE_CAUSES.get(job.cause or "", ()):
+        return row.cause
     if job.phase is JobPhase.ENDING and job.stop_asked and intent is Intent.RUN:
         return job.cause if job.cause in (reasons.ORPHAN_PODS, reasons.POD_OVERDUE) else reasons.DELETED_EXTERNALLY
     if is_told_to_end_on_record(row) and (job.cause in NEARLY_OVER or (job.phase is JobPhase.ENDING and not job.cause)):
@@ -24,9 +25,7 @@ def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the author of the request to end, as the task's reason. At the end the pod may be gone, and its word with
-    it.
-    """
+    """Return the author of a request to end, as the task's reason: at the end the pod that names it may be gone."""
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
     if cause == reasons.DELETED_EXTERNALLY:
@@ -35,11 +34,13 @@ def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | N
 
 
 def is_told_to_end_on_record(row: TaskRow) -> bool:
-    """Return whether a look saw a request to end while the job ran. For a Job deleted from outside, only its pods
-    count.
+    """Return whether an earlier look saw that the program was told to end.
+
+    The deletion of a Job from outside counts only if its pods were told, too: then the row has a reason.
     """
-    by_its_cause = row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE)
-    return by_its_cause or (row.cause == reasons.DELETED_EXTERNALLY and row.reason is not None)
+    return row.cause in (reasons.POD_TERMINATING, reasons.POD_OVERDUE) or (
+        row.cause == reasons.DELETED_EXTERNALLY and row.reason is not None
+    )
 
 
 def told_to_end_by(row: TaskRow) -> str | None:

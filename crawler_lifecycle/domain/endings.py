@@ -1,4 +1,4 @@
-"""Endings: how a task is over, from its row, its job and the outcome facts.
+"""Rules for endings: the final status and reason of a task, from its row, its job and the outcome facts.
 
 A program that was told to end, and then ended with 0, has not finished its work (docs/decisions/0006).
 """
@@ -19,7 +19,7 @@ ORDER_UNKNOWN = (
 ENDED_IN_ORDER = "it was told to end ({}) before it was done, and ended in order, with exit code {}"
 DONE_BEFORE = "it was done before the stop reached it"
 RAN_ON = "its main container ended with exit code {}, and another container ran on"
-ENDED = {
+STATUS_AFTER = {
     JobPhase.SUCCEEDED: TaskStatus.SUCCEEDED,
     JobPhase.FAILED: TaskStatus.FAILED,
     JobPhase.VANISHED: TaskStatus.LOST,
@@ -48,7 +48,7 @@ def ending(
         return Ending(TaskStatus.STOPPED, stopped(intent), job.exit_code, None, job.ended_at)
     if job.phase is JobPhase.FAILED:
         return _ending_of_failure(row, job, facts)
-    return Ending(ENDED[job.phase], job.reason, job.exit_code, None, job.ended_at)
+    return Ending(STATUS_AFTER[job.phase], job.reason, job.exit_code, None, job.ended_at)
 
 
 def ending_of_given_up(cause: str | None, job: JobLook, facts: OutcomeFacts | None) -> Ending:
@@ -122,8 +122,9 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
 
 
 def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
-    """Return whether a program that ended with 0 counts as told to end before. The facts decide first, then the remains
-    of the job, then the row's cause.
+    """Return whether a program that ended with 0 was told to end before.
+
+    The facts decide first, then the job's remains, then the row's cause.
 
     A program that ended within a minute of its deletion counts as told, unless a look or a stop saw the end first.
     """
@@ -143,9 +144,7 @@ def _was_ended_from_outside(job: JobLook) -> bool:
 
 
 def _was_stopped(row: TaskRow, job: JobLook, stopped_at: datetime | None) -> bool:
-    """Return whether a stop ended the failed job: a look saw the job ending in the stop, or its pods ended since the
-    stop.
-    """
+    """Return whether a stop ended the failed job: a look saw the job ending, or its pods ended since the stop."""
     if job.stop_asked or (row.status is TaskStatus.STOPPING and row.cause == reasons.POD_TERMINATING):
         return True
     if job.end_request is not EndRequest.TO_PODS or job.ended_at is None or stopped_at is None:

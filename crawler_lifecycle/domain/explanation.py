@@ -1,7 +1,4 @@
-"""Explains a run's end in one sentence.
-
-Command line, page, API and closing notice all show the same sentence.
-"""
+"""Explain a run's end in one sentence, which command line, page, API and closing notice show alike."""
 
 import re
 from collections.abc import Iterable, Sequence

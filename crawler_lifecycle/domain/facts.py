@@ -1,12 +1,13 @@
-"""Merges the outcome facts on record of a task with the facts in a look.
+"""Merge a task's outcome facts on record with the facts in a new look.
 
-The first look that saw an event decides about its order, since the clocks of two machines cannot.
+The first look that saw two events decides their order: the clocks of two machines cannot prove an order.
 """
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_OVERDUE, POD_TERMINATING, SIDECAR_HANGING
 
+# with these causes a job still shows the program that the facts on record describe
 OF_THE_SAME_PROGRAM = (POD_TERMINATING, POD_OVERDUE, SIDECAR_HANGING, FINISHING, BACKOFF, FAILING)
 
 

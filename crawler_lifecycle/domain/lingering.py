@@ -1,4 +1,4 @@
-"""Lingering, overdue and leaving jobs."""
+"""Rules that select jobs in a look: lingering jobs, overdue jobs, and jobs that are leaving the cluster."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE
 
 
 def lingering(look: Look, rows: Iterable[TaskRow], intent: Intent) -> list[JobKey]:
-    """Return all living jobs except for the present jobs of open tasks.
+    """Return the living jobs that no open task wants, and unrequested orphan pods.
 
     The result includes jobs of other attempts, and of tasks without a row: a database or cluster that was restored from
     a backup knows less than its counterpart.

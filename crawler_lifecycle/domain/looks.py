@@ -1,4 +1,4 @@
-"""Looks and the rows beside them, in the same words for every cluster."""
+"""Looks at a run's jobs, in the same terms for every cluster, and the task rows that a look is compared with."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

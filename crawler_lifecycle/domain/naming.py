@@ -1,4 +1,4 @@
-"""Names that are equal for every caller and on every try."""
+"""Names and ids of jobs, events, archives and workflows: every caller and every try computes the same name."""
 
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid5
@@ -15,9 +15,7 @@ AUDIT_WORKFLOW = "AuditWorkflow"
 
 
 def checked_uid(run_uid: str) -> str:
-    """Return the run_uid if its form is the usual form of a UUID, which is safe in paths, labels and names; else raise
-    BadInput.
-    """
+    """Return the run_uid, or raise BadInput unless its form is the usual UUID, safe in paths, labels and names."""
     try:
         if str(UUID(run_uid)) == run_uid:
             return run_uid

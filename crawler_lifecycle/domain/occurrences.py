@@ -1,4 +1,4 @@
-"""Outcomes of a schedule's occurrences, as far as they can be known.
+"""Rules for the outcome of a schedule's occurrences: started, skipped (and why), queued, due or unknown.
 
 Temporal keeps due times, started workflows and the number of skips, but no list of skipped occurrences. So skips are
 conclusions from recorded pauses, from runs open at the time, and from Temporal's count of missed occurrences.
@@ -15,15 +15,13 @@ SETTLING = timedelta(seconds=10)  # after a due time, until Temporal has surely 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A workflow started by a schedule for the time `nominal` (without jitter). `closed_at` is None while the workflow
-    is open.
-    """
+    """A workflow started by a schedule."""
 
     workflow_id: str
     first_execution: str
-    nominal: datetime
+    nominal: datetime  # the due time, without jitter
     started_at: datetime
-    closed_at: datetime | None = None
+    closed_at: datetime | None = None  # None: the workflow is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def _not_started(at: datetime, known: Circumstances) -> Occurrence:
     if pause := _pause_at(at, known.pauses):
         words = " by ".join(part for part in ("paused", pause.actor) if part)
         return _skipped(at, SkipReason.PAUSED, f"{words}: {pause.reason}" if pause.reason else words)
-    if other := _in_its_way(at, known):
+    if other := _open_at(at, known):
         return _skipped(at, SkipReason.OVERLAP, f"{other.workflow_id} was still open")
     if known.now - at < SETTLING:
         return Occurrence(at=at, outcome=Outcome.DUE)
@@ -86,10 +84,8 @@ def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
     return next((pause for pause in pauses if pause.since <= at and (pause.until is None or at < pause.until)), None)
 
 
-def _in_its_way(at: datetime, known: Circumstances) -> Start | None:
-    """Return the run that was open at the time. A start that Temporal made up after an outage counts from its own due
-    time.
-    """
+def _open_at(at: datetime, known: Circumstances) -> Start | None:
+    """Return the run that was open at the time. A start that Temporal made up late counts from its own due time."""
     if known.overlap is Overlap.ALLOW:
         return None
     for start in known.starts:

@@ -1,4 +1,4 @@
-"""End of a run, given the ends of its tasks."""
+"""Rule for a run's final status and reason, from the final statuses of its tasks."""
 
 from collections.abc import Mapping
 
@@ -29,10 +29,11 @@ def outcome(
     *,
     out_of_time: bool = False,
 ) -> tuple[RunStatus, str]:
-    """Return the run's final status and reason. `reason` is set where the run itself gave up; `out_of_time` where its
-    time was up and the cluster had ended jobs before the stop reached them.
+    """Return the run's final status and reason.
 
-    A stop or limit that reached no task, since all tasks had ended, did not end the run."""
+    `reason`: why the run itself gave up. `out_of_time`: at the run's limit the cluster ended jobs before the stop did.
+    A stop or limit that reached no task, since all tasks had ended, did not end the run.
+    """
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)
     if succeeded == total:

@@ -1,7 +1,7 @@
 """Times of looks, and pauses between tries.
 
-Look times are absolute: counted from the start of reconciliation, never from the end of the last look. So neither slow
-looks nor nudges move them.
+Look times count from the start of reconciliation (the anchor) and never from the end of the last look, so neither slow
+looks nor nudges move later looks.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
 STEADY_MINUTES = 15
 SHORTEST_NUDGE_GAP = timedelta(seconds=1)
-NUDGE_GAP_IN_LOOKS = 10
-LOG_BYTES_PER_SECOND = 4 << 20
-LONGEST_LOG_PAUSE = 15.0
-LONGEST_SILENCE = timedelta(minutes=20)  # since a look was due, until looks count as ended
-# a longer gap would follow from a look that waited out an outage, while the next look may be quick
+NUDGE_GAP_IN_LOOKS = 10  # times the last look: a big run whose tasks keep ending would otherwise look all the time
+# a look that waited out an outage took long, and would delay the next look, which may be quick
 LONGEST_NUDGE_GAP = timedelta(minutes=2)
+LOG_BYTES_PER_SECOND = 4 << 20  # a reader of a long log would otherwise fetch the whole log several times a second
+LONGEST_LOG_PAUSE = 15.0  # seconds
+# a run whose next look is overdue for longer has no supervisor (its row may come from a backup) and gets no new jobs
+LONGEST_SILENCE = timedelta(minutes=20)
 
 
 def look_time(anchor: datetime, number: int) -> datetime:
@@ -25,25 +26,20 @@ def look_time(anchor: datetime, number: int) -> datetime:
 
 
 def next_look(anchor: datetime, number: int, now: datetime) -> int:
-    """Return the number of the first look still ahead, from `number` on. Looks missed in an outage are skipped, not
-    made up.
-    """
+    """Return the number of the first look still ahead, from `number` on; looks missed in an outage are skipped."""
     while look_time(anchor, number) <= now:
         number += 1
     return number
 
 
 def earliest_nudged_look(last_look_ended: datetime, last_look_took: timedelta) -> datetime:
-    """Return when a nudge may cause the next look. Without a gap a big run whose tasks keep ending would look all the
-    time.
-    """
-    return last_look_ended + min(max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took), LONGEST_NUDGE_GAP)
+    """Return when a nudge may cause the next look: the longer the last look took, the later."""
+    gap = max(SHORTEST_NUDGE_GAP, NUDGE_GAP_IN_LOOKS * last_look_took)
+    return last_look_ended + min(gap, LONGEST_NUDGE_GAP)
 
 
 def log_pause(fetched: int, shortest: float) -> float:
-    """Return the seconds until the next request for a log. A log that has to be fetched from its beginning is requested
-    rarely.
-    """
+    """Return the seconds until the next request for a log, after a request that fetched so many bytes."""
     return min(max(shortest, fetched / LOG_BYTES_PER_SECOND), LONGEST_LOG_PAUSE)
 
 

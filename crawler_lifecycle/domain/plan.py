@@ -40,13 +40,13 @@ def plan_of(run: RunRecord, limits: RunLimits, *, search_attributes: bool, clock
 
 
 def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> KeptRequest:
-    """Return the complete request: values of the request, then of the crawler, then of the installation."""
+    """Fill in the request's open fields with the crawler's values, or else with the installation's defaults."""
     if request.cluster not in limits.clusters:
         raise BadInput("cluster", f"there is no cluster {request.cluster!r} here, only {', '.join(limits.clusters)}")
     tasks = request.tasks or entry.processes
     if tasks > limits.most_tasks:
         raise BadInput("tasks", f"{tasks} are asked for, this installation allows {limits.most_tasks} in a run")
-    said = request.model_dump()
+    values = request.model_dump()
     filled = {
         "tasks": tasks,
         "max_parallel": request.max_parallel or entry.max_parallel,
@@ -56,4 +56,4 @@ def planned(request: AcceptedRequest, entry: Crawler, limits: RunLimits) -> Kept
         or limits.max_duration_seconds,
         "grace_seconds": request.grace_seconds or entry.grace_seconds or limits.grace_seconds,
     }
-    return KeptRequest(**said | filled, left_open=[name for name in filled if said[name] is None])
+    return KeptRequest(**values | filled, left_open=[name for name in filled if values[name] is None])

@@ -1,4 +1,4 @@
-"""Causes and reasons: our words for why tasks and runs wait, and why they ended."""
+"""Causes and reasons: the words for why a task or run waits now (cause), and why it ended (reason)."""
 
 # causes: why a task or run waits
 MAIN_JOB = "main_job"  # until task 0 has started, no other task is deployed
@@ -49,5 +49,5 @@ DISRUPTED = "disrupted"  # drained, preempted or evicted, by an unknown author
 JOB_DISAPPEARED = "job_disappeared"
 RESULT_UNKNOWN = "result_unknown"  # the job is gone, and its remains do not show the result
 BY_A_STOP = (STOPPED, STOPPED_FORCED)
-SCHEDULE_DOOR = "schedule"  # door of a stop by a schedule, whose next occurrence replaces the run
+SCHEDULE_DOOR = "schedule"  # the door of a stop, if a schedule's next occurrence replaces the run
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits

@@ -1,4 +1,4 @@
-"""Saturation: tasks of a run wait for room, and for a while no task of the run has started."""
+"""Rule for saturation: tasks of a run wait for room, and for five minutes no task of the run has started."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

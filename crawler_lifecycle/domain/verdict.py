@@ -17,8 +17,9 @@ from crawler_lifecycle.domain.reasons import POD_TERMINATING, RESULT_UNKNOWN
 
 LOOKS_TO_CONFIRM_ABSENCE = 2
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
+# so many jobs that vanish at once are not believed: the look may show a wrong namespace, or a restored cluster
 FEWEST_TO_DOUBT = 5
-SHARE_TO_DOUBT = 0.2
+SHARE_TO_DOUBT = 0.2  # of the run's jobs
 
 ONGOING = {
     JobPhase.WAITING: TaskStatus.PENDING,
@@ -73,9 +74,7 @@ def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
 
 
 def _belongs_to(row: TaskRow, job: JobLook) -> bool:
-    """Return whether the job belongs to the row. A job made before the write of its row is adopted; mere remains are
-    not.
-    """
+    """Return whether the job belongs to the row. A job is adopted if its uid is not on record yet; remains are not."""
     return row.job_uid == job.uid or (row.job_uid is None and not job.left_behind)
 
 
@@ -130,7 +129,7 @@ def _is_given_up(row: TaskRow, job: JobLook, cause: str | None, now: datetime) -
 
 
 def _not_absent(row: TaskRow) -> TaskChange | None:
-    """Reset the count of absences, since a trace of the job is there."""
+    """Reset the count of absences, since the look shows a trace of the job."""
     return _alive_as_before(row, 0, facts_on_record(row)) if row.absent_count else None
 
 

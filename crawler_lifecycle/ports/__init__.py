@@ -1,4 +1,6 @@
-"""Protocols between the inside and the outside. `adapters/` implements them, `tests/contracts/` tests every adapter.
+"""Ports: the protocols by which activities and services use databases, clusters and receivers.
+
+`adapters/` implements the ports, and `tests/contracts/` runs the same tests against every adapter.
 
 A failure raises TemporaryError (try again; no change is known) or PermanentError. Every method may be called twice. A
 write to a run compares the epoch in its RunRef and raises Fenced when another supervisor has taken over.
@@ -9,6 +11,6 @@ from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, KeepFact
 from crawler_lifecycle.ports.findings import Acted, Findings
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Progress, Pusher, StoredArchive, Supervisors
 from crawler_lifecycle.ports.places import KnowsItsPlace, Place, Places, PlacesInMemory
-from crawler_lifecycle.ports.records import ExpiredClaims, Handover, Records, ScheduledRun
+from crawler_lifecycle.ports.records import EndDeliveries, ExpiredClaims, Records, ScheduledRun
 from crawler_lifecycle.ports.runs import Execution, NewRun, Runs
 from crawler_lifecycle.ports.tasks import Addition, Tasks

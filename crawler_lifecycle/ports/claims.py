@@ -1,4 +1,4 @@
-"""Port to claims: the right to deploy a task, and the right to nudge a supervisor."""
+"""Port for claims: time-limited rights to deploy a task, and rights to nudge a supervisor."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Nudge:
 
 
 class Claims(Protocol):
-    """Claims to tasks and nudges. A claim is a conditional UPDATE."""
+    """Claims to tasks and nudges. A claim is a conditional UPDATE: of two callers at once a single caller succeeds."""
 
     def claim_main(self, run: RunRef, token: str, expires_in: timedelta) -> Claim | None:
         """Claim task 0 if the task is QUEUED, claimed by the same token, or claimed by an expired claim.

@@ -12,18 +12,18 @@ from crawler_lifecycle.domain.looks import JobKey, Look
 
 Uids = Mapping[JobKey, str]  # the uids on record by job
 NO_UIDS: Uids = {}
-KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # by task and attempt
+KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # records outcome facts, by job
 
 
 def keep_no_facts(facts: Mapping[JobKey, OutcomeFacts]) -> None:
-    """Leave the outcome facts to the looks."""
+    """Record no facts: the looks record them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
     text: str
     offset: int
-    ended: bool
+    ended: bool  # no further text will come
     read: int = 0  # fetched bytes, if more than the text
 
 

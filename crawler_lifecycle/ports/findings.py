@@ -1,4 +1,4 @@
-"""Port to the findings of audits."""
+"""Port for audits and their findings on record."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class Findings(Protocol):
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
         """Open every finding, or write that the finding was seen again; with the act, if there was an act."""
 
-    def keep(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
-        """Leave these findings open as they are, since the audit could not judge them."""
+    def keep_open(self, audit: AuditRef, subjects: Collection[tuple[FindingKind, str]]) -> None:
+        """Keep these findings open: the audit could not judge them, and `close` would take them for settled."""
 
     def close(self, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
         """Close the findings of these kinds that the audit has not seen. Return how many were closed."""

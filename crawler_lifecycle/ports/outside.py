@@ -1,4 +1,4 @@
-"""Ports to workflows, receivers of notices and events, and archives."""
+"""Ports to the services outside: Temporal's workflows, receivers of notices and events, archives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 
 
 class Supervisors(Protocol):
-    """Workflows of runs, as the engine lists them."""
+    """Supervising workflows, as Temporal knows them."""
 
     async def go_on(self, workflow_id: str, request: RunRequest) -> None:
         """Start the workflow with the request, unless the workflow is open already."""
@@ -25,7 +25,7 @@ class Supervisors(Protocol):
     async def describe(self, workflow_id: str) -> WorkflowInfo:
         """Return the workflow's present state."""
 
-    async def asked_for(self, workflow_id: str) -> int | None:
+    async def requested_run_id(self, workflow_id: str) -> int | None:
         """Return the RunID with which the last execution was started; 0 if the execution made its own run, None if
         unknown. PermanentError if the input cannot be read.
         """

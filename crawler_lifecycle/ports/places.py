@@ -1,4 +1,7 @@
-"""Port to the place of an installation's jobs, as the database remembers the place."""
+"""Port to the place of an installation's jobs: the namespace in a cluster, on record in the database.
+
+With another cluster's kubeconfig all jobs would seem gone; the place on record reveals the mistake.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

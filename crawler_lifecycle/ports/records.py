@@ -1,4 +1,4 @@
-"""Port to runs as people, doors and audits read them."""
+"""Port for reading runs: for people and doors, for live views, and for audits."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ class ExpiredClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
-    """A run that is over, with the state of its notices and its failed exports."""
+class EndDeliveries:
+    """Deliveries for the present end of a run that is over: its failed exports and its closing notice."""
 
     run: AuditedRun
-    failed_at: datetime | None = None
-    logged: frozenset[str] = frozenset()
-    silent: bool = False  # the closing notice was never tried
+    export_failed_at: datetime | None = None
+    notice_keys: frozenset[str] = frozenset()  # keys of the timeline's lines about delivered and undelivered notices
+    is_untried: bool = False  # the closing notice was never tried
 
 
 class Records(Protocol):
@@ -87,7 +87,7 @@ class Records(Protocol):
     def summaries(self, run_ids: Sequence[int]) -> list[RunSummary]: ...
 
     def notices_of(self, run_ids: Sequence[int]) -> list[Notice]:
-        """Return all kept notices of these runs, in the order of their times."""
+        """Return these runs' stored notices, in the order of their times."""
 
     # for audits: the installation's runs, in pages by RunID
 
@@ -104,10 +104,12 @@ class Records(Protocol):
     def expired_claims(self, run_ids: Collection[int], before: datetime) -> dict[int, ExpiredClaims]:
         """Return the tasks, by run, that are DEPLOYING by a claim that expired before the moment."""
 
-    def handovers(self, after: int, limit: int, noticed_since: datetime) -> tuple[list[Handover], int | None]:
+    def owed_deliveries(
+        self, after: int, limit: int, noticed_since: datetime
+    ) -> tuple[list[EndDeliveries], int | None]:
         """Return runs that are over and have an unfinished export, or, since the given time, an undelivered notice or
         an end without a notice; and the start of the next page.
         """
 
-    def handover(self, run_id: int) -> Handover | None:
-        """Return the handover of the run, however old its end is; None if the run is not over."""
+    def deliveries(self, run_id: int) -> EndDeliveries | None:
+        """Return the deliveries of the run, however old its end is; None if the run is not over."""

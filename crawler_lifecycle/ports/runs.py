@@ -1,4 +1,4 @@
-"""Port to runs as their supervisors and doors write them."""
+"""Port for writing runs: their states, stops, supervisors, exports and notices."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +35,7 @@ class Execution:
 
 
 class Runs(Protocol):
-    """Write access to runs: their states, stops, supervisors, exports and notices.
+    """Write access to runs.
 
     A method with a `RunRef` raises Fenced if the run has another supervisor by now.
     """
@@ -144,7 +144,7 @@ class Runs(Protocol):
         """Write the export's state. `event` is kept as announced, or to be announced; None keeps the earlier event."""
 
     def owed_exports(self, run_id: int) -> ExportsOwed:
-        """Return the unfinished exports of all ends of the run."""
+        """Return the unfinished exports of all the run's ends."""
 
     def explanation(self, run: RunRecord) -> Explanation | None:
         """Return why the run ended; None for an open run, and for a run whose tasks all succeeded."""

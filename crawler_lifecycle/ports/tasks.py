@@ -1,4 +1,4 @@
-"""Port to the tasks of runs as looks read and write them."""
+"""Port for the tasks of runs: reads and writes of looks, and additions of tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""THE flow: a durable workflow supervises a run from the request to the end.
+"""The workflow that supervises a run from the request to the end, and survives every crash on the way.
 
-The stages are initiation, deployment, reconciliation and completion, top to bottom; a stop may come at any time. Every
-detail is one level down.
+The stages are initiation, deployment, reconciliation and completion, top to bottom; a stop may come at any time. A
+module for every stage has the details.
 """
 
 import asyncio
@@ -42,11 +42,11 @@ class CrawlerLifecycleWorkflow:
     @workflow.init
     def __init__(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the SDK wants run's parameters)
         self._watch = Watch()
-        self._over: RunOutcome | None = None
+        self._outcome: RunOutcome | None = None  # set when the end is on record
 
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> RunOutcome | HandedOver:
-        """Supervise the run. A cancel by Temporal's own tools reaches only this coroutine, and counts as a stop."""
+        """Supervise the run. A cancel by Temporal's tools counts as a stop: the shield keeps it off `_supervise`."""
         supervision = asyncio.create_task(self._supervise(decoded_input(raw)))
         with failing_with_activity_message():
             while not supervision.done():
@@ -65,7 +65,7 @@ class CrawlerLifecycleWorkflow:
         """Supervise the run to its end, unless the run belongs to another workflow and is resumed there."""
         beginning = await begin(self._watch, request)
         if isinstance(beginning, HandedOver):
-            self._refuse_stops_of(beginning)
+            self._fail_if_asked_to_stop(beginning)
             return beginning
         if beginning.over:
             return await self._deliver_again(beginning.carried.plan, beginning)
@@ -76,8 +76,8 @@ class CrawlerLifecycleWorkflow:
         await self._stop_if_asked(beginning.carried.plan, gave_up)
         return await self._complete(beginning.carried.plan, gave_up)
 
-    def _refuse_stops_of(self, handed_over: HandedOver) -> None:
-        """Fail if a stop came for another workflow's run: stops are not passed on."""
+    def _fail_if_asked_to_stop(self, handed_over: HandedOver) -> None:
+        """Fail if a stop came although another workflow has the run: no stop is passed on or dropped in silence."""
         if self._watch.stop.has_unrecorded:
             message = f"the run belongs to workflow {handed_over.workflow_id}, which goes on with it: stop that one"
             raise ApplicationError(message, type="Conflict", non_retryable=True)
@@ -86,13 +86,13 @@ class CrawlerLifecycleWorkflow:
         """Deploy and reconcile until the stages are over, a stop is asked for, or the time limit is reached."""
         stages = asyncio.create_task(self._stages(carried))
         try:
-            while not self._is_to_end(stages):
+            while not self._must_leave(stages):
                 await self._wait_for_stages(stages, carried.plan)
         except TimeoutError:
             return await _cancel_stages(stages, MAX_DURATION)
         return await _cancel_stages(stages, None)
 
-    def _is_to_end(self, stages: "asyncio.Task[str | None]") -> bool:
+    def _must_leave(self, stages: "asyncio.Task[str | None]") -> bool:
         return stages.done() or self._watch.stop.is_asked
 
     async def _wait_for_stages(self, stages: "asyncio.Task[str | None]", plan: RunPlan) -> None:
@@ -100,7 +100,7 @@ class CrawlerLifecycleWorkflow:
         limits = self._watch.limits
         changes, limit = limits.changes, limits.duration_limit(plan)
         timeout = None if limit is None else max(timedelta(), limit - workflow.now())
-        await workflow.wait_condition(lambda: self._is_to_end(stages) or limits.changes != changes, timeout=timeout)
+        await workflow.wait_condition(lambda: self._must_leave(stages) or limits.changes != changes, timeout=timeout)
 
     async def _stages(self, carried: Carried) -> str | None:
         deployed = DeploymentEnd()
@@ -151,12 +151,12 @@ class CrawlerLifecycleWorkflow:
         outcome = await workflow.execute_activity_method(
             HistoryActivities.update_run_status, CloseRun(run=plan.run, reason=gave_up), **WRITE
         )
-        self._over = outcome
+        self._outcome = outcome
         set_search_attributes(plan, outcome.status)
         self._watch.apply_saturation(plan, None)
         return outcome
 
-    # Doors
+    # signals, updates and queries from outside
 
     @workflow.signal
     def nudge(self, raw: RawValue = NO_INPUT) -> None:  # noqa: ARG002 (the look takes the number from the database)
@@ -166,7 +166,7 @@ class CrawlerLifecycleWorkflow:
     @workflow.signal(name="stop")
     def stop_signalled(self, raw: RawValue = NO_INPUT) -> None:
         """Accept a stop, even if its input does not decode."""
-        if self._over is None:
+        if self._outcome is None:
             self._watch.accept_stop(any_stop(raw.payload.data))
 
     @workflow.update(name="stop")
@@ -176,8 +176,9 @@ class CrawlerLifecycleWorkflow:
 
     @stop_asked.validator
     def _may_stop(self, raw: RawValue = NO_INPUT) -> None:
-        if self._over is not None:
-            raise ApplicationError(f"run {self._over.run_id} is over ({self._over.status}): there is nothing to stop")
+        if self._outcome is not None:
+            over = f"run {self._outcome.run_id} is over ({self._outcome.status})"
+            raise ApplicationError(f"{over}: there is nothing to stop")
         decoded_stop(raw)
 
     @workflow.query
@@ -186,9 +187,9 @@ class CrawlerLifecycleWorkflow:
 
 
 async def _cancel_stages(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
-    """Cancel the stages unless they are over. Return their own reason to end, or else the given reason.
+    """Cancel the stages unless the stages are over. Return the run's own reason to end, or else the given reason.
 
-    A cancelled step does no harm: every write compares the row with the row read before.
+    A cancelled activity may still write: the write is refused if the row has changed since the activity read the row.
     """
     if stages.done():
         return stages.result()
@@ -206,16 +207,17 @@ def _ended_by_a_stop(outcome: RunOutcome) -> bool:
 
 
 async def _may_close_as_cancelled() -> bool:
-    """Return whether this execution may close as cancelled: Temporal demands a cancel of this very execution.
+    """Return whether this execution may close as cancelled.
 
-    An execution that continues a cancelled execution first cancels itself.
+    Temporal closes only an execution that was itself cancelled. If the cancel reached an earlier execution in the
+    chain, this execution first cancels itself.
     """
     if workflow.cancellation_reason() is None:
         info = workflow.info()
         step = OwnExecution(workflow_id=info.workflow_id, temporal_run_id=info.run_id)
-        asking = asyncio.create_task(
+        request = asyncio.create_task(
             workflow.execute_activity_method(SupervisionActivities.cancel_execution, step, **OPTIONAL)
         )
         with suppress(asyncio.CancelledError, ActivityError):
-            await asyncio.shield(asking)
+            await asyncio.shield(request)
     return workflow.cancellation_reason() is not None

@@ -1,6 +1,6 @@
-"""The end of a stop: ended and deleted jobs leave the cluster, where they still take room.
+"""The last wait of a stop: jobs that ended and were deleted leave the cluster, where they still take room.
 
-A stop waits for leaving jobs, but not for jobs held in the cluster, mostly by a foreign finalizer.
+A stop waits while the number of leaving jobs falls, but not for jobs that a foreign finalizer holds in the cluster.
 """
 
 from datetime import datetime, timedelta
@@ -24,7 +24,7 @@ class DrainWait:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the last look has shown leaving jobs: only then are frequent looks of use."""
+        """Whether the last look has shown leaving jobs: frequent looks are of no use during an outage."""
         return self.has_begun and self._hidden_since is None
 
     def is_draining(self, leaving: int) -> bool:
@@ -40,5 +40,5 @@ class DrainWait:
         return now < self._until
 
     def note_outage(self) -> None:
-        """Leave the time until the next successful look out of the time without progress."""
+        """Do not count the time until the next successful look as time without progress."""
         self._hidden_since = self._hidden_since or workflow.now()

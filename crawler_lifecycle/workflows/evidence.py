@@ -1,7 +1,7 @@
-"""Collect debug evidence (log tail, events, node) for tasks that end, once, before their statuses are written.
+"""Collect evidence (log tail, events, node) for tasks that end, before their statuses are written.
 
-No status depends on evidence, so a run spends a single attempt on it. `remove_jobs` leaves jobs without evidence in the
-cluster, until the audit collects their evidence and removes them, or the cluster's own clean-up does.
+No status depends on evidence, so a run tries once only. `remove_jobs` leaves jobs without evidence in the cluster,
+until the audit collects the evidence and removes the jobs, or the cluster's own clean-up does.
 """
 
 from datetime import timedelta

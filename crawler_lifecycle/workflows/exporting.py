@@ -1,4 +1,4 @@
-"""Announce the end and archive the run's files. Neither changes how the run ended."""
+"""Exports: announce the end by an event and archive the run's files. A failed export changes no run's end."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Failures of activities as failures of their workflow."""
+"""Show an activity's own error message as the workflow's failure."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

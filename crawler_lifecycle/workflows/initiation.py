@@ -1,4 +1,4 @@
-"""Stage 1: the run is written to the database, or taken over where it stands."""
+"""Stage 1: write a new run to the database, or take over an existing run where the last supervisor has stopped."""
 
 from dataclasses import dataclass
 
@@ -27,30 +27,31 @@ from crawler_lifecycle.workflows.watch import Watch
 
 @dataclass(frozen=True)
 class Beginning:
-    """The result of stage 1. `carried`: the place to go on from."""
+    """The result of stage 1."""
 
-    carried: Carried
-    over: bool = False  # the run has ended already
+    carried: Carried  # the state from which the stages go on
+    over: bool = False  # only the delivery of the end may be missing
     exported: bool = False
     owed: ExportsOwed | None = None  # missing exports, if the run is over
 
 
 def decoded_input(raw: RawValue) -> RunRequest | Carried:
-    """Decode the input: a state if the execution continues another execution, otherwise a request."""
+    """Decode the input: the carried state if the execution continues an execution (continue-as-new), else a request."""
     if workflow.info().continued_run_id:
         return decoded(Continuation, raw).carried
     return decoded(RunRequest, raw)
 
 
 async def begin(watch: Watch, request: RunRequest | Carried) -> Beginning | HandedOver:
+    """Return where the stages begin, or `HandedOver` if another workflow supervises the run."""
     if isinstance(request, Carried):
         return Beginning(request)
     if request.run_id is None:
-        return Beginning(Carried(plan=await _create(watch, request)))
+        return Beginning(Carried(plan=await _create_run(watch, request)))
     return await _take_over(watch, request, request.run_id)
 
 
-async def _create(watch: Watch, request: RunRequest) -> RunPlan:
+async def _create_run(watch: Watch, request: RunRequest) -> RunPlan:
     info = workflow.info()
     plan = await workflow.execute_activity_method(
         HistoryActivities.create_history_id,
@@ -85,13 +86,12 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
         return HandedOver(run_id=run_id, workflow_id=taken.supervised_by)
     set_search_attributes(taken.plan, taken.status)
     watch.stop.apply_intent(taken.intent, taken.stopped_at, taken.jobs_asked_at)
-    where = _place_to_go_on(watch, taken, taken.plan)
-    return Beginning(where, over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
+    if taken.status is RunStatus.PROCESSING:
+        watch.wakeups.nudge()  # look at once: the pause without a supervisor may have been long
+    return Beginning(_carried(taken, taken.plan), over=taken.status.is_over, exported=taken.exported, owed=taken.owed)
 
 
-def _place_to_go_on(watch: Watch, taken: TakenOver, plan: RunPlan) -> Carried:
-    """Return where the run goes on: in deployment, which finds an existing job, or with a look at once."""
-    started = taken.status is RunStatus.PROCESSING
-    if started:
-        watch.wakeups.nudge()
-    return Carried(plan=plan, anchor=taken.started_at if started else None, gave_up=taken.gave_up, resumed=True)
+def _carried(taken: TakenOver, plan: RunPlan) -> Carried:
+    """Return the state of a run that was taken over. Without an anchor the run goes on with its deployment."""
+    anchor = taken.started_at if taken.status is RunStatus.PROCESSING else None
+    return Carried(plan=plan, anchor=anchor, gave_up=taken.gave_up, resumed=True)

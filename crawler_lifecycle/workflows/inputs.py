@@ -18,7 +18,7 @@ from crawler_lifecycle.workflows.converter import number_of_inputs
 M = TypeVar("M", bound=BaseModel)
 JSON = "json/plain"
 
-NO_INPUT = RawValue(Payload())  # where the caller gave no input at all
+NO_INPUT = RawValue(Payload())  # the default where the caller gave no input
 
 
 def decoded(model: type[M], raw: RawValue) -> M:

@@ -27,18 +27,17 @@ class LimitClock:
     def duration_limit(self, plan: RunPlan) -> datetime | None:
         return limit_at(plan.begun_at, plan.max_duration_seconds, self._clock)
 
-    async def apply_suspension(self, run: RunRef, suspended: bool) -> bool:
-        """Stop the clock while the run is suspended, and restart it afterwards. Return whether the clock stands still.
+    async def apply_suspension(self, run: RunRef, suspended: bool) -> None:
+        """Stop the clock while the run is suspended, and restart the clock afterwards.
 
-        After a reset by hand the timeline may have more changes than this execution knows: every answer brings the
-        clock a change further.
+        After a reset by hand the timeline may have more changes than this execution knows. Every answer brings the
+        clock one change further, so the loop ends when the clock has caught up.
         """
         while suspended is not self._clock.is_held:
             step = HoldLimits(run=run, held=suspended, number=self._clock.changes + 1)
             self._clock = await workflow.execute_activity_method(SupervisionActivities.hold_limits, step, **WRITE)
-        return self._clock.is_held
 
-    def carry_in(self, plan: RunPlan) -> RunPlan:
+    def put_in(self, plan: RunPlan) -> RunPlan:
         """Return the plan with the clock, for the next execution."""
         return plan.model_copy(update={"clock": self._clock})
 

@@ -1,4 +1,4 @@
-"""A look: observe the cluster once, and make the database agree."""
+"""A look: observe the run's jobs once, and make the database agree with the cluster."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,8 +16,6 @@ from crawler_lifecycle.workflows.removal import remove_in_a_look
 
 @dataclass(frozen=True)
 class LookResult:
-    """The outcome of a look."""
-
     differences: Differences
     alive: int  # tasks
     intent: Intent
@@ -30,7 +28,7 @@ class LookResult:
 
     @property
     def is_proof(self) -> bool:
-        """Whether the look proves that nothing of the run runs in the cluster any more."""
+        """Whether the look proves that no job of the run runs in the cluster any more."""
         return self.differences.known and not self.alive and not self.differences.unwanted
 
 
@@ -52,7 +50,8 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
 async def _write(run: RunRef, differences: Differences) -> bool:
     """Write the differences. Return whether another look has to follow at once.
 
-    The look acknowledges its nudge although some rows were stale: without another look they would stay so for long.
+    A look acknowledges its nudge even if rows had changed since they were read: without another look at once, those
+    rows would stay wrong until the next paced look.
     """
     if not differences.changes:
         return differences.more

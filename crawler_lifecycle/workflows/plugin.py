@@ -1,4 +1,4 @@
-"""Plugin for client, worker and replayer: all three must agree on converter, sandbox and boundary."""
+"""Plugin for Temporal's client, worker and replayer, which must agree on converter, sandbox and interceptor."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from crawler_lifecycle.workflows.crawler_lifecycle import CrawlerLifecycleWorkfl
 from crawler_lifecycle.workflows.exporting import RunExportWorkflow
 
 WORKFLOWS: Sequence[type] = (CrawlerLifecycleWorkflow, RunExportWorkflow, AuditWorkflow)
-# pure or only called in activities: no need to load them anew for every run
+# pure modules, or modules called in activities only: without the list the sandbox loads them anew for every run
 TRUSTED = (
     "crawler_lifecycle.contract",
     "crawler_lifecycle.domain",

@@ -1,4 +1,4 @@
-"""Stage 3: looks, paced by Fibonacci and woken by nudges, until no task is alive."""
+"""Stage 3: look at the cluster again and again, at paced times and after nudges, until no task is alive."""
 
 from datetime import datetime
 
@@ -21,7 +21,7 @@ from crawler_lifecycle.workflows.watch import Watch
 async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None = None) -> None:
     """Look until no task is alive, or the run is to end. `started_at`: the main job's start, if known."""
     plan, number = carried.plan, carried.look_number
-    anchor = carried.anchor or await _start(watch, plan, started_at)
+    anchor = carried.anchor or await _start_run(watch, plan, started_at)
     if carried.resumed and carried.anchor:
         await watch.notify_start(plan)  # the earlier supervisor may have died before sending
         number = next_look(anchor, number, workflow.now())
@@ -29,19 +29,27 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
     while True:
         due = look_time(anchor, number)
         watch.show(Stage.RECONCILIATION, "the next look, or a change in the cluster", plan, due)
-        if not await watch.wakeups.due_or_nudged(due):
+        await watch.wakeups.wait_until_due_or_nudged(due)
+        if watch.stop.is_asked:
             return
         if workflow.now() >= due:
             number = next_look(anchor, number + 1, workflow.now())
         watch.show(Stage.RECONCILIATION, "the cluster's answer", plan, look_time(anchor, number))
         looked = await look(plan.run, look_time(anchor, number))
         await _follow_up(watch, plan, looked)
-        if await _is_over(watch, plan, looked):
+        if looked.is_proof and not watch.owes_start:
+            return
+        watch.stop.apply_intent(looked.intent)
+        if watch.stop.is_asked:
+            return
+        if watch.owes_start:
+            await watch.notify_start(plan, BRIEF if looked.is_proof else ONCE)
+        if looked.is_proof:
             return
         watch.continue_if_long(Carried(plan=plan, anchor=anchor, look_number=number))
 
 
-async def _start(watch: Watch, plan: RunPlan, started_at: datetime | None) -> datetime:
+async def _start_run(watch: Watch, plan: RunPlan, started_at: datetime | None) -> datetime:
     step = StartRun(run=plan.run, started_at=started_at)
     await workflow.execute_activity_method(HistoryActivities.update_run_started, step, **WRITE)
     set_search_attributes(plan, RunStatus.PROCESSING)
@@ -51,7 +59,7 @@ async def _start(watch: Watch, plan: RunPlan, started_at: datetime | None) -> da
 
 
 async def _follow_up(watch: Watch, plan: RunPlan, looked: LookResult) -> None:
-    """Act on the look: pacing, limits, the progress notice, unwanted jobs."""
+    """Act on the look: pace the next look, set the limit clock, send the progress notice, end unwanted jobs."""
     differences = looked.differences
     looks = watch.close_look(looked.took, looked.alive, more=looked.more)
     watch.apply_saturation(plan, differences.saturated)
@@ -60,16 +68,3 @@ async def _follow_up(watch: Watch, plan: RunPlan, looked: LookResult) -> None:
     if differences.changes:
         await watch.notify(NoticeActivities.signal_pusher_progress, plan, looks)
     await end_unwanted(plan.run, differences.unwanted)
-
-
-async def _is_over(watch: Watch, plan: RunPlan, looked: LookResult) -> bool:
-    """Return whether the stage is over. Before its end the start notice is tried again, unless the run is stopped."""
-    if looked.is_proof:
-        if watch.owes_start and not watch.stop.apply_intent(looked.intent):
-            await watch.notify_start(plan, BRIEF)
-        return True
-    if watch.stop.apply_intent(looked.intent):
-        return True
-    if watch.owes_start:
-        await watch.notify_start(plan, ONCE)
-    return False

@@ -1,4 +1,4 @@
-"""The stops of a run: accepted stops, stops not yet on record, and whether force is allowed."""
+"""Stops as the run's workflow knows them: accepted stops, stops not yet on record, and whether force is allowed."""
 
 from datetime import datetime
 
@@ -65,8 +65,8 @@ class StopState:
         self._is_cancelled = True
         self.accept(_stop_by_cancel())
 
-    def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> bool:
-        """Take over the intent from the database, even without a signal. Return whether the run is to end.
+    def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> None:
+        """Take the intent over from the database: a stop may be on record although its signal was lost.
 
         `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end.
         """
@@ -75,7 +75,6 @@ class StopState:
         if self._first is not None and since is not None:
             self._first = self._first.model_copy(update={"since": since, "told_at": told_at})
         self._is_forced = self._is_forced or intent is Intent.FORCE
-        return self.is_asked
 
     def force(self) -> None:
         self._is_forced = True

@@ -1,4 +1,4 @@
-"""End all jobs of a run, until the cluster proves that nothing of the run runs any more.
+"""Stop a run: end all its jobs, until a look proves that no job runs any more.
 
 Every round repeats every step: a job may have been deployed during the request for the stop, a request may have been
 lost, a force may have followed. A stop never gives up: an outage only delays the stop.
@@ -53,10 +53,10 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
             watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
         looked = await rounds.next()
-    await _note(plan.run, StopPhase.PROVED, _proved(looked.differences.leaving))
+    await _note(plan.run, StopPhase.PROVED, _proof_message(looked.differences.leaving))
 
 
-def _proved(leaving: int) -> str:
+def _proof_message(leaving: int) -> str:
     proved = "nothing of the run runs in the cluster any more"
     return f"{proved}; still listed there, ended and deleted: {counted(leaving, 'job')}" if leaving else proved
 
@@ -104,7 +104,7 @@ class Rounds:
         if not self._is_newly_forced():
             pauses = DRAIN_PAUSES if self._drain.is_seen else PAUSES
             due = workflow.now() + pauses.pause(self._quiet)
-            await self._watch.wakeups.due_nudged_or_stopped(_earlier(due, self._force_at()))
+            await self._watch.wakeups.wait_until_due_nudged_or_stopped(_earlier(due, self._force_at()))
         await record_stops(self._watch.stop, self._plan)
         if not self._drain.has_begun:
             await _force_in_time(self._watch.stop, self._plan)
@@ -179,7 +179,7 @@ async def _note(run: RunRef, phase: StopPhase, message: str) -> None:
 
 
 async def end_unwanted(run: RunRef, tasks: str) -> None:
-    """End the tasks' jobs that a look showed to be unwanted, in every attempt."""
+    """End the tasks' unwanted jobs, in every attempt: lingering jobs and overdue jobs, which a look has shown."""
     if tasks:
         await in_pages(StoppingActivities.k8_stop_unwanted, StopTasks(run=run, tasks=tasks))
 

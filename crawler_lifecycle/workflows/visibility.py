@@ -1,4 +1,4 @@
-"""Search attributes and details of a run in Temporal's own lists and pages."""
+"""Show a run in Temporal's own lists and pages, by search attributes and by current details."""
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey

@@ -15,7 +15,7 @@ class Wakeups:
         self._stop = stop
         self._is_nudged = False
         self._owes_a_look = False  # a nudge came, and the watcher sends no further nudge before a look has answered
-        self._nudged_look_from = workflow.now()
+        self._nudged_look_from = workflow.now()  # a nudge causes no look before this time
 
     def nudge(self) -> None:
         self._is_nudged = True
@@ -24,11 +24,10 @@ class Wakeups:
         """Count a nudge again if no look has answered it."""
         self._is_nudged = self._is_nudged or self._owes_a_look
 
-    async def due_or_nudged(self, due: datetime) -> bool:
+    async def wait_until_due_or_nudged(self, due: datetime) -> None:
         """Wait until the look is due, or until a nudge that is not too soon after the last look.
 
-        Return False if the run is to end. The state is checked again after the wait, because a wait that is just over
-        may swallow a cancel.
+        A stop ends the wait. The caller checks for a stop: a wait that is just over may swallow the stages' cancel.
         """
         if not self._is_nudged and workflow.now() < due:
             try:
@@ -36,17 +35,16 @@ class Wakeups:
                     lambda: self._is_nudged or self._stop.is_asked, timeout=due - workflow.now()
                 )
             except TimeoutError:
-                return not self._stop.is_asked
+                return
         if self._stop.is_asked:
-            return False
+            return
         too_early = min(self._nudged_look_from, due) - workflow.now()
         if too_early > timedelta():
             await workflow.sleep(too_early)
         self._owes_a_look = self._owes_a_look or self._is_nudged
         self._is_nudged = False
-        return not self._stop.is_asked
 
-    async def due_nudged_or_stopped(self, due: datetime) -> None:
+    async def wait_until_due_nudged_or_stopped(self, due: datetime) -> None:
         """Wait during a stop: a further stop ends the wait at once, since it may be a force."""
         while not self._stop.has_unrecorded and workflow.now() < due:
             until = min(due, self._nudged_look_from) if self._is_nudged else due

@@ -1,4 +1,4 @@
-"""The state of an execution: stops, wakeups and limit clock, the shown state, and the notices."""
+"""State that all stages of an execution share: stops, wakeups, limit clock, the state shown to people, owed notices."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -19,12 +19,12 @@ from crawler_lifecycle.workflows.stop_state import StopState
 from crawler_lifecycle.workflows.visibility import set_saturated_attribute, show_details
 from crawler_lifecycle.workflows.wakeups import Wakeups
 
-Notice = Callable[[NoticeActivities, Notify], Counted]
+NoticeActivity = Callable[[NoticeActivities, Notify], Counted]
 
 
 class Watch:
     def __init__(self) -> None:
-        self.generation = generation()
+        self.generation = generation()  # first, so that the whole execution follows a single version of the flow
         self.stop = StopState()
         self.wakeups = Wakeups(self.stop)
         self.limits = LimitClock()
@@ -37,7 +37,7 @@ class Watch:
         return StopAnswer(run_id=self.state.run_id, forced=self.stop.is_forced, again=is_again)
 
     def close_look(self, took: timedelta, alive: int, *, more: bool) -> int:
-        """Count a look. Return how many there were."""
+        """Count a look. Return the number of looks so far."""
         self.wakeups.close_look(took, more=more)
         self.state = self.state.model_copy(update={"looks": self.state.looks + 1, "alive": alive})
         return self.state.looks
@@ -65,12 +65,12 @@ class Watch:
         self.owes_start = not await self.notify(NoticeActivities.signal_pusher_started, plan, options=options)
 
     async def notify(
-        self, notice: Notice, plan: RunPlan, number: int = 1, options: workflow.ActivityConfig = BRIEF
+        self, activity: NoticeActivity, plan: RunPlan, number: int = 1, options: workflow.ActivityConfig = BRIEF
     ) -> bool:
         """Send a notice and return whether it was delivered. A failed notice fails nothing else."""
         try:
             step = Notify(run=plan.run, end=plan.end, number=number)
-            await workflow.execute_activity_method(notice, step, **options)
+            await workflow.execute_activity_method(activity, step, **options)
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -94,7 +94,7 @@ class Watch:
         known = {
             **self.stop.carry(),
             **self.wakeups.carry(),
-            "plan": self.limits.carry_in(carried.plan),
+            "plan": self.limits.put_in(carried.plan),
             "looks": self.state.looks,
             "owes_start": self.owes_start,
             "saturated": self._saturated,

@@ -228,10 +228,10 @@ def test_one_whose_start_cannot_be_read_keeps_no_other_from_being_audited(
     workflow_id = house.details(bad).run.workflow_id
     house.supervisors.described = {workflow_id: replace(TERMINATED, end="canceled", first_execution="later")}
 
-    async def asked_for(_: str) -> int:
+    async def requested_run_id(_: str) -> int:
         raise error("it cannot be read")
 
-    monkeypatch.setattr(house.supervisors, "asked_for", asked_for)
+    monkeypatch.setattr(house.supervisors, "requested_run_id", requested_run_id)
     if error is TemporaryError:
         with pytest.raises(TemporaryError):
             audit(house, AuditPart.RUNS)
@@ -697,7 +697,7 @@ def test_an_old_closing_notice_is_left_to_whoever_resumes_its_run(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = undelivered(house, monkeypatch)
-    monkeypatch.setattr("crawler_lifecycle.activities.audit_handovers.is_too_old", lambda *_: True)
+    monkeypatch.setattr("crawler_lifecycle.domain.audit.handovers.is_too_old", lambda *_: True)
     assert audit(house, AuditPart.HANDOVERS).acted == 0
     (found,) = house.details(plan).findings
     assert (found.kind, "`crawlctl resume` does it" in (found.problem or "")) == (FindingKind.UNDELIVERED, True)

@@ -50,7 +50,7 @@ def test_of_another_installation_nothing_is_read(database: Database, database_ur
     port = SqlStore(database).records
     assert port.open_runs(0, 10) == ([], None)
     assert port.audited_by_uid([open_one.run_uid]) == {}
-    assert port.handovers(0, 10, LONG_AGO) == ([], None)
+    assert port.owed_deliveries(0, 10, LONG_AGO) == ([], None)
     assert over.export_state is ExportState.PENDING
 
 
@@ -103,24 +103,24 @@ def test_ends_that_nobody_tried_to_tell(database: Database, make_run: MakeRun) -
     told(database, delivered, ("started", 1), ("stopped", 1))
     told(database, silent, ("started", 1))
     told(database, told_since, ("started", 2), ("stopped", 2))
-    page, _ = port.handovers(0, 10, LONG_AGO)
-    assert [(each.run.run_id, each.silent) for each in page] == [(silent.run_id, True)]
-    assert port.handovers(silent.run_id, 10, LONG_AGO) == ([], None)
-    assert port.handovers(0, 10, datetime.now(UTC) + timedelta(hours=1)) == ([], None)
-    of_each = [port.handover(run.run_id) for run in (delivered, silent, of_before, told_since)]
-    assert [each and each.silent for each in of_each] == [False, True, False, False]
+    page, _ = port.owed_deliveries(0, 10, LONG_AGO)
+    assert [(each.run.run_id, each.is_untried) for each in page] == [(silent.run_id, True)]
+    assert port.owed_deliveries(silent.run_id, 10, LONG_AGO) == ([], None)
+    assert port.owed_deliveries(0, 10, datetime.now(UTC) + timedelta(hours=1)) == ([], None)
+    of_each = [port.deliveries(run.run_id) for run in (delivered, silent, of_before, told_since)]
+    assert [each and each.is_untried for each in of_each] == [False, True, False, False]
 
 
 def test_of_a_run_that_is_not_over_nothing_is_to_be_handed_over(
     database: Database, database_url: str, make_run: MakeRun
 ) -> None:
     port, over = SqlStore(database).records, ended(database, make_run())
-    assert port.handover(make_run().run_id) is None
-    found = port.handover(over.run_id)
+    assert port.deliveries(make_run().run_id) is None
+    found = port.deliveries(over.run_id)
     assert found
     assert found.run == port.audited_by_id([over.run_id])[over.run_id]
     give_away(database_url)
-    assert port.handover(over.run_id) is None
+    assert port.deliveries(over.run_id) is None
 
 
 def test_each_end_of_a_run_is_told_by_its_own_notice(database: Database, make_run: MakeRun) -> None:
@@ -134,8 +134,8 @@ def test_each_end_of_a_run_is_told_by_its_own_notice(database: Database, make_ru
     told(database, told_twice, ("started", 1), ("stopped", 1), ("finished", 1), ("started", 2))
     told(database, not_told_before, ("started", 1), ("started", 2), ("stopped", 2))
     told(database, other_kind, ("started", 1), ("stopped", 1), ("started", 2), ("finished", 2))
-    page, _ = port.handovers(0, 10, LONG_AGO)
-    assert [each.run.run_id for each in page if each.silent] == [never_started.run_id, told_twice.run_id]
+    page, _ = port.owed_deliveries(0, 10, LONG_AGO)
+    assert [each.run.run_id for each in page if each.is_untried] == [never_started.run_id, told_twice.run_id]
     assert len(page) == 2, "of the others nothing is left"
 
 
@@ -148,15 +148,15 @@ def test_what_is_left_to_hand_over(database: Database, make_run: MakeRun) -> Non
             exports.open_export(ref_to(run), event)
             exports.settle_export(ref_to(run), event.event_id, state, None, "no space")
     histories.note(ref_to(silent), "undelivered:stopped:1", "undelivered", "nobody there")
-    page, rest = port.handovers(0, 10, LONG_AGO)
+    page, rest = port.owed_deliveries(0, 10, LONG_AGO)
     assert rest is None
     assert [each.run.run_id for each in page] == [pending.run_id, failed.run_id, silent.run_id]
-    assert [each.failed_at is None for each in page] == [True, False, True]
-    assert page[2].logged == {event_id(silent.run_uid, "log:undelivered:stopped:1")}
+    assert [each.export_failed_at is None for each in page] == [True, False, True]
+    assert page[2].notice_keys == {event_id(silent.run_uid, "log:undelivered:stopped:1")}
     assert histories.has_note(ref_to(silent), "undelivered:stopped:1")
     assert not histories.has_note(ref_to(silent), "delivered:stopped:1")
-    first, rest = port.handovers(0, 2, LONG_AGO)
+    first, rest = port.owed_deliveries(0, 2, LONG_AGO)
     assert ([each.run.run_id for each in first], rest) == ([pending.run_id, failed.run_id], failed.run_id)
-    assert [each.run.run_id for each in port.handovers(failed.run_id, 2, LONG_AGO)[0]] == [silent.run_id]
+    assert [each.run.run_id for each in port.owed_deliveries(failed.run_id, 2, LONG_AGO)[0]] == [silent.run_id]
     late = datetime.now(UTC) + timedelta(hours=1)
-    assert silent.run_id not in [each.run.run_id for each in port.handovers(0, 10, late)[0]]
+    assert silent.run_id not in [each.run.run_id for each in port.owed_deliveries(0, 10, late)[0]]

@@ -73,7 +73,7 @@ def test_what_could_not_be_judged_stays_as_it_is(clocked: Database) -> None:
     port = SqlStore(clocked).findings
     port.report(an_audit(clocked), [LOST])
     second = an_audit(clocked)
-    port.keep(second, [(LOST.kind, LOST.subject), (LATE.kind, LATE.subject)])
+    port.keep_open(second, [(LOST.kind, LOST.subject), (LATE.kind, LATE.subject)])
     assert port.close(second, KINDS) == 0
     assert [each.kind for each in of(port)] == [LOST.kind]
 

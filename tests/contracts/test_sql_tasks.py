@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.pages import PAGE
+from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import TaskRecord
 from crawler_lifecycle.contract.states import OVER, TaskStatus
@@ -39,7 +39,7 @@ def record(database: Database, run: RunRef, task: int = 0) -> TaskRecord:
 
 @pytest.mark.parametrize("tasks", [10, 1000, 3500])
 def test_statements_grow_by_pages_only(database: Database, make_run: MakeRun, tasks: int) -> None:
-    pages, port = -(-tasks // PAGE), SqlStore(database).tasks
+    pages, port = -(-tasks // ROWS_IN_A_PAGE), SqlStore(database).tasks
     with counted(database) as creating:
         run = ref_to(make_run(tasks))
     assert sum("INSERT INTO task_histories" in statement for statement in creating) == pages

@@ -178,9 +178,9 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
         (found,) = control.runs.show(run_id).findings
         assert (found.kind, found.acts) == (FindingKind.UNSUPERVISED, 1)
     assert control.runs.show(watched).run.epoch == 1
-    asked = [await control.engine.asked_for(each.workflow_id) for each in started]
+    asked = [await control.engine.requested_run_id(each.workflow_id) for each in started]
     assert asked == [terminated, deleted, 0]
-    assert await control.engine.asked_for("of-nobody") is None
+    assert await control.engine.requested_run_id("of-nobody") is None
 
     async def agrees() -> bool:
         again = await control.audits.run(AuditRequest(repair=True))
@@ -274,7 +274,7 @@ async def test_a_start_that_cannot_be_read_is_told_as_that(control: Control, pay
     client, workflow_id = await control.engine.client(), f"odd-{uuid4()}"
     await client.start_workflow("Odd", RawValue(payload), id=workflow_id, task_queue="of-nobody")
     with pytest.raises(PermanentError, match=f"the input of workflow {workflow_id} cannot be read"):
-        await control.engine.asked_for(workflow_id)
+        await control.engine.requested_run_id(workflow_id)
     await client.get_workflow_handle(workflow_id).terminate("it was only there to be read")
 
 

@@ -76,12 +76,15 @@ ELSEWHERE = {
     "JobAudit: tasks.unexplained",
     "JobAudit: tasks.reconcile",
     "JobAudit: findings.overview",  # no job at all is listed
-    "JobAudit: findings.keep",  # jobs cannot be seen
-    "RunAudit: findings.keep",  # a workflow has ended a moment ago
+    "JobAudit: findings.keep_open",  # jobs cannot be seen
+    "RunAudit: findings.keep_open",  # a workflow has ended a moment ago
     "RunAudit: supervisors.task_failure",  # a workflow that fails the same task again and again
-    "HandoverAudit: findings.keep",  # a workflow is at it
+    "HandoverAudit: findings.keep_open",  # a workflow is at it
     # a run's workflow has ended well and its row has not, as in a database that was restored
-    *(f"RunAudit: {call}" for call in ("supervisors.asked_for", "cluster.look", "tasks.by_status", "tasks.rows")),
+    *(
+        f"RunAudit: {call}"
+        for call in ("supervisors.requested_run_id", "cluster.look", "tasks.by_status", "tasks.rows")
+    ),
 }
 ON_SQLITE = [EVERY_STEP, *CASES, *OF_SERVICES, *BY_STEP, *FAULTY, HOSTILE]
 ON_MARIADB = CASES[3::4]

@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.contract.audits import KINDS, AuditPage, AuditPart, FindingKind, PartReport
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.domain.audit.handovers import handover, is_too_old, owed, undelivered
+from crawler_lifecycle.domain.audit.handovers import is_too_old, owed_export, owed_kinds, owed_notice
 from crawler_lifecycle.domain.audit.jobs import Step, disputed, is_later, steps
 from crawler_lifecycle.domain.audit.runs import cluster_has_all_jobs, look_overdue, unsupervised
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob, WorkflowInfo
@@ -167,14 +167,14 @@ def test_a_stop_does_not_hide_that_a_workflow_is_stuck() -> None:
 
 
 def test_exports_that_are_left() -> None:
-    pending = handover(over(export_state=ExportState.PENDING), None, NOW, PATIENCE)
-    failed = handover(over(export_state=ExportState.FAILED), AN_HOUR_AGO, NOW, PATIENCE)
+    pending = owed_export(over(export_state=ExportState.PENDING), None, NOW, PATIENCE)
+    failed = owed_export(over(export_state=ExportState.FAILED), AN_HOUR_AGO, NOW, PATIENCE)
     assert pending is not None
     assert failed is not None
     assert (pending.kind, failed.kind) == (FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED)
-    assert handover(over(export_state=ExportState.FAILED), A_MOMENT_AGO, NOW, PATIENCE) is None
-    assert handover(over(export_state=ExportState.PENDING, finished_at=A_MOMENT_AGO), None, NOW, PATIENCE) is None
-    assert handover(over(), None, NOW, PATIENCE) is None
+    assert owed_export(over(export_state=ExportState.FAILED), A_MOMENT_AGO, NOW, PATIENCE) is None
+    assert owed_export(over(export_state=ExportState.PENDING, finished_at=A_MOMENT_AGO), None, NOW, PATIENCE) is None
+    assert owed_export(over(), None, NOW, PATIENCE) is None
     assert is_too_old(over(finished_at=NOW - timedelta(days=8)), NOW, PATIENCE)
     assert not is_too_old(over(), NOW, PATIENCE)
 
@@ -183,23 +183,23 @@ def test_exports_that_are_left() -> None:
 def test_a_closing_notice_that_was_not_delivered(reason: str, kind: str) -> None:
     run = over(reason=reason)
     lost, late = (event_id(run.run_uid, f"log:{event}:{kind}:1") for event in ("undelivered", "delivered"))
-    found = undelivered(run, {lost}, NOW, PATIENCE)
+    found = owed_notice(run, {lost}, NOW, PATIENCE)
     assert found is not None
     assert kind in found.message
-    assert undelivered(run, {lost, late}, NOW, PATIENCE) is None
-    assert undelivered(run, {event_id(run.run_uid, "log:undelivered:started:1")}, NOW, PATIENCE) is None
-    assert undelivered(replace(run, end_number=2), {lost}, NOW, PATIENCE) is None, "of an earlier end"
-    assert undelivered(replace(run, finished_at=None), {lost}, NOW, PATIENCE) is None, "reopened since"
+    assert owed_notice(run, {lost, late}, NOW, PATIENCE) is None
+    assert owed_notice(run, {event_id(run.run_uid, "log:undelivered:started:1")}, NOW, PATIENCE) is None
+    assert owed_notice(replace(run, end_number=2), {lost}, NOW, PATIENCE) is None, "of an earlier end"
+    assert owed_notice(replace(run, finished_at=None), {lost}, NOW, PATIENCE) is None, "reopened since"
 
 
 def test_what_is_owed_whoever_is_at_it() -> None:
     exports = {FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED}
     done, failed = over(finished_at=A_MOMENT_AGO), over(export_state=ExportState.FAILED, finished_at=A_MOMENT_AGO)
     lost, late = (event_id(done.run_uid, f"log:{event}:finished:1") for event in ("undelivered", "delivered"))
-    assert owed(done, ()) == set()
-    assert owed(failed, ()) == exports
-    assert owed(done, {lost}) == {FindingKind.UNDELIVERED}
-    assert owed(done, {lost, late}) == set()
+    assert owed_kinds(done, ()) == set()
+    assert owed_kinds(failed, ()) == exports
+    assert owed_kinds(done, {lost}) == {FindingKind.UNDELIVERED}
+    assert owed_kinds(done, {lost, late}) == set()
 
 
 def test_whose_jobs_are_looked_at() -> None:

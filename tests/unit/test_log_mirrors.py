@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed
-from crawler_lifecycle.adapters.kubernetes.logs.mirrors import MOST, Mirrors, Place
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import MOST, Mirrors, Position
 from crawler_lifecycle.ports import LogChunk
 from tests.waiting import until
 
-BEGINNING = Place(0)
+BEGINNING = Position(0)
 
 
 def test_it_is_read_on_until_it_ends() -> None:
@@ -44,14 +44,14 @@ def test_only_where_somebody_is_can_be_gone_on_from() -> None:
         yield b"two\nthree\n"
         end.wait(60)
 
-    mirrors.begin("pod", Place(8, b"two\n"), stream)
+    mirrors.begin("pod", Position(8, b"two\n"), stream)
     assert mirrors.read("pod", 8) == LogChunk("", 8, ended=False), "it has not come so far yet"
     assert mirrors.read("pod", 4) is None
     more.set()
     until(lambda: mirrors.read("pod", 8) == LogChunk("three\n", 14, ended=False))
     assert mirrors.read("pod", 14) == LogChunk("", 14, ended=False)
     assert mirrors.read("pod", 9) is mirrors.read("pod", 99) is None
-    for place in (Place(4, b"zwo\n"), Place(9, b"three\n"), Place(99, b"more\n"), Place(4, b"one\n")):
+    for place in (Position(4, b"zwo\n"), Position(9, b"three\n"), Position(99, b"more\n"), Position(4, b"one\n")):
         assert mirrors.read("pod", place.offset) is None
         mirrors.begin("pod", place, stream)
     assert mirrors.read("pod", 4) == LogChunk("two\nthree\n", 14, ended=False)
@@ -67,7 +67,7 @@ def test_one_of_another_file_than_was_fetched_is_none() -> None:
         yield b"something else\n"
         end.wait(60)
 
-    mirrors.begin("pod", Place(8, b"two\n"), stream)
+    mirrors.begin("pod", Position(8, b"two\n"), stream)
     until(lambda: mirrors.read("pod", 8) is None)
     end.set()
 
@@ -80,7 +80,7 @@ def test_one_that_does_not_catch_up_is_waited_for_only_so_long(monkeypatch: pyte
         yield b"one\n"
         end.wait(60)
 
-    mirrors.begin("pod", Place(8, b"two\n"), stream)
+    mirrors.begin("pod", Position(8, b"two\n"), stream)
     assert mirrors.read("pod", 8) is None
     end.set()
 
@@ -95,7 +95,7 @@ def test_places_that_nobody_comes_to_go(monkeypatch: pytest.MonkeyPatch) -> None
 
     mirrors.begin("pod", BEGINNING, stream)
     until(lambda: mirrors.read("pod", 0) == LogChunk("one\n", 4, ended=False))
-    mirrors.begin("pod", Place(2, b"on"), stream)
+    mirrors.begin("pod", Position(2, b"on"), stream)
     assert mirrors.read("pod", 0) is None
     assert mirrors.read("pod", 2) == LogChunk("e\n", 4, ended=False)
     end.set()

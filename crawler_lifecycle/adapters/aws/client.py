@@ -56,20 +56,20 @@ def make_client(service: str, settings: ExportSettings, endpoint: str | None, va
 
 
 @contextmanager
-def calling(what: str, mend: str) -> Iterator[None]:
-    """Translate AWS errors. `mend` says where to look if the server refuses us."""
+def calling(service: str, remedy: str) -> Iterator[None]:
+    """Translate AWS errors. `remedy` says what to check if the server refuses us."""
     try:
         yield
     except WITHOUT_CREDENTIALS as error:
         raise NotReady(
-            f"{what} needs credentials: {error}; AWS_ACCESS_KEY_ID, a profile or a role gives them"
+            f"{service} needs credentials: {error}; AWS_ACCESS_KEY_ID, a profile or a role gives them"
         ) from error
     except ClientError as error:
         answer = error.response.get("Error", {})
-        said = f"{what} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
+        said = f"{service} answers {answer.get('Code', 'an error')}: {answer.get('Message', '')}".rstrip(": ")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         if status in OPERATOR_STATUSES or answer.get("Code") in OPERATOR_CODES:
-            raise NotReady(f"{said}; {mend}") from error
+            raise NotReady(f"{said}; {remedy}") from error
         raise TemporaryError(said) from error
     except BotoCoreError as error:
-        raise TemporaryError(f"{what} cannot be reached: {error}") from error
+        raise TemporaryError(f"{service} cannot be reached: {error}") from error

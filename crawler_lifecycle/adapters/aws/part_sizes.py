@@ -5,9 +5,9 @@ servers want equal parts; the last parts grow, so that 10,000 are enough.
 """
 
 MOST_PARTS = 10_000
-ALIKE = 5_000
-STEP = 500
-LARGEST = 1024**3
+ALIKE = 5_000  # so many parts have the first size
+STEP = 500  # then the size doubles every so many parts
+LARGEST = 1024**3  # bytes: a part is held in memory
 
 
 def part_size(number: int, first: int) -> int:

@@ -19,8 +19,8 @@ from crawler_lifecycle.errors import LifecycleError, PermanentError
 
 logger = logging.getLogger(__name__)
 
-BEAT = 5.0
-APART = timedelta(seconds=5)
+BEAT = 5.0  # seconds between heartbeats while the server is silent
+APART = timedelta(seconds=5)  # an upload that began so long before ours is abandoned: see `_earlier`
 ANSWER_LOST = (ConnectionClosedError, ReadTimeoutError, ResponseStreamingError)
 MEND = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
@@ -29,7 +29,10 @@ MEND = (
 
 
 def wait_after_lost_answer(client: Any, tries: int) -> None:
-    """Wait before creating an upload again after a lost answer, to recognise the first try's upload as abandoned."""
+    """Make the client wait before it creates an upload again after a lost answer.
+
+    Without the wait both uploads would be as old, and the first would not be recognised as abandoned.
+    """
 
     def pause(attempts: int, caught_exception: Exception | None = None, **_: object) -> float | None:
         if attempts < tries and isinstance(caught_exception, ANSWER_LOST):
@@ -69,7 +72,7 @@ class Upload:
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: a part is sent when it is full."""
+        """Do nothing: parts are sent when full."""
 
     def complete(self) -> None:
         """Complete the object, then abort abandoned uploads to the same key.
@@ -145,7 +148,7 @@ class Upload:
         return self._answer(self._thread.submit(getattr(self._client, operation), **arguments))
 
     def _answer(self, request: "Future[Any]") -> Any:
-        """Call in the other thread, so that this thread can send heartbeats however long the answer takes."""
+        """Return the answer, with heartbeats while the upload's own thread waits for the server."""
         while not wait([request], BEAT).done:
             self._beat()
         with calling(f"bucket {self._target['Bucket']}", MEND):

@@ -259,7 +259,7 @@ class Event(Object, frozen=True):
 
 
 class Named(Object, frozen=True):
-    """Metadata of any object: an item of a metadata-only list."""
+    """Any object of a list that shows metadata only."""
 
     metadata: Metadata
 

@@ -1,6 +1,6 @@
-"""Changes to jobs, by run, including changes made while no watcher ran.
+"""Watch for changes to local jobs, including changes made while no watcher ran.
 
-A touched file stays until its change was passed on, so a watcher learns about changes during its absence.
+Every change touches a file named by its run. The file stays until a watcher has passed the change on.
 """
 
 import logging
@@ -30,7 +30,7 @@ def watch_runs(layout: Layout) -> Iterator[set[str]]:
             if str(error) != logged:
                 logged = str(error)
                 logger.warning("changes of local jobs cannot be watched: %s", logged)
-            time.sleep(LONGEST_SILENCE_MS / 1000)
+            time.sleep(LONGEST_SILENCE_MS / 1000)  # no event tells when the folder can be watched again
             yield set()
 
 

@@ -1,4 +1,4 @@
-"""Creation of a job from a deployment request, once per request key."""
+"""Claim a request key of the local cluster: create its job once, however often the request comes."""
 
 import shutil
 import tempfile

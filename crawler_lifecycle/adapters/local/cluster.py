@@ -1,4 +1,4 @@
-"""The Cluster port on one machine."""
+"""Adapter of the Cluster port for one machine, whose jobs are process groups."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +41,7 @@ class LocalCluster:
             self._layout.make()
             with self._placing.exclusive():
                 deployment = claim(request, self._layout, self._files, self._placing)
-                self._placing.place()
+                self._placing.start_waiting()
             self._layout.announce_change(request.run_uid)
             return deployment
 
@@ -50,15 +50,15 @@ class LocalCluster:
         with _wrapped("start waiting jobs"):
             self._layout.make()
             with self._placing.exclusive():
-                self._placing.place()
+                self._placing.start_waiting()
 
     def look(
         self,
         run_uid: str,
-        watched: Collection[JobKey] = (),  # noqa: ARG002 (all are cheap)
+        watched: Collection[JobKey] = (),  # noqa: ARG002 (every job costs the same)
         tasks: Collection[int] | None = None,
         *,
-        uids: Uids = NO_UIDS,  # noqa: ARG002 (a record has no labels that anybody edits)
+        uids: Uids = NO_UIDS,  # noqa: ARG002 (records have no labels, which a person could edit)
     ) -> Look:
         return self._observer.look(run_uid, tasks)
 
@@ -71,7 +71,7 @@ class LocalCluster:
         run_uid: str,
         jobs: Sequence[JobKey],
         *,
-        hurried: bool = False,  # noqa: ARG002 (all of it is at hand)
+        hurried: bool = False,  # noqa: ARG002 (local files are read at once)
     ) -> list[TaskEvidence]:
         with _wrapped("collect evidence"):
             items = []
@@ -85,7 +85,7 @@ class LocalCluster:
         jobs: Sequence[JobKey],
         *,
         uids: Uids = NO_UIDS,  # noqa: ARG002
-        hurried: bool = False,  # noqa: ARG002 (it waits for nothing)
+        hurried: bool = False,  # noqa: ARG002 (a local stop does not wait)
         keep: KeepFacts = keep_no_facts,  # noqa: ARG002 (a job's records outlive its end)
     ) -> None:
         with _wrapped("stop jobs"):
@@ -140,8 +140,8 @@ class LocalCluster:
 
 
 @contextmanager
-def _wrapped(what: str) -> Iterator[None]:
+def _wrapped(action: str) -> Iterator[None]:
     try:
         yield
     except (OSError, Unreadable) as error:
-        raise TemporaryError(f"the local cluster cannot {what}: {error}") from error
+        raise TemporaryError(f"the local cluster cannot {action}: {error}") from error

@@ -1,7 +1,7 @@
-"""Detection of processes that survive their job's first process.
+"""Find out whether processes survive their job's first process.
 
 A walk through all processes on the machine takes a fraction of a second, so a thousand jobs that end at once would
-take minutes. On Linux a runner adopts its job's orphans instead, and a single question to the kernel is enough.
+take minutes. On Linux a runner becomes the parent of its job's orphans instead, and asks the kernel for its children.
 """
 
 import ctypes

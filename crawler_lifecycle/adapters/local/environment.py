@@ -1,4 +1,4 @@
-"""The variables that jobs inherit from a service: only variables that programs need to run at all.
+"""The environment variables that jobs inherit from a service: only variables without which programs do not run.
 
 Any other variable may hold a secret. A crawler's own variables stand in the `environment` of its catalogue entry.
 """

@@ -34,4 +34,4 @@ def _events(folder: JobFolder) -> list[str]:
         (stop and stop.at, "asked to end"),
         (ended and ended.at, f"ended: {ended.reason or 'succeeded'}" if ended else ""),
     ]
-    return [f"{moment(at).isoformat(timespec='milliseconds')} {what}" for at, what in happened if at]
+    return [f"{moment(at).isoformat(timespec='milliseconds')} {event}" for at, event in happened if at]

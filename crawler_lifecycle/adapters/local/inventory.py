@@ -1,4 +1,4 @@
-"""Inventory of all living and waiting jobs: jobs with a place, and jobs with processes.
+"""Inventory of living and waiting jobs for the audit: jobs with a place, and jobs with processes.
 
 Records of ended jobs stay for ever and are not read.
 """
@@ -31,7 +31,7 @@ def _places(folder: Path) -> list[str]:
 
 
 def _listed(layout: Layout, name: str, installation: str | None) -> ListedJob | None:
-    """Return None for a job from another cluster or installation, and for a job in creation."""
+    """Return the job; None for a job from another cluster or installation, and for a job in creation."""
     parts = JOB_NAME.fullmatch(name)
     if parts is None:
         return None

@@ -1,8 +1,8 @@
-"""Places on disk: the folders and files of the local cluster.
+"""The folders and files of the local cluster.
 
 root/jobs/<run_uid>/<job name>/   records about a job (see `records`)
-root/waiting/<time>-<job name>    jobs without a place, oldest first
-root/running/<time>-<job name>    jobs with a place
+root/waiting/<time>-<job name>    empty file for a waiting job, oldest first
+root/running/<time>-<job name>    empty file for a started job; their number is limited
 root/new/                         job folders in creation
 root/changed/<run_uid>            touched when a job in the run changes
 root/placing.lock                 held while jobs are claimed, placed or withdrawn

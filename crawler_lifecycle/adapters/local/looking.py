@@ -26,7 +26,7 @@ class LocalJob:
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    """A job without a runner and without a complete record about its end: its processes decide."""
+    """A job whose records do not tell whether it lives: a survey of the machine's processes decides."""
 
     look: JobLook
     folder: JobFolder
@@ -41,7 +41,7 @@ class Observer:
         """Look at the run. `tasks` limits the look to these tasks."""
         wanted = None if tasks is None else frozenset(tasks)
         try:
-            coming = self._coming(run_uid)  # the places are read first, so that a job listed later has surely come
+            coming = self._coming(run_uid)  # read before the jobs: a job that comes in between is then listed below
             listed = [job for job in self._list(run_uid) if wanted is None or job.task in wanted]
             jobs = self._see(listed)
             self._refuse_if_away()

@@ -1,7 +1,8 @@
-"""Places for jobs: the next waiting job starts while the number of places is limited.
+"""The queue of waiting jobs: jobs start in order, and at most `capacity` jobs run at once.
 
-Every process that claims, places or withdraws jobs holds the same lock. A runner inherits its job's lock, so a started
-runner never looks dead. The next call to `place` repairs an interrupted operation.
+A job's place is an empty file, first in the folder `waiting` and, from the job's start on, in the folder `running`. All
+processes that change places hold the same lock. A runner inherits its job's lock, so a started runner never looks dead.
+The next call to `start_waiting` repairs an interrupted operation.
 """
 
 import fcntl
@@ -24,8 +25,8 @@ from crawler_lifecycle.adapters.regular_files import open_regular
 logger = logging.getLogger(__name__)
 RUNNER = "crawler_lifecycle.adapters.local.runner"
 
+# runners of this process: without `poll` by their parent, ended runners would stay as zombies
 _runners: list[subprocess.Popen[bytes]] = []
-"""Runners that this process started: it is their parent and has to collect them when they end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,59 +48,55 @@ class Placing:
     def withdraw(self, spec: Spec) -> None:
         (self.layout.waiting / spec.place).unlink(missing_ok=True)
 
-    def withdraw_unread(self, job_name: str) -> None:
-        """Withdraw the place of a job with an unreadable record."""
+    def withdraw_by_name(self, job_name: str) -> None:
+        """Withdraw the place of a job with an unreadable record, which does not tell the place."""
         for place in names(self.layout.waiting):
             if _name(place) == job_name:
                 (self.layout.waiting / place).unlink(missing_ok=True)
 
-    def leave(self, spec: Spec) -> None:
-        """Free the place of a job that is over."""
+    def free(self, spec: Spec) -> None:
+        """Remove the place of a job after its end."""
         (self.layout.running / spec.place).unlink(missing_ok=True)
 
-    def anything_waits(self) -> bool:
+    def has_waiting(self) -> bool:
         with os.scandir(self.layout.waiting) as places:
             return any(True for _ in places)
 
-    def place(self) -> None:
-        """Start waiting jobs while there are places. Callers hold `exclusive`."""
+    def start_waiting(self) -> None:
+        """Start waiting jobs while there is room. Callers hold `exclusive`."""
         self._clear_drafts()
         _runners[:] = [runner for runner in _runners if runner.poll() is None]
-        free = self.capacity - self._taken()
-        if free <= 0:
+        self._clear_running()
+        room = self.capacity - len(_places(self.layout.running))
+        if room <= 0:
             return  # a full cluster needs no listing: the queue may be long
         for place in _places(self.layout.waiting):
-            free -= self._start(place)
-            if free <= 0:
+            room -= self._try_to_start(place)
+            if room <= 0:
                 return
 
     def _clear_drafts(self) -> None:
-        """Remove unfinished job folders. Jobs are created under `exclusive`, so its creator has died."""
+        """Remove unfinished job folders: their creators have died, since jobs are created under `exclusive`."""
         for draft in names(self.layout.new):
             shutil.rmtree(self.layout.new / draft, ignore_errors=True)
 
-    def _taken(self) -> int:
-        """Clear the places of jobs that are over, and return how many places are taken."""
-        return sum([self._is_taken(place) for place in _places(self.layout.running)])
+    def _clear_running(self) -> None:
+        """Free the places of jobs that do not run any more."""
+        for place in _places(self.layout.running):
+            job = self._job(place)
+            if not _may_live(job):
+                self._clear(job, self.layout.running / place)
 
-    def _is_taken(self, place: str) -> bool:
-        job = self._job(place)
-        marker = self.layout.running / place
-        try:
-            if not job.has_ended and (job.has_runner or lives_without_runner(job)):
-                return True
-        except OSError:
-            return True  # an unreadable job keeps its place: a person can repair too few starts, but not too many
+    def _clear(self, job: JobFolder, marker: Path) -> None:
         if job.path.exists() and not job.has_started and not job.has_ended:
-            marker.rename(self.layout.waiting / place)  # the runner died before its first step
-            return False
+            marker.rename(self.layout.waiting / marker.name)  # the runner died before its first step
+            return
         if not job.has_ended:
             self.layout.announce_change(job.path.parent.name)  # the job vanished without a record
         marker.unlink(missing_ok=True)
-        return False
 
-    def _start(self, place: str) -> bool:
-        """Return whether the waiting place's job was started."""
+    def _try_to_start(self, place: str) -> bool:
+        """Start the waiting place's job. Return False if the job cannot be started now."""
         job = self._job(place)
         marker = self.layout.waiting / place
         try:
@@ -143,7 +140,14 @@ class Placing:
         return JobFolder(self.layout.job(_name(place)))
 
 
-def lives_without_runner(job: JobFolder) -> bool:
+def _may_live(job: JobFolder) -> bool:
+    try:
+        return not job.has_ended and (job.has_runner or _lives_without_runner(job))
+    except OSError:
+        return True  # an unreadable job keeps its place: a person can repair too few starts, but not too many
+
+
+def _lives_without_runner(job: JobFolder) -> bool:
     return job.has_started and bool(job.processes(processes.survey()))
 
 

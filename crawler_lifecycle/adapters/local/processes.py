@@ -1,4 +1,4 @@
-"""The processes of a job, and their end.
+"""Find the processes of a job, and end them.
 
 A process belongs to a job if the process carries the job's uid in its environment, is the job's first process, or is in
 the session that the first process opened. Children inherit the environment and the session, even when their parents are
@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from signal import SIGKILL
 
 import psutil
 
 MARK = "CRAWL_JOB_UID"
 NAME = "CRAWL_JOB_NAME"
 CLOCK_SLACK = 2.0  # seconds by which a process's creation time may seem to move
-ROUND = 0.2
-YOUNG = 5.0
+ROUND = 0.2  # seconds between two kills: a process may fork before its end
+YOUNG = 5.0  # seconds in which a program may not show its environment yet
 MOMENT = 0.01
 MOMENTS = 10
 
@@ -32,6 +33,8 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
+    """A process in a survey, with everything that may tell its job."""
+
     process: psutil.Process
     created: float
     session: int | None
@@ -47,7 +50,7 @@ def survey() -> list[Seen]:
         blank = [item.process.pid for item in seen if item.is_blank]
         if not blank:
             break
-        time.sleep(MOMENT)
+        time.sleep(MOMENT)  # the kernel tells by no event that a program shows its environment
         seen = [item for item in seen if not item.is_blank] + _see_all(blank)
     return seen
 
@@ -79,7 +82,7 @@ def kill_until_none(find: Callable[[], list[psutil.Process]], patience: float) -
     """Kill the processes that `find` returns until `find` returns none; return how many remain at the time-out."""
     end = time.monotonic() + patience
     while (living := find()) and time.monotonic() < end:
-        send(living, 9)
+        send(living, SIGKILL)
         psutil.wait_procs(living, timeout=ROUND)
     return len(living)
 

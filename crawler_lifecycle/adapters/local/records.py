@@ -1,7 +1,7 @@
 """The files in a job's folder, read and written.
 
 `spec.json` exists from the first moment on. `started.json` is written just before the job's process is created and
-again just after. `stop.json` records the wish to end the job, `told` the sender of SIGTERM, and `exit.json` the end. A
+again just after. `stop.json` records a request to end the job, `told` that SIGTERM was sent, and `exit.json` the end. A
 runner holds `lock` while it lives. Every file is complete or absent.
 
 Times are seconds since 1970. The module imports nothing heavy, since a runner has to start fast.
@@ -84,7 +84,7 @@ class Ended:
     message: str | None
     started_at: float | None
     stop_asked: bool
-    left_over: int = 0  # processes that could not be ended
+    left_over: int = 0  # number of processes that could not be ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class JobFolder:
 
     @property
     def was_signalled(self) -> bool:
-        """Return whether the job was sent a signal: a mere wish may come too late."""
+        """Return whether the job was sent a signal: a request without a signal may have come too late."""
         try:
             stop = self.stop()
         except Unreadable:

@@ -1,4 +1,4 @@
-"""Runner: the program that executes a job from its start to its exit record, whatever other process dies.
+"""The runner: a program that starts a job, waits for its end and records the end, whatever other process dies.
 
 `placing` starts the runner with the job's lock as an open file. The job writes straight into its log, so the job runs
 on even without its runner.
@@ -151,7 +151,7 @@ class Runner:
         at: float | None = None,
         left_over: int = 0,
     ) -> None:
-        self._write_somehow(
+        self._write_for_certain(
             Ended(
                 uid=self.spec.uid,
                 installation=self.spec.installation,
@@ -166,7 +166,7 @@ class Runner:
         )
         self.layout.announce_change(self.spec.run_uid)
 
-    def _write_somehow(self, ended: Ended) -> None:
+    def _write_for_certain(self, ended: Ended) -> None:
         """Retry until the record is written: a full disk gets room again, and an absent folder comes back.
 
         Give up only where the job's folder was removed.
@@ -176,7 +176,7 @@ class Runner:
                 self.job.write(ended)
                 return
             except OSError:  # the runner's log is on the same disk
-                time.sleep(PAUSE_BETWEEN_TRIES)
+                time.sleep(PAUSE_BETWEEN_TRIES)  # no event tells of room on a disk
 
 
 def _reason(code: int) -> str | None:
@@ -206,10 +206,10 @@ def main(root: str, name: str, capacity: str, lock: str) -> None:
     os.close(int(lock))
     placing = Placing(layout, int(capacity))
     if spec and job.has_ended:
-        placing.leave(spec)
-    if placing.anything_waits():  # the next caller of `place` sees the free place
+        placing.free(spec)
+    if placing.has_waiting():  # without waiting jobs the lock is not needed
         with placing.exclusive():
-            placing.place()
+            placing.start_waiting()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Stops: jobs are asked to end, or killed.
+"""Ask local jobs to end, or kill them.
 
-The wish is written first. A job that has not started gets its end here, under the lock for placing; a job that is just
-starting gets the wish from its runner, which reads the wish after creating the process.
+A stop first writes `stop.json` into the job's folder. A waiting job gets its end here, under the lock for places; the
+runner of a job that is just starting reads `stop.json` after creating the process.
 
-An obstacle to ending a job keeps no other job alive, and is raised when the rest is done.
+A job that cannot be ended keeps no other job alive: the error is raised after the last job.
 """
 
 import signal
@@ -52,14 +52,14 @@ class Stopper:
         problems.report()
 
     def _note(self, folders: Iterable[JobFolder], problems: "_Problems", *, kill: bool) -> list[JobFolder]:
-        """Write the wish; return the jobs that have processes or may get some now."""
+        """Write `stop.json`; return the jobs that have processes, or may have processes in a moment."""
         with self.placing.exclusive():
             return [folder for folder in folders if self._may_live(folder, problems, kill=kill)]
 
     def _may_live(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
         with problems.collected(folder):
             return not folder.is_clean and self._note_job(folder, kill=kill)
-        return True  # a full disk must not keep alive the job that fills it
+        return True  # without the record, too: a full disk must not keep alive the job that fills the disk
 
     def _note_job(self, folder: JobFolder, *, kill: bool) -> bool:
         known = _known_stop(folder)
@@ -73,13 +73,13 @@ class Stopper:
         return may_live
 
     def _end_waiting(self, folder: JobFolder) -> bool:
-        """Return whether the job's end could be recorded. If not, the wish alone keeps the job from starting."""
+        """Record a waiting job's end. Return False if its record is unreadable: `stop.json` alone prevents a start."""
         try:
             spec = folder.spec()
         except Unreadable:
             spec = None
         if spec is None:
-            self.placing.withdraw_unread(folder.path.name)
+            self.placing.withdraw_by_name(folder.path.name)
             return False
         folder.write(_never_started(spec))
         self.placing.withdraw(spec)

@@ -1,1 +1,1 @@
-"""Channels for notices beside the file: Pusher Channels for browsers, signed webhooks for programs."""
+"""Receivers of notices: Pusher Channels for browsers, signed webhooks for programs; `fan_out` serves several."""

@@ -1,4 +1,4 @@
-"""Circuit breaker for a silent receiver: a worker slot that waits for a receiver is missing for other steps.
+"""Circuit breaker for a silent receiver: without the breaker, waits for the receiver would fill the worker's slots.
 
 After a try without an answer within the time limit, the next tries fail at once, for a pause that doubles until an
 answer comes. When the pause is over, a single try goes through, and the others fail until its outcome is known.
@@ -28,7 +28,7 @@ class CircuitBreaker:
         self._lock = threading.Lock()
         self._silences = 0  # tries without an answer since the last answer
         self._until = 0.0
-        self._is_tried = False
+        self._is_probing = False
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -45,15 +45,15 @@ class CircuitBreaker:
     def _begin(self) -> float:
         with self._lock:
             now = self._clock()
-            if self._silences and (now < self._until or self._is_tried):
+            if self._silences and (now < self._until or self._is_probing):
                 remaining = max(self._until - now, 0.0)
                 raise TemporaryError(f"it did not answer lately and is asked again in {remaining:.0f} s")
-            self._is_tried = True
+            self._is_probing = True
             return now
 
     def _end(self, began: float, *, answered: bool) -> None:
         with self._lock:
-            self._is_tried = False
+            self._is_probing = False
             if answered:
                 self._silences = 0
             elif began >= self._until:  # a request that began before the pause does not double the pause

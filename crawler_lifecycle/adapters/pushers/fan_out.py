@@ -1,4 +1,4 @@
-"""Send a notice to several receivers, where each receiver may fail by itself.
+"""Send a notice to several receivers, of which any may fail without harm to the rest.
 
 All receivers get a notice at the same time. A retry leaves out receivers that have accepted the notice or refused it
 for good: the process remembers the latest outcomes. Another process repeats the notice; receivers drop repeats by id.

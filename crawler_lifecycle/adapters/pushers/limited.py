@@ -1,4 +1,4 @@
-"""Limit on notices under way at once: notices get a share of the worker's slots, runs depend on the other slots."""
+"""Limit the notices under way at once: a slow receiver must leave worker slots for the steps of runs."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Additions to the tasks in a running run."""
+"""Additions of tasks to an open run, once per request key."""
 
 import hashlib
 from typing import Any
@@ -26,13 +26,13 @@ class TaskAdditions(OnDatabase):
         hold(tx, addition.run_id)
         row = run_row(tx, addition.run_id)
         name = f"tasks_added:{hashlib.sha256(addition.key.encode()).hexdigest()}"
-        if known := _known(tx, row.id, name):
-            return known
-        _refuse_an_end(tx, row)
-        new = _numbers(tx, row, addition)
+        if earlier := _added_before(tx, row.id, name):
+            return earlier
+        _refuse_unless_open(tx, row)
+        new = _next_numbers(tx, row, addition)
         self._insert(tx, row, new)
-        kept = {"history_id": row.id, "name": name, "value": f"{new.start}:{new.stop}"}
-        tx.execute(insert(history_properties).values(kept))
+        record = {"history_id": row.id, "name": name, "value": f"{new.start}:{new.stop}"}
+        tx.execute(insert(history_properties).values(record))
         self._log(tx, row, addition, new, name)
         return new
 
@@ -51,13 +51,13 @@ class TaskAdditions(OnDatabase):
         log(connection, run, name, line | {"actor": addition.actor, "door": addition.door})
 
 
-def _known(connection: Connection, run_id: int, name: str) -> range | None:
+def _added_before(connection: Connection, run_id: int, name: str) -> range | None:
     key = {"history_id": run_id, "name": name}
     value = connection.scalar(select(history_properties.c.value).filter_by(**key))
     return None if value is None else range(*map(int, value.split(":")))
 
 
-def _refuse_an_end(connection: Connection, row: Row[Any]) -> None:
+def _refuse_unless_open(connection: Connection, row: Row[Any]) -> None:
     """Raise Conflict if the run is over, stops, or may end now because none of its tasks is alive."""
     if row.status.is_over:
         raise Conflict(f"run {row.id} is over ({row.status}, {row.reason}): it takes no more tasks")
@@ -68,7 +68,7 @@ def _refuse_an_end(connection: Connection, row: Row[Any]) -> None:
         raise Conflict(f"all tasks of run {row.id} are over and it is about to end: it takes no more tasks")
 
 
-def _numbers(connection: Connection, row: Row[Any], addition: Addition) -> range:
+def _next_numbers(connection: Connection, row: Row[Any], addition: Addition) -> range:
     last = connection.scalar(select(func.max(tasks.task)).where(tasks.history_id == row.id))
     first = int(last) + 1 if last is not None else 0
     if first + addition.count > addition.most_tasks:

@@ -1,4 +1,4 @@
-"""Runs as audits read them: narrow rows, in pages along an index."""
+"""Runs for audits: open runs, expired claims, and owed deliveries, in pages of narrow rows along an index."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -24,15 +24,15 @@ from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun
 from crawler_lifecycle.domain.naming import event_id
-from crawler_lifecycle.ports import ExpiredClaims, Handover
+from crawler_lifecycle.ports import EndDeliveries, ExpiredClaims
 
 runs = histories.c
 task_rows = task_histories.c
 ENDED = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
-ABOUT_NOTICES = ("undelivered", "delivered")
-EVER = datetime.min.replace(tzinfo=UTC)
+ABOUT_NOTICES = ("undelivered", "delivered")  # events in a run's timeline
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 NAMES = sorted(AuditedRun.__dataclass_fields__.keys() - {"run_id"})
 COLUMNS = [runs.id, runs.supervisor_began_at, *(runs[name] for name in NAMES)]
 
@@ -40,9 +40,9 @@ COLUMNS = [runs.id, runs.supervisor_began_at, *(runs[name] for name in NAMES)]
 class AuditedRuns(OnDatabase):
     @reading
     def open_runs(self, connection: Connection, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
-        numbers = connection.scalars(_next_open(after, limit)).all()
-        rows = connection.execute(_own_runs().where(runs.id.in_(numbers)).order_by(runs.id))
-        return [_audited(row) for row in rows], _next(numbers, limit)
+        run_ids = connection.scalars(_next_open(after, limit)).all()
+        rows = connection.execute(_own_runs().where(runs.id.in_(run_ids)).order_by(runs.id))
+        return [_audited(row) for row in rows], _next(run_ids, limit)
 
     @reading
     def audited_by_id(self, connection: Connection, run_ids: Collection[int]) -> dict[int, AuditedRun]:
@@ -80,17 +80,17 @@ class AuditedRuns(OnDatabase):
         }
 
     @reading
-    def handovers(
+    def owed_deliveries(
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
-    ) -> tuple[list[Handover], int | None]:
-        numbers = _next_to_hand_over(connection, after, limit, noticed_since)
-        page = [item for item in _handovers(connection, numbers, noticed_since) if _is_due(item)]
-        return page, _next(numbers, limit)
+    ) -> tuple[list[EndDeliveries], int | None]:
+        run_ids = _next_with_deliveries(connection, after, limit, noticed_since)
+        page = [item for item in _deliveries(connection, run_ids, noticed_since) if _is_owed(item)]
+        return page, _next(run_ids, limit)
 
     @reading
-    def handover(self, connection: Connection, run_id: int) -> Handover | None:
-        handovers = _handovers(connection, [run_id], EVER)
-        return handovers[0] if handovers else None
+    def deliveries(self, connection: Connection, run_id: int) -> EndDeliveries | None:
+        page = _deliveries(connection, [run_id], LONG_AGO)
+        return page[0] if page else None
 
 
 def _where_in(connection: Connection, column: ColumnElement[Any], values: list[Any]) -> Iterable[AuditedRun]:
@@ -112,12 +112,13 @@ def _next_open(after: int, limit: int) -> Select[Any]:
         .subquery()
         for status, intent in product(LIVE, Intent)
     ]
-    numbers = union_all(*(select(part.c.id) for part in parts)).subquery()
-    return select(numbers.c.id).order_by(numbers.c.id).limit(limit)
+    page = union_all(*(select(part.c.id) for part in parts)).subquery()
+    return select(page.c.id).order_by(page.c.id).limit(limit)
 
 
-def _next(numbers: Sequence[int], limit: int) -> int | None:
-    return numbers[-1] if len(numbers) == limit else None
+def _next(run_ids: Sequence[int], limit: int) -> int | None:
+    """Return the RunID behind which the next page starts; None after the last page."""
+    return run_ids[-1] if len(run_ids) == limit else None
 
 
 def _own_runs() -> Select[Any]:
@@ -130,40 +131,44 @@ def _audited(row: Row[Any]) -> AuditedRun:
     return AuditedRun(run_id=row.id, **fields)
 
 
-def _next_to_hand_over(connection: Connection, after: int, limit: int, noticed_since: datetime) -> list[int]:
-    """Return RunIDs from three queries, with an index for every query: a combined query would use no index."""
-    numbers: set[int] = set()
+def _next_with_deliveries(connection: Connection, after: int, limit: int, noticed_since: datetime) -> list[int]:
+    """Return the next runs with an unfinished export, an undelivered notice, or an end that may have no notice.
+
+    Three queries, each along its own index: a combined query would use no index.
+    """
+    run_ids: set[int] = set()
     for state in NOT_EXPORTED:
         query = select(runs.id).where(runs.export_state == state, runs.id > after).order_by(runs.id).limit(limit)
-        numbers.update(connection.scalars(query))
+        run_ids.update(connection.scalars(query))
     line = history_logs.c
     undelivered = (line.event == "undelivered", line.history_id > after, line.at >= noticed_since)
-    announced = select(line.history_id).where(*undelivered)
-    numbers.update(connection.scalars(announced.distinct().order_by(line.history_id).limit(limit)))
-    number = runs.id + 0  # without the addition the planner would take the index by RunID
-    silent = _perhaps_silent(noticed_since).where(number > after)
-    numbers.update(connection.scalars(silent.order_by(number).limit(limit)))
-    return sorted(numbers)[:limit]
+    failed_notices = select(line.history_id).where(*undelivered)
+    run_ids.update(connection.scalars(failed_notices.distinct().order_by(line.history_id).limit(limit)))
+    run_id = runs.id + 0  # without the addition the planner would take the index by RunID
+    untried = _perhaps_untried(noticed_since).where(run_id > after)
+    run_ids.update(connection.scalars(untried.order_by(run_id).limit(limit)))
+    return sorted(run_ids)[:limit]
 
 
-def _handovers(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[Handover]:
+def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[EndDeliveries]:
     query = _own_runs().where(runs.id.in_(run_ids), runs.status.in_(ENDED)).order_by(runs.id)
-    failed_at, logged = _failed_at(connection, run_ids), _logged(connection, run_ids)
+    failed_at, notice_keys = _failed_at(connection, run_ids), _notice_keys(connection, run_ids)
     stored = _stored_notices(connection, run_ids)
-    handovers = []
+    page = []
     for run in [_audited(row) for row in connection.execute(query)]:
         is_recent = run.finished_at is not None and run.finished_at >= noticed_since
-        silent = is_recent and _is_silent(run, stored[run.run_id])
-        handovers.append(Handover(run, failed_at.get(run.run_id), frozenset(logged[run.run_id]), silent=silent))
-    return handovers
+        is_untried = is_recent and _is_untried(run, stored[run.run_id])
+        keys = frozenset(notice_keys[run.run_id])
+        page.append(EndDeliveries(run, failed_at.get(run.run_id), keys, is_untried=is_untried))
+    return page
 
 
-def _is_due(handover: Handover) -> bool:
-    return handover.run.export_state in NOT_EXPORTED or bool(handover.logged) or handover.silent
+def _is_owed(item: EndDeliveries) -> bool:
+    return item.run.export_state in NOT_EXPORTED or bool(item.notice_keys) or item.is_untried
 
 
-def _is_silent(run: AuditedRun, stored: Collection[str]) -> bool:
-    """Return whether no try to send the present end's closing notice was made: every try stores the notice first.
+def _is_untried(run: AuditedRun, stored: Collection[str]) -> bool:
+    """Return whether the present end's closing notice was never tried: every try stores the notice first.
 
     A run without any stored notice proves nothing about its end.
     """
@@ -171,10 +176,10 @@ def _is_silent(run: AuditedRun, stored: Collection[str]) -> bool:
     return bool(stored) and closing.isdisjoint(stored)
 
 
-def _perhaps_silent(since: datetime) -> Select[Any]:
+def _perhaps_untried(since: datetime) -> Select[Any]:
     """Return the statement for runs that ended since then and may have no closing notice.
 
-    In a run with a single end every closing notice belongs to the present end. For other runs `_is_silent` compares
+    In a run with a single end every closing notice belongs to the present end. For other runs `_is_untried` compares
     the names of notices, because SQL cannot compute them. The statement uses the index by last change: the indexes by
     status and RunID would list every run in the database.
     """
@@ -196,7 +201,7 @@ def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime
     return {run_id: at for run_id, at in rows if at is not None}
 
 
-def _logged(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
+def _notice_keys(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
     line = history_logs.c
     about = or_(*(line.event == event for event in ABOUT_NOTICES))
     return _by_run(connection, select(line.history_id, line.entry_uid).where(line.history_id.in_(run_ids), about))

@@ -1,4 +1,4 @@
-"""Latest changes to runs, for live views."""
+"""Reads for the API's live views: runs changed lately, their summaries and notices."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Claims on tasks: conditional UPDATEs under a lock on the run's row."""
+"""Claims on tasks: rights to deploy, taken by conditional UPDATEs under a lock on the run's row."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -196,12 +196,12 @@ def _claim(
 ) -> list[Claim]:
     if not numbers:
         return []
-    these = and_(tasks.history_id == run.id, tasks.task.in_(numbers))
+    chosen = and_(tasks.history_id == run.id, tasks.task.in_(numbers))
     values = {"status": TaskStatus.DEPLOYING, "claim_token": token, "claim_expires_at": until, **NO_CAUSE}
-    taken = update(task_histories).where(these, allowed).values(version=tasks.version + 1, **values)
+    taken = update(task_histories).where(chosen, allowed).values(version=tasks.version + 1, **values)
     if not connection.execute(taken).rowcount:
         return []
-    ours = select(tasks.task, tasks.attempt).where(these, tasks.claim_token == token).order_by(tasks.task)
+    ours = select(tasks.task, tasks.attempt).where(chosen, tasks.claim_token == token).order_by(tasks.task)
     return [_as_claim(run, task, attempt, token, until) for task, attempt in connection.execute(ours)]
 
 

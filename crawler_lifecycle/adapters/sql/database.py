@@ -106,7 +106,7 @@ def tried_again(attempt: Callable[[], T]) -> T:
         try:
             return attempt()
         except Contended:
-            time.sleep(PAUSES.seconds(number))
+            time.sleep(PAUSES.seconds(number))  # another process may be in the way: no event tells of its end
     return attempt()
 
 

@@ -1,4 +1,4 @@
-"""Explanations for runs that are over, from their rows."""
+"""Explanations of runs' ends, from the rows of the runs, their deciding tasks and their stops."""
 
 from collections import defaultdict
 from collections.abc import Sequence

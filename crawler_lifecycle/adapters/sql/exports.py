@@ -1,4 +1,4 @@
-"""Exports: announced events, archives, and their states."""
+"""Exports on record: a row for every event and archive of an end, and the run's export state."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Exports(OnDatabase):
         key = {"event_id": event.event_id, "history_id": run.run_id, "kind": event.kind}
         fresh = {"state": ExportState.PENDING, "event": event.model_dump_json(), "created_at": self._db.clock()}
         tx.execute(insert(exports).values(**key, **fresh))
-        _sum_up(tx, run.run_id)
+        _write_export_state(tx, run.run_id)
         return export_record(tx.execute(mine).one())
 
     @reading
@@ -59,7 +59,7 @@ class Exports(OnDatabase):
         if tx.scalar(select(export.event_id).where(*mine)) is None:
             raise NotFound(f"run {run.run_id} has no export {event_id}")
         tx.execute(update(exports).where(*mine, export.state.in_(open_for)).values(values))
-        _sum_up(tx, run.run_id)
+        _write_export_state(tx, run.run_id)
 
     @reading
     def owed_exports(self, connection: Connection, run_id: int) -> ExportsOwed:
@@ -75,7 +75,7 @@ class Exports(OnDatabase):
         return ExportsOwed(events=missing(ExportKind.RUN_ENDED), archives=missing(ExportKind.FILES_READY))
 
 
-def _sum_up(connection: Connection, run_id: int) -> None:
+def _write_export_state(connection: Connection, run_id: int) -> None:
     """Write the run's export state: the worst state among its exports. A missing export counts as PENDING."""
     states = list(connection.scalars(select(export.state).where(export.history_id == run_id)))
     ends = connection.scalar(select(histories.c.end_number).where(histories.c.id == run_id)) or 0

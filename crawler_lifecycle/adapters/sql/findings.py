@@ -1,4 +1,4 @@
-"""Audits, their findings, and the actions on findings."""
+"""Audits and their findings on record: opened, seen again, acted on, closed, deleted."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from sqlalchemy import Connection, Row, Update, case, delete, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.pages import pages, rows_of
+from crawler_lifecycle.adapters.sql.pages import pages, table_of
 from crawler_lifecycle.adapters.sql.schema import audit_findings, audits
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.audits import (
@@ -29,7 +29,7 @@ FORGOTTEN_AT_ONCE = 1000
 NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")
 Subject = tuple[FindingKind, str]
 TEXTS = ("message", "problem", "evidence", "action")
-SEEN = [finding.open_key, *(finding[name] for name in TEXTS)]
+COLUMNS_SEEN_AGAIN = [finding.open_key, *(finding[name] for name in TEXTS)]
 
 
 class SqlFindings(OnDatabase):
@@ -48,7 +48,7 @@ class SqlFindings(OnDatabase):
             query = select(finding.open_key, finding.acts, finding.acted_at, finding.action).where(
                 finding.open_key.in_(page)
             )
-            known |= {keys[key]: Acted(*done) for key, *done in connection.execute(query)}
+            known |= {keys[key]: Acted(*acts) for key, *acts in connection.execute(query)}
         return known
 
     def report(self, audit: AuditRef, findings: Sequence[Finding]) -> None:
@@ -72,14 +72,14 @@ class SqlFindings(OnDatabase):
             tx.execute(insert(audit_findings), new)
 
     @transaction
-    def keep(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
+    def keep_open(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
         by = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
         for page in pages(sorted(_key(*subject) for subject in subjects)):
             tx.execute(update(audit_findings).where(finding.open_key.in_(page)).values(by))
 
     @transaction
     def close(self, tx: Connection, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
-        # a later audit closes the findings that it has seen
+        # findings seen since this audit began belong to a later audit, which closes them
         unseen = (finding.last_seen_by != audit.audit_uid, finding.last_seen_at < audit.began_at)
         vanished = (finding.closed_at.is_(None), finding.kind.in_(kinds), *unseen)
         closed = update(audit_findings).where(*vanished).values(closed_at=self._db.clock(), open_key=None)
@@ -142,7 +142,9 @@ def _opened(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
 
 def _seen_again(connection: Connection, findings: Sequence[tuple[str, Finding]], now: datetime) -> Update:
     """Return a single statement for all findings. Earlier actions and evidence stay unless new values replace them."""
-    page = rows_of(connection, SEEN, [(key, *(getattr(item, name) for name in TEXTS)) for key, item in findings])
+    page = table_of(
+        connection, COLUMNS_SEEN_AGAIN, [(key, *(getattr(item, name) for name in TEXTS)) for key, item in findings]
+    )
     new, nothing_done = page.c, page.c.action.is_(None)
     return (
         update(audit_findings)

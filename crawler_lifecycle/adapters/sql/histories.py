@@ -1,4 +1,4 @@
-"""Rows of runs, written by their supervisors."""
+"""Runs' rows as supervisors write them: a run's creation, start, waits, looks and end."""
 
 from datetime import datetime
 from typing import Any

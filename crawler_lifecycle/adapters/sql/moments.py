@@ -1,4 +1,4 @@
-"""Column for a time that grows with every write, although clocks differ and a write may wait for its lock.
+"""A column whose time grows with every write, although clocks differ and a write may wait for its lock.
 
 The value is the writer's clock, or a microsecond after the row's value, whichever is later. The database computes the
 value while the row is locked.

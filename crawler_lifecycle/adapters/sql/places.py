@@ -1,4 +1,4 @@
-"""The place of the installation's jobs, in the installation's row."""
+"""The place of the installation's jobs (a namespace in a cluster), kept in the installation's row."""
 
 from sqlalchemy import Connection, select, update
 

@@ -15,6 +15,7 @@ from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.errors import Conflict, NotFound
 
 Counts = dict[TaskStatus, int]
+# fields without a column of the same name
 DIFFERENT = {"run_id", "trigger", "tasks", "request", "entry", "explanation"}
 SUMMARY_FIELDS = RunSummary.model_fields.keys() - DIFFERENT
 RECORD_FIELDS = RunRecord.model_fields.keys() - DIFFERENT

@@ -1,4 +1,4 @@
-"""Records of runs for people and doors."""
+"""Reads of runs for people and doors: lists, details, timelines and tasks."""
 
 from sqlalchemy import ColumnElement, Connection, func, select
 

@@ -1,4 +1,4 @@
-"""Store: all database ports over one database."""
+"""The store: an adapter for every database port, all on one database."""
 
 from crawler_lifecycle.adapters.sql.additions import TaskAdditions
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns

@@ -1,4 +1,4 @@
-"""Supervision: take-over by another execution, reopening, and the limit clock."""
+"""Changes of a run's supervisor: take-over by another execution, and reopening; also the limit clock."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -69,14 +69,14 @@ class Supervision(OnDatabase):
 
     @transaction
     def take_over(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
-        row = _row_to_supervise(tx, run_id, execution)
+        row = _lock_row(tx, run_id, execution)
         if row is not None and not row.status.is_over:
             _supervise(tx, row, execution, "resumed", self._db.clock())
         return run_record(tx, run_id)
 
     @transaction
     def reopen(self, tx: Connection, run_id: int, execution: Execution) -> RunRecord:
-        row = _row_to_supervise(tx, run_id, execution)
+        row = _lock_row(tx, run_id, execution)
         if row is not None:
             if row.status is not RunStatus.FAILED:
                 raise Conflict(f"run {run_id} is {row.status}: only a run that ended FAILED is reopened")
@@ -86,7 +86,7 @@ class Supervision(OnDatabase):
         return run_record(tx, run_id)
 
 
-def _row_to_supervise(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
+def _lock_row(tx: Connection, run_id: int, execution: Execution) -> Row[Any] | None:
     """Lock the run's row and return the row, or None if this execution supervises the run already."""
     hold(tx, run_id)
     row = own_row(tx, run_id)

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, or_, select, update
 
 from crawler_lifecycle.adapters.sql.fence import fence
-from crawler_lifecycle.adapters.sql.pages import pages, rows_of
+from crawler_lifecycle.adapters.sql.pages import pages, table_of
 from crawler_lifecycle.adapters.sql.schema import task_histories
 from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
 from crawler_lifecycle.contract.states import OVER, TaskStatus
@@ -17,7 +17,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.errors import NotFound
 
-old = task_histories.c
+old = task_histories.c  # the row in the database; `new` is the row in the page of changes
 NOT_BEGUN = (TaskStatus.DEPLOYING, TaskStatus.PENDING)
 KEPT_FOR_EVER = tuple(status for status in OVER if status is not TaskStatus.LOST)
 READ = [old[name] for name in TaskRow.__dataclass_fields__]
@@ -56,7 +56,7 @@ class TaskRows(OnDatabase):
     def rows(self, connection: Connection, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
         task_rows: list[TaskRow] = []
         for numbers in pages(sorted(set(tasks))):
-            wanted = rows_of(connection, KEY, [(run_id, number) for number in numbers])
+            wanted = table_of(connection, KEY, [(run_id, number) for number in numbers])
             query = select(*READ).where(*_same_task(wanted)).order_by(old.task)
             task_rows.extend(TaskRow(*row) for row in connection.execute(query))
         return task_rows
@@ -91,7 +91,7 @@ class TaskRows(OnDatabase):
 
 
 def _sync(connection: Connection, run_id: int, changes: Sequence[TaskChange], now: datetime) -> Update:
-    page = rows_of(connection, SYNCED, [(run_id, *_changed(change)) for change in changes])
+    page = table_of(connection, SYNCED, [(run_id, *_change_row(change)) for change in changes])
     new = page.c
     is_over = new.status.in_(OVER)
     adopts = and_(old.job_uid.is_(None), new.job_uid.is_not(None), not_(is_over))  # the task waits for nothing any more
@@ -132,7 +132,7 @@ def _reconcile(connection: Connection, run_id: int, evidence: Sequence[TaskEvide
     The version stays, because evidence is written between the read and the write of a status. Late evidence does not
     replace the message of an end. Evidence from a job other than the task's job is left out.
     """
-    page = rows_of(connection, RECONCILED, [(run_id, *_evident(item)) for item in evidence])
+    page = table_of(connection, RECONCILED, [(run_id, *_evidence_row(item)) for item in evidence])
     new = page.c
     return (
         update(task_histories)
@@ -160,13 +160,13 @@ def _same_task(page: FromClause) -> tuple[ColumnElement[bool], ...]:
     return old.history_id == page.c.history_id, old.task == page.c.task
 
 
-def _changed(change: TaskChange) -> tuple[object, ...]:
+def _change_row(change: TaskChange) -> tuple[object, ...]:
     names = [*(column.name for column in SYNCED[1:-1]), "ended_at"]
     return tuple(getattr(change, name) for name in names)
 
 
-def _evident(item: TaskEvidence) -> tuple[object, ...]:
-    """Return the row for evidence. Empty values become NULL, which replaces nothing."""
+def _evidence_row(item: TaskEvidence) -> tuple[object, ...]:
+    """Return the row for evidence. Empty values become NULL, so that the values on record stay."""
     events = json.dumps(item.events) if item.events else None
     return (
         item.task,

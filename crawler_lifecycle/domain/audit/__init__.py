@@ -1,1 +1,1 @@
-"""Rules of the audit: rows, descriptions and looks in, findings and permitted repairs out."""
+"""Rules of the audit: from rows, workflow descriptions and looks to findings and permitted repairs."""

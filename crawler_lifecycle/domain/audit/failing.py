@@ -1,4 +1,4 @@
-"""Rule for a workflow that fails its task again and again."""
+"""Rule for a workflow that fails the same workflow task again and again: its run makes no progress."""
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.domain.audit.findings import run_finding, timestamp

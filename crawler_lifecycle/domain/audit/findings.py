@@ -1,4 +1,4 @@
-"""Parts of findings that all rules share."""
+"""Helpers of the audit's rules: a finding about a run, and a time in a message."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Rules for runs that are over: exports and closing notices that are due."""
+"""Rules for the deliveries that a run owes after its end: its exports and its closing notice."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -16,8 +16,8 @@ MOST_NOTICES = 3  # no more repetitions: some receivers never accept a closing n
 EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
-def handover(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: AuditPatience) -> Finding | None:
-    """Return the event and archive that are due for a run that is over and has no open workflow."""
+def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: AuditPatience) -> Finding | None:
+    """Return the finding for an export that is pending or failed, although no workflow is at work on the run."""
     if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
     if run.export_state is ExportState.PENDING:
@@ -40,32 +40,30 @@ def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
     return run.finished_at is not None and now - run.finished_at > patience.replay
 
 
-def undelivered(
-    run: AuditedRun, logged: Collection[str], now: datetime, patience: AuditPatience, *, silent: bool = False
+def owed_notice(
+    run: AuditedRun, notice_keys: Collection[str], now: datetime, patience: AuditPatience, *, is_untried: bool = False
 ) -> Finding | None:
-    """Return whether the closing notice is undelivered. `logged` are the keys of the run's lines about notices.
-
-    `silent`: the closing notice was never tried."""
+    """Return the finding for a closing notice that failed or, if `is_untried`, was never tried."""
     if (
         run.finished_at is None
         or now - run.finished_at < patience.handover
-        or not (silent or _is_undelivered(run, logged))
+        or not (is_untried or _is_undelivered(run, notice_keys))
     ):
         return None
     return run_finding(run, FindingKind.UNDELIVERED, f"its notice `{_closing(run)}` was not delivered")
 
 
-def owed(run: AuditedRun, logged: Collection[str], *, silent: bool = False) -> set[FindingKind]:
-    """Return all deliveries that are not done, even while a workflow works on them: their findings stay open."""
+def owed_kinds(run: AuditedRun, notice_keys: Collection[str], *, is_untried: bool = False) -> set[FindingKind]:
+    """Return the kinds of unfinished deliveries, even while a workflow makes them: their findings stay open."""
     exports = EXPORTS if run.export_state in (ExportState.PENDING, ExportState.FAILED) else frozenset()
-    return {*exports, FindingKind.UNDELIVERED} if silent or _is_undelivered(run, logged) else {*exports}
+    return {*exports, FindingKind.UNDELIVERED} if is_untried or _is_undelivered(run, notice_keys) else {*exports}
 
 
-def _is_undelivered(run: AuditedRun, logged: Collection[str]) -> bool:
-    failed, mended = (
+def _is_undelivered(run: AuditedRun, notice_keys: Collection[str]) -> bool:
+    failed, repaired = (
         event_id(run.run_uid, f"log:{event}:{_closing(run)}:{run.end_number}") for event in ("undelivered", "delivered")
     )
-    return failed in logged and mended not in logged
+    return failed in notice_keys and repaired not in notice_keys
 
 
 def _closing(run: AuditedRun) -> NoticeKind:

@@ -1,4 +1,4 @@
-"""Rules for jobs without a supervisor: disputed jobs, and the next step for every job."""
+"""Rules for jobs without a supervisor: the runs whose jobs need a look, and the next step for every job."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -68,13 +68,14 @@ def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey,
 
 
 def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: AuditPatience) -> bool:
-    """Return whether a job was created after the end in the row: then the row is old, restored from a backup.
+    """Return whether a job was created after the run's end on record: then the row comes from a backup.
 
-    `attempts` has the last attempt of every task in the database."""
-    over_at = run.finished_at
+    `attempts` has the last attempt of every task in the database.
+    """
+    finished_at = run.finished_at
     return any(
         (job.key is not None and job.key[1] > attempts.get(job.key[0], 0))
-        or (job.made_at is not None and over_at is not None and job.made_at - over_at > patience.late)
+        or (job.made_at is not None and finished_at is not None and job.made_at - finished_at > patience.late)
         for job in jobs
     )
 

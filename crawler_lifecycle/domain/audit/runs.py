@@ -1,4 +1,4 @@
-"""Rules for open runs: find a missing supervisor, an overdue look, an expired claim."""
+"""Rules for open runs: a missing supervisor, an overdue look, an expired claim."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,10 @@ OLD_COPY = "its end is on record, says Temporal: is the database an old copy? `c
 def unsupervised(
     run: AuditedRun, again: AuditedRun | None, workflow: WorkflowInfo, now: datetime, patience: AuditPatience
 ) -> Finding | None:
-    """Return the finding for a run without a supervisor. `again` is the row read after the description."""
+    """Return the finding for a run without a supervisor.
+
+    `run` is the row from before the workflow's description, `again` the row from after: the run may have gone on.
+    """
     if workflow.is_open and workflow.is_ours:
         return None
     if again is None or again.status.is_over or again.epoch != run.epoch:
@@ -26,7 +29,7 @@ def unsupervised(
         return None
     message = f"it is {again.status}, and its workflow {_state(workflow)}"
     return run_finding(again, FindingKind.UNSUPERVISED, message).model_copy(
-        update={"problem": _in_the_way(again, workflow)}
+        update={"problem": _obstacle(again, workflow)}
     )
 
 
@@ -45,7 +48,7 @@ def taken(workflow_id: str, workflow: WorkflowInfo) -> str | None:
     return f"its workflow id is taken by an open workflow of another type: end {workflow_id} first"
 
 
-def _in_the_way(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
+def _obstacle(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
     if problem := taken(run.workflow_id, workflow):
         return problem
     return OLD_COPY if _has_ended(run, workflow) else workflow.problem
@@ -61,10 +64,15 @@ def _has_ended(run: AuditedRun, workflow: WorkflowInfo) -> bool:
     return workflow.first_execution == run.supervisor_run_id or (is_later and workflow.of_run in (0, run.run_id))
 
 
-def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
-    """Return whether the cluster still has all jobs of a run that ended with lost tasks: then a resume finds their end.
+def is_held_by_doubt(finding: Finding) -> bool:
+    """Return whether only the doubt about an old copy of the database keeps the audit from resuming the run."""
+    return finding.problem == OLD_COPY
 
-    A task without a final status and without a job would be crawled again. Only the last attempt of a task counts.
+
+def cluster_has_all_jobs(look: Look, rows: Sequence[TaskRow]) -> bool:
+    """Return whether the cluster still has the jobs of all open tasks, so that a resume finds how the jobs ended.
+
+    An open task without a job would be crawled again. A job of a later attempt proves that the row is old.
     """
     attempts = {row.task: row.attempt for row in rows}
     if not look.complete or any(attempt > attempts.get(task, 0) for task, attempt in look.jobs):
@@ -86,7 +94,7 @@ def look_overdue(run: AuditedRun, now: datetime, patience: AuditPatience) -> Fin
 
 
 def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Finding:
-    who = "its workflow" if tasks[0] == 0 else "the dispatcher"
+    claimant = "its workflow" if tasks[0] == 0 else "the dispatcher"
     expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
-    message = f"{expired}: {who} should have taken them up"
+    message = f"{expired}: {claimant} should have taken them up"
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)

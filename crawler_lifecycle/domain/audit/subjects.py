@@ -1,4 +1,4 @@
-"""Runs, workflows and jobs as an audit sees them, and the patience of the rules."""
+"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from crawler_lifecycle.domain.looks import JobKey
 
 @dataclass(frozen=True, slots=True)
 class AuditPatience:
-    """Durations until a state counts as a disagreement."""
+    """How long a state may last before the audit reports a disagreement."""
 
     workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
     job: timedelta = timedelta(minutes=5)  # since the job's run was over, or the job was made
@@ -17,7 +17,7 @@ class AuditPatience:
     failed_export: timedelta = timedelta(hours=1)  # since the export failed; doubled by every repetition
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
     stuck: timedelta = timedelta(minutes=20)  # since a claim expired, a look was due, or the row was written
-    replay: timedelta = timedelta(days=7)  # greatest age of a deliverable end
+    replay: timedelta = timedelta(days=7)  # an older end is only reported, and not delivered
     empty: timedelta = timedelta(hours=1)  # since jobs were seen, before an empty cluster is believed
     late: timedelta = timedelta(minutes=15)  # since the run's end, while an earlier request may still create a job
 
@@ -49,7 +49,7 @@ class WorkflowInfo:
     is_open: bool
     end: str = ""
     ended_at: datetime | None = None
-    is_ours: bool = True  # has the type of workflows that supervise runs
+    is_ours: bool = True  # its type is `RUN_WORKFLOW`
     first_execution: str = ""  # first execution in its chain
     of_run: int | None = None  # RunID in its request; 0 for its own run; None if unknown
     task_attempt: int = 0  # attempt of the pending workflow task; 0 without a pending task

@@ -1,4 +1,4 @@
-"""Errors for the API server's refusals, and continuation tokens from list pages."""
+"""Interpret the API server's answers: refusals become errors, and list pages tell the next page's token."""
 
 from contextlib import suppress
 

@@ -108,7 +108,7 @@ def _whole_escape(escape: re.Match[bytes]) -> bytes:
 
 
 def _broken(item: msgspec.Raw, problem: str) -> Broken:
-    """Keep every part of the item's identity that has the documented shape."""
+    """Return the item's identity, as far as its parts have the documented shape."""
     metadata = _mapping(_mapping(_anything(item)).get("metadata"))
     labels = _mapping(metadata.get("labels"))
     known = {field: label for field, key in LABELS.items() if isinstance(label := labels.get(key), str)}

@@ -1,1 +1,1 @@
-"""Logs and debug evidence of jobs: read, followed, and kept in the files of a run."""
+"""Logs and evidence of jobs: read, followed, and kept among a run's files."""

@@ -1,4 +1,4 @@
-"""Debug evidence: the facts with which people see why a job in a Kubernetes cluster ended. Evidence decides nothing.
+"""Collect evidence: messages, log tail and events that explain a job's end to people. No status depends on evidence.
 
 Evidence is collected when the end is first seen: events are gone after an hour, pods at any manual deletion. An
 unavailable part is named in its place, and the rest is still collected.
@@ -39,7 +39,7 @@ class Collecting:
     jobs: Jobs
     logs: Logs
     listening: Listening
-    readers: ThreadPoolExecutor = field(  # for events only, so that no other work waits for events
+    readers: ThreadPoolExecutor = field(  # for events only: the API server may be slow to list events
         default_factory=lambda: ThreadPoolExecutor(LISTS_AT_ONCE, thread_name_prefix="events")
     )
 
@@ -47,24 +47,24 @@ class Collecting:
         """Collect evidence; `hurried` omits events, and takes logs only from nodes that answer at once."""
         until = time.monotonic() + (HURRIED_SECONDS if hurried else OBJECTS_SECONDS)
         jobs = self.jobs.list_jobs(run_uid, keys, until)
-        meant = {
+        deciding = {
             key: pod
-            for key, several in self.jobs.pods(run_uid, keys, until).items()
-            if (pod := _meant(jobs.get(key), several))
+            for key, own_pods in self.jobs.pods(run_uid, keys, until).items()
+            if (pod := _deciding_pod(jobs.get(key), own_pods))
         }
         if hurried:
-            first = [(key, jobs.get(key), pod) for key, pod in meant.items()]
+            first = [(key, jobs.get(key), pod) for key, pod in deciding.items()]
             return self.jobs.for_each(lambda arguments: self._at_once(*arguments, until), first, "no evidence")
         until = time.monotonic() + SECONDS
-        gone = {key for key in keys if key not in meant and not _end(jobs.get(key))}
+        gone = {key for key in keys if key not in deciding and not _end(jobs.get(key))}
         self.listening.wait(run_uid, gone, until - time.monotonic())
-        about = {key: _who_warns(jobs.get(key), meant.get(key)) for key in keys if key not in gone}
+        about = {key: _uids_that_may_warn(jobs.get(key), deciding.get(key)) for key in keys if key not in gone}
         warnings_read = begin_reading_warnings(self.jobs.api, self.readers, set(chain(*about.values())), until)
 
         def collect(key: JobKey) -> TaskEvidence | None:
             if key in gone:
                 return self._of_stopped(run_uid, key)
-            return self._of(key, jobs.get(key), meant.get(key), until)
+            return self._of(key, jobs.get(key), deciding.get(key), until)
 
         collected = [evidence for evidence in self.jobs.for_each(collect, keys, "no evidence") if evidence]
         warnings = warnings_read()
@@ -96,9 +96,9 @@ class Collecting:
             return "", f"{LOG_NOT_READ}: {error}"[:LONGEST_EVENT]
 
 
-def _meant(job: Job | None, several: Sequence[Pod]) -> Pod | None:
+def _deciding_pod(job: Job | None, listed: Sequence[Pod]) -> Pod | None:
     """Return the pod that decided the job's end. Pods from another job with the same name do not count."""
-    own = [pod for pod in several if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
+    own = [pod for pod in listed if job is None or pods.controller_uid(pod) in (None, job.metadata.uid)]
     ended = _end(job)
     if ended is None:
         return pods.primary_pod(own)
@@ -109,8 +109,8 @@ def _with_events(evidence: TaskEvidence, events: list[str]) -> TaskEvidence:
     return evidence.model_copy(update={"events": [*evidence.events, *events]})
 
 
-def _who_warns(job: Job | None, pod: Pod | None) -> list[str]:
-    """Return the uids of objects whose warnings matter: none after a success."""
+def _uids_that_may_warn(job: Job | None, pod: Pod | None) -> list[str]:
+    """Return the uids of the Job and the pod if their warning events matter: after a success they do not."""
     return [] if job and _succeeded(job) else [warned.metadata.uid for warned in (job, pod) if warned]
 
 

@@ -23,7 +23,7 @@ END_SECONDS = 5.0  # from a pod's end until its log is kept
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _Listener:
     run_uid: str
     key: JobKey
     pod: Pod
@@ -37,7 +37,7 @@ class Listening:
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
         self._changed = threading.Condition()
-        self._all = dict[str, _Heard]()
+        self._listeners = dict[str, _Listener]()
         self._moved_at = 0.0  # when a listener last began or ended
 
     def begin(self, run_uid: str, key: JobKey, pod: Pod, until: float) -> None:
@@ -46,65 +46,66 @@ class Listening:
         Wait until `until` for a free place, while other listeners end.
         """
         with self._changed:
-            if _uid(pod) not in self._all and not self._has_place(until):
+            if _uid(pod) not in self._listeners and not self._has_place(until):
                 return
-            if _uid(pod) in self._all:  # another thread may have begun meanwhile
+            if _uid(pod) in self._listeners:  # another thread may have begun meanwhile
                 return
-            heard = self._all[_uid(pod)] = _Heard(run_uid, key, pod)
+            listener = self._listeners[_uid(pod)] = _Listener(run_uid, key, pod)
             self._moved_at = time.monotonic()
             self._forget()
         try:
-            threading.Thread(target=self._hear, args=[heard], name="log", daemon=True).start()
+            threading.Thread(target=self._hear, args=[listener], name="log", daemon=True).start()
         except RuntimeError:  # no thread is free
-            self._end(heard, is_heard=False)
+            self._end(listener, is_heard=False)
 
     def until_answered(self, pod: Pod, until: float) -> None:
         """Wait briefly for the answer of the pod's node, if the pod has a listener."""
         with self._changed:
-            heard = self._all.get(_uid(pod))
-        if heard:
-            heard.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
+            listener = self._listeners.get(_uid(pod))
+        if listener:
+            listener.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
     def wait(self, run_uid: str, keys: Collection[JobKey], seconds: float = END_SECONDS) -> None:
         """Wait briefly until the logs heard from the jobs' gone pods are kept."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:
-            awaited = [heard for heard in self._all.values() if heard.run_uid == run_uid and heard.key in keys]
-        for heard in awaited:
-            heard.over.wait(max(0.0, until - time.monotonic()))
+            of_run = [listener for listener in self._listeners.values() if listener.run_uid == run_uid]
+            awaited = [listener for listener in of_run if listener.key in keys]
+        for listener in awaited:
+            listener.over.wait(max(0.0, until - time.monotonic()))
 
     def _has_place(self, until: float) -> bool:
-        while sum(not heard.over.is_set() for heard in self._all.values()) >= MOST:
+        while sum(not listener.over.is_set() for listener in self._listeners.values()) >= MOST:
             patience = min(self._moved_at + STALLED_SECONDS, until) - time.monotonic()
             if not self._changed.wait(max(0.0, patience)):
                 return False
         return True
 
-    def _hear(self, heard: _Heard) -> None:
+    def _hear(self, listener: _Listener) -> None:
         is_heard = False
         try:
-            self._logs.keep_to_its_end(heard.pod, heard.run_uid, *heard.key, begun=heard.begun.set)
+            self._logs.keep_to_its_end(listener.pod, listener.run_uid, *listener.key, begun=listener.begun.set)
             is_heard = True
         except (LifecycleError, OSError) as error:
-            where = (heard.run_uid, *heard.key)
+            where = (listener.run_uid, *listener.key)
             logger.info("run %s, task %s, attempt %s: its log was not heard to its end: %s", *where, error)
         finally:
-            self._end(heard, is_heard=is_heard)
+            self._end(listener, is_heard=is_heard)
 
-    def _end(self, heard: _Heard, *, is_heard: bool) -> None:
+    def _end(self, listener: _Listener, *, is_heard: bool) -> None:
         with self._changed:
-            heard.begun.set()
-            heard.over.set()
+            listener.begun.set()
+            listener.over.set()
             self._moved_at = time.monotonic()
             if not is_heard:  # the next round of the stop may hear the log
-                del self._all[_uid(heard.pod)]
+                del self._listeners[_uid(listener.pod)]
             self._changed.notify_all()
 
     def _forget(self) -> None:
         """Forget the earliest listeners that are over."""
-        over = [uid for uid, heard in self._all.items() if heard.over.is_set()]
-        for uid in over[: max(0, len(self._all) - MOST_REMEMBERED)]:
-            del self._all[uid]
+        over = [uid for uid, listener in self._listeners.items() if listener.over.is_set()]
+        for uid in over[: max(0, len(self._listeners) - MOST_REMEMBERED)]:
+            del self._listeners[uid]
 
 
 def _uid(pod: Pod) -> str:

@@ -31,8 +31,8 @@ Open = Callable[[], Generator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place is a reader's position in a log, with the bytes just before."""
+class Position:
+    """A position is a reader's place in a log, with the bytes just before."""
 
     offset: int
     before: bytes = b""
@@ -51,24 +51,24 @@ class Mirrors:
             mirror = self._open.get(uid)
         return mirror.read(offset) if mirror else None
 
-    def begin(self, uid: str, place: Place, stream: Open) -> None:
+    def begin(self, uid: str, position: Position, stream: Open) -> None:
         """Begin a mirror for a reader at the place; an existing mirror admits the reader."""
         with self._lock:
             self._open = {known: mirror for known, mirror in self._open.items() if not mirror.over}
             if known := self._open.get(uid):
-                known.admit(place)
+                known.admit(position)
             elif len(self._open) < MOST:
                 with suppress(OSError, RuntimeError):  # no room, file or thread is free: logs are fetched whole then
-                    self._open[uid] = _Mirror(place, stream)
+                    self._open[uid] = _Mirror(position, stream)
 
 
 class _Mirror:
-    def __init__(self, place: Place, stream: Open) -> None:
+    def __init__(self, position: Position, stream: Open) -> None:
         self.over = False
-        self._begun_for = place
+        self._begun_for = position
         self._began_at = self._asked_at = time.monotonic()
         self._written = 0
-        self._places = dict.fromkeys([place.offset])
+        self._places = dict.fromkeys([position.offset])
         self._lock = threading.Lock()
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (its thread closes it)
         threading.Thread(target=self._fill, args=(stream,), name="log", daemon=True).start()
@@ -85,14 +85,16 @@ class _Mirror:
             self._remember(offset + taken)
         return LogChunk(text, offset + taken, ended=False)
 
-    def admit(self, place: Place) -> None:
+    def admit(self, position: Position) -> None:
         with self._lock:
-            if not self.over and self._has(self._begun_for) and self._has(place):
-                self._remember(place.offset)
+            if not self.over and self._has(self._begun_for) and self._has(position):
+                self._remember(position.offset)
 
-    def _has(self, place: Place) -> bool:
-        start = place.offset - len(place.before)
-        return self._written >= place.offset and place.before == os.pread(self._file.fileno(), len(place.before), start)
+    def _has(self, position: Position) -> bool:
+        length = len(position.before)
+        if self._written < position.offset:
+            return False
+        return os.pread(self._file.fileno(), length, position.offset - length) == position.before
 
     def _remember(self, offset: int) -> None:
         """Remember a place, and drop the place that was unused for longest."""

@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missin
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.decoding import PODS
 from crawler_lifecycle.adapters.kubernetes.logs import files
-from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED, WORTH_IT, Mirrors, Place
+from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED, WORTH_IT, Mirrors, Position
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_LINES, chunk_of, log_name, tail_of
@@ -104,7 +104,7 @@ class Logs:
             chunk = replace(chunk_of(file, 0 if offset > size else offset, ended=ended), read=size)
             before = os.pread(file.fileno(), COMPARED, max(0, size - COMPARED))
         if not ended and offset > 0 and size >= WORTH_IT and chunk.offset == size:
-            self.mirrors.begin(uid, Place(size, before), lambda: self._stream(pod))
+            self.mirrors.begin(uid, Position(size, before), lambda: self._stream(pod))
         return chunk
 
     def _stream(self, pod: Pod) -> Generator[bytes]:

@@ -1,4 +1,4 @@
-"""Absence of Jobs that a list does not show. Only a Job that the API server itself denies is absent."""
+"""Check of Jobs that a list does not show. A Job is absent only if the API server denies the Job by its name."""
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

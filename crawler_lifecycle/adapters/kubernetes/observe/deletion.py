@@ -1,4 +1,4 @@
-"""Looks at Jobs during their deletion: whether their pods live, whether the Jobs are overdue, and what remains."""
+"""Looks at Jobs in deletion: do pods still live, is the Job overdue, and which remains are there."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Lookup of our Jobs and pods by (task, attempt) of a run.
+"""Read, list and delete our Jobs and pods by their key (task, attempt) in a run.
 
 A Job is ours by its labels, or by the uid on record: a user may have edited the labels since the deployment.
 Threads share the work on a page of jobs, one call per job, so that one failing job delays no other job.
@@ -158,7 +158,7 @@ def _key(job: Job | DatedJob, run_uid: str) -> JobKey | None:
 
 
 def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
-    """Sort pods, without the doubles of a list that began anew."""
+    """Sort pods. A list that began anew may show a pod twice."""
     return sorted({(pod.metadata.name, pod.metadata.uid): pod for pod in pods}.values(), key=_age, reverse=True)
 
 

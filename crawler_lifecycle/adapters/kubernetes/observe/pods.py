@@ -1,4 +1,4 @@
-"""Facts about the pods of a job, in whatever order pods and containers are listed."""
+"""Read facts from a job's pods. The order in which the API server lists pods and containers has no influence."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -114,7 +114,7 @@ def speaker(pod: Pod) -> str | None:
 
 
 def oom_killed_beside(pod: Pod) -> list[ContainerStatus]:
-    """Return the other containers that ran out of memory, now or before a restart."""
+    """Return the containers beside the main container that ran out of memory, now or before a restart."""
     main = main_name(pod)
     beside = (container for container in (*init_containers(pod), *containers(pod)) if container.name != main)
     return [container for container in beside if any(end.reason == "OOMKilled" for end in _ends_of(container))]
@@ -174,7 +174,7 @@ def main_has_begun(pod: Pod) -> bool:
 
 
 def waiting_beside_main(pod: Pod) -> list[tuple[str, str]]:
-    """Return name and reason of the other waiting containers."""
+    """Return name and reason of waiting containers beside the main container."""
     name = main_name(pod)
     beside = (status for status in (*init_containers(pod), *containers(pod)) if status.name != name)
     return [(status.name or "?", wait.reason or "Waiting") for status in beside if (wait := state(status).waiting)]

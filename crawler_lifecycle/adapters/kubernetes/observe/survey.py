@@ -1,4 +1,4 @@
-"""State of a look in progress: jobs so far, jobs that need their pods, and problems."""
+"""A survey collects a look's results: jobs seen so far, jobs that need their pods, and problems."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Whether a pod's program was told to end before its end. A program that stops in order on request was not done.
+"""Rules that decide whether a pod's program was told to end before its end: such a program has not finished its work.
 
 Only the deletion of a pod, or its kubelet, tells a program to end. The node dates the end and the API server dates the
 deletion, and the two clocks may differ by a minute: dates that differ by more than a minute show the order. Within a

@@ -1,4 +1,4 @@
-"""The cluster's words in our notation: small letters."""
+"""Convert the cluster's words (`PodInitializing`) into the notation of our causes and reasons (`pod_initializing`)."""
 
 import re
 from functools import lru_cache
