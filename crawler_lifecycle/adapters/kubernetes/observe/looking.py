@@ -212,7 +212,7 @@ class Observer:
     ) -> Mapping[str, Sequence[Event]]:
         """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
 
-        The API server lists events by name, and so a Job's events one after the other. A cut list drops its last Job: the
+        The API server lists events by name, so a Job's events one after the other. A cut list drops its last Job: the
         Job's latest event, which decides, may be behind the cut.
         """
         by_uid: dict[str, list[Event]] = {}
