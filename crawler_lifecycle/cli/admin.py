@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, plain, print_json, state_option
+from crawler_lifecycle.cli.common import plain, print_json, standard_options
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 
@@ -16,8 +16,7 @@ def database() -> None:
 
 
 @database.command()
-@state_option
-@json_option
+@standard_options
 def upgrade(state: Path | None, as_json: bool) -> None:
     """Make the schema, or upgrade the schema to the version of this program.
 
@@ -47,8 +46,7 @@ def upgrade(state: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@state_option
-@json_option
+@standard_options
 def doctor(state: Path | None, as_json: bool) -> None:
     """Check every part and print remedies. The exit status is 4 after a problem."""
     from crawler_lifecycle.control.control import Control
@@ -65,8 +63,7 @@ def doctor(state: Path | None, as_json: bool) -> None:
 
 
 @click.command()
-@state_option
-@json_option
+@standard_options
 def accept_namespace(state: Path | None, as_json: bool) -> None:
     """Record the present Kubernetes namespace as the namespace of this installation.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_answer, state_option
+from crawler_lifecycle.cli.common import print_answer, standard_options
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
 
 if TYPE_CHECKING:
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Compare now and print the differences; change and record nothing.")
 @click.option("--repair", is_flag=True, help="Compare and repair now, like the scheduled audit.")
 @click.option("--remove-unknown-jobs", is_flag=True, help="With --repair: end and remove our jobs without a run.")
-@state_option
-@json_option
+@standard_options
 def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | None, as_json: bool) -> None:
     """Show where database, Temporal and cluster disagree, since when, and the repairs.
 

@@ -61,6 +61,10 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
 
 
+def standard_options(command: Command) -> Command:
+    return state_option(json_option(command))
+
+
 def print_json(value: Any) -> None:
     from pydantic_core import to_json
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, state_option
+from crawler_lifecycle.cli.common import print_json, standard_options
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ SILENCE = 60.0  # seconds without a byte
 @click.argument("run")
 @click.option("--end", type=click.IntRange(min=1), help="Number of the end, for a reopened run; default: the last end.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path(), help="File or folder; default: this folder.")
-@state_option
-@json_option
+@standard_options
 def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: bool) -> None:
     """Fetch and check the archive of RUN: a zip file with the items of its tasks.
 

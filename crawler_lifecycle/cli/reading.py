@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, plain, print_answer, print_json, state_option, tell_stderr
+from crawler_lifecycle.cli.common import plain, print_answer, print_json, standard_options, tell_stderr
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.errors import LifecycleError
 
@@ -20,8 +20,7 @@ FOLLOW_PAUSE = 0.3
 @click.option(
     "--before", type=click.IntRange(min=1), metavar="RUN", help="Only runs older than this RunID: the next page."
 )
-@state_option
-@json_option
+@standard_options
 def list_runs(
     status: str | None, crawler: str | None, limit: int, before: int | None, state: Path | None, as_json: bool
 ) -> None:
@@ -49,8 +48,7 @@ def list_runs(
 
 @click.command()
 @click.option("--check", "file", type=click.Path(path_type=Path), help="Check this catalogue file instead.")
-@state_option
-@json_option
+@standard_options
 def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
     """List the crawlers in the scheduler service's catalogue.
 
@@ -96,8 +94,7 @@ def _check(file: Path, *, as_json: bool) -> None:
 
 @click.command()
 @click.argument("run")
-@state_option
-@json_option
+@standard_options
 def show(run: str, state: Path | None, as_json: bool) -> None:
     """Show all that the database records about RUN, a RunID or a run_uid.
 
@@ -120,8 +117,7 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
     "--task", type=click.IntRange(min=0), help="Only this task; default: all tasks, with the task at every line."
 )
 @click.option("-f", "--follow", is_flag=True, help="Print until the tasks have ended.")
-@state_option
-@json_option
+@standard_options
 def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: bool) -> None:
     """Print the output of RUN's tasks.
 

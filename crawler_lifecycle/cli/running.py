@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, plain, print_answer, print_json, state_option
+from crawler_lifecycle.cli.common import plain, print_answer, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 @click.option("--trigger", type=click.Choice(["manual", "api", "scheduled"]), default="manual", show_default=True)
 @click.option("--requested-by", help="Name for the record.")
 @click.option("--detach", is_flag=True, help="Print the run and return at once.")
-@state_option
-@json_option
+@standard_options
 def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as_json: bool, **options: Any) -> None:
     """Start a run of CRAWLER and watch the run to its end.
 
@@ -55,8 +54,7 @@ async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_js
 
 @click.command()
 @click.argument("run")
-@state_option
-@json_option
+@standard_options
 def watch(run: str, state: Path | None, as_json: bool) -> None:
     """Show RUN live until RUN is over. With --json, print a line of JSON at every change.
 
@@ -111,8 +109,7 @@ def _print_end(details: "RunDetails") -> None:
 
 @click.command()
 @click.argument("run")
-@state_option
-@json_option
+@standard_options
 def export(run: str, state: Path | None, as_json: bool) -> None:
     """Announce the end of RUN and archive its files again, without another crawl.
 

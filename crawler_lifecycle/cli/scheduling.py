@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, json_option, print_answer, print_json, state_option, user_name
+from crawler_lifecycle.cli.common import Duration, print_answer, print_json, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, record_options, run_options
 from crawler_lifecycle.domain.words import counted
@@ -59,8 +59,7 @@ def schedule() -> None:
 @click.option("--replace", is_flag=True, help="Change the existing SCHEDULE; a paused schedule stays paused.")
 @run_options
 @click.option("--requested-by", help="Name for the record; default: your login name.")
-@state_option
-@json_option
+@standard_options
 def create(
     schedule_id: str, crawler: str, arguments: Arguments, state: Path | None, as_json: bool, **options: Any
 ) -> None:
@@ -82,8 +81,7 @@ def create(
 
 
 @schedule.command("list")
-@state_option
-@json_option
+@standard_options
 def list_schedules(state: Path | None, as_json: bool) -> None:
     """List the schedules by name.
 
@@ -106,8 +104,7 @@ def list_schedules(state: Path | None, as_json: bool) -> None:
     "--last", type=click.IntRange(0, 500), default=10, show_default=True, help="Number of latest occurrences."
 )
 @click.option("--before", type=TIME, help="Only occurrences before this time; default: now.")
-@state_option
-@json_option
+@standard_options
 def show(schedule_id: str, last: int, before: datetime | None, state: Path | None, as_json: bool) -> None:
     """Show the rules of SCHEDULE, its next times, and the outcomes of its last occurrences.
 
@@ -128,8 +125,7 @@ def show(schedule_id: str, last: int, before: datetime | None, state: Path | Non
 @schedule.command()
 @schedule_argument
 @record_options
-@state_option
-@json_option
+@standard_options
 def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Let no occurrence of SCHEDULE start until a resume. Runs under way go on.
 
@@ -144,8 +140,7 @@ def pause(schedule_id: str, reason: str | None, actor: str | None, state: Path |
 @schedule.command()
 @schedule_argument
 @record_options
-@state_option
-@json_option
+@standard_options
 def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path | None, as_json: bool) -> None:
     """Resume SCHEDULE. Occurrences in the pause stay skipped; `backfill` starts them."""
     resumed = _schedules(state).resume(schedule_id, actor=actor or user_name(), reason=reason)
@@ -154,8 +149,7 @@ def resume(schedule_id: str, reason: str | None, actor: str | None, state: Path 
 
 @schedule.command()
 @schedule_argument
-@state_option
-@json_option
+@standard_options
 def trigger(schedule_id: str, state: Path | None, as_json: bool) -> None:
     """Start an occurrence of SCHEDULE now, also while SCHEDULE is paused. Its overlap policy holds.
 
@@ -180,8 +174,7 @@ def _trigger_lines(triggered: "Triggered") -> "Iterator[str]":
 @click.option("--from", "since", type=TIME, required=True, help="Begin, e.g. 2026-11-01T00:00Z.")
 @click.option("--to", "until", type=TIME, help="End; default: now.")
 @click.option("--at-once", is_flag=True, help="All at the same time; default: one after another.")
-@state_option
-@json_option
+@standard_options
 def backfill(schedule_id: str, since: datetime, until: datetime | None, at_once: bool, state: Path | None,
              as_json: bool) -> None:  # fmt: skip
     """Start the past occurrences between two times again, also if they ran. Times without a zone are UTC.
@@ -213,8 +206,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 @schedule.command()
 @schedule_argument
-@state_option
-@json_option
+@standard_options
 def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
     """Delete SCHEDULE. Runs under way go on, and earlier runs stay on record."""
     asyncio.run(_schedules(state).delete(schedule_id))

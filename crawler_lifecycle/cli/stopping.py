@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, state_option
+from crawler_lifecycle.cli.common import print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, OK
 from crawler_lifecycle.cli.requests import make_stop, record_options
 
@@ -26,8 +26,7 @@ SILENT_SECONDS = 3.0
 @click.option("--force", is_flag=True, help="Force its jobs to end at once, without the grace period.")
 @record_options
 @click.option("--wait", is_flag=True, help="Show every phase until the proof that no job of RUN runs.")
-@state_option
-@json_option
+@standard_options
 def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: bool, state: Path | None,
          as_json: bool) -> None:  # fmt: skip
     """Stop RUN: ask its jobs to end, and force them to end after the grace period.
@@ -98,8 +97,7 @@ async def _until_proved(control: "Control", run_id: int, *, as_json: bool) -> "R
 @click.command()
 @click.argument("run")
 @click.option("--reopen", is_flag=True, help="Give the unsuccessful tasks of a FAILED run another attempt.")
-@state_option
-@json_option
+@standard_options
 def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
     """Give RUN a supervisor again, for example after a termination of its workflow.
 

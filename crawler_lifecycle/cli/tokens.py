@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import json_option, print_json, state_option
+from crawler_lifecycle.cli.common import print_json, standard_options
 from crawler_lifecycle.cli.failures import Commands
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def token() -> None:
 @click.argument("name")
 @click.option("--scope", "scopes", type=SCOPES, multiple=True, default=["read"], show_default=True,
               help="Right of the token; repeatable.")  # fmt: skip
-@state_option
-@json_option
+@standard_options
 def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool) -> None:
     """Make a token and print it, only now.
 
@@ -47,8 +46,7 @@ def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool
 
 
 @token.command("list")
-@state_option
-@json_option
+@standard_options
 def list_tokens(state: Path | None, as_json: bool) -> None:
     """List the names and scopes of tokens."""
     from crawler_lifecycle.cli.words import rfc3339
@@ -65,8 +63,7 @@ def list_tokens(state: Path | None, as_json: bool) -> None:
 
 @token.command("revoke")
 @click.argument("name")
-@state_option
-@json_option
+@standard_options
 def revoke(name: str, state: Path | None, as_json: bool) -> None:
     """Revoke a token: its next request is refused."""
     _tokens(state).revoke(name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import as_typed, json_option, print_json, say, state_option, tell_stderr
+from crawler_lifecycle.cli.common import as_typed, print_json, say, standard_options, tell_stderr
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
@@ -28,8 +28,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @click.option("--scheduler-port", type=click.IntRange(1, 65535), help="Default: 8310.")
 @click.option("--api-port", type=click.IntRange(1, 65535), help="The HTTP API and its page; default: 3210.")
 @click.option("--stop-jobs", is_flag=True, help="End the jobs with the stack; otherwise jobs go on.")
-@state_option
-@json_option
+@standard_options
 def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_port: int | None,
        scheduler_port: int | None, api_port: int | None, stop_jobs: bool, state: Path | None,
        as_json: bool) -> None:  # fmt: skip
