@@ -18,27 +18,13 @@ LONGEST_ACTOR, LONGEST_REASON = 256, 1024
 class StopState:
     def __init__(self) -> None:
         self._unrecorded: list[AcceptedStop] = []
-        self._first: AcceptedStop | None = None
-        self._is_forced = False
-        self._is_cancelled = False
-
-    @property
-    def first(self) -> AcceptedStop | None:
-        """The first stop, whose grace period counts. None: no stop was asked for."""
-        return self._first
+        self.first: AcceptedStop | None = None  # the stop whose grace period counts
+        self.is_forced = False
+        self.is_cancelled = False  # a stop was a cancel by Temporal: the workflow has to close as cancelled
 
     @property
     def is_asked(self) -> bool:
-        return self._first is not None
-
-    @property
-    def is_forced(self) -> bool:
-        return self._is_forced
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether a stop was a cancel by Temporal, so that the workflow has to close as cancelled."""
-        return self._is_cancelled
+        return self.first is not None
 
     @property
     def has_unrecorded(self) -> bool:
@@ -46,9 +32,9 @@ class StopState:
 
     @property
     def intent(self) -> Intent:
-        if self._first is None:
+        if self.first is None:
             return Intent.RUN
-        return Intent.FORCE if self._is_forced else Intent.STOP
+        return Intent.FORCE if self.is_forced else Intent.STOP
 
     def accept(self, stop: StopRequest, ends_as: str | None = None) -> bool:
         """Note a stop, and leave the action to the flow. Return whether an earlier stop was accepted.
@@ -57,12 +43,12 @@ class StopState:
         """
         is_again = self.is_asked
         self._unrecorded.append(AcceptedStop(stop=stop, at=stop.asked_at or workflow.now(), ends_as=ends_as))
-        self._first = self._first or AcceptedStop(stop=stop, at=workflow.now())
-        self._is_forced = self._is_forced or stop.force
+        self.first = self.first or AcceptedStop(stop=stop, at=workflow.now())
+        self.is_forced = self.is_forced or stop.force
         return is_again
 
     def accept_cancel(self) -> None:
-        self._is_cancelled = True
+        self.is_cancelled = True
         self.accept(_stop_by_cancel())
 
     def apply_intent(self, intent: Intent, since: datetime | None = None, told_at: datetime | None = None) -> None:
@@ -70,14 +56,11 @@ class StopState:
 
         `since`, `told_at`: when an earlier supervisor was first asked for the stop, and asked the jobs to end.
         """
-        if intent is not Intent.RUN and self._first is None:
-            self._first = AcceptedStop(stop=StopRequest(door="database"), at=workflow.now())
-        if self._first is not None and since is not None:
-            self._first = self._first.model_copy(update={"since": since, "told_at": told_at})
-        self._is_forced = self._is_forced or intent is Intent.FORCE
-
-    def force(self) -> None:
-        self._is_forced = True
+        if intent is not Intent.RUN and self.first is None:
+            self.first = AcceptedStop(stop=StopRequest(door="database"), at=workflow.now())
+        if self.first is not None and since is not None:
+            self.first = self.first.model_copy(update={"since": since, "told_at": told_at})
+        self.is_forced = self.is_forced or intent is Intent.FORCE
 
     def take_unrecorded(self) -> list[AcceptedStop]:
         taken, self._unrecorded = self._unrecorded, []
@@ -87,16 +70,16 @@ class StopState:
         """Return the fields of `Carried` for the next execution."""
         return {
             "asked": self._unrecorded,
-            "stopping": self._first,
-            "forced": self._is_forced,
-            "cancelled": self._is_cancelled,
+            "stopping": self.first,
+            "forced": self.is_forced,
+            "cancelled": self.is_cancelled,
         }
 
     def resume(self, carried: Carried) -> None:
         self._unrecorded = [*carried.asked, *self._unrecorded]
-        self._first = carried.stopping or self._first
-        self._is_forced = self._is_forced or carried.forced
-        self._is_cancelled = self._is_cancelled or carried.cancelled
+        self.first = carried.stopping or self.first
+        self.is_forced = self.is_forced or carried.forced
+        self.is_cancelled = self.is_cancelled or carried.cancelled
 
 
 def _stop_by_cancel() -> StopRequest:

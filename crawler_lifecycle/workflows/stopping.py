@@ -146,7 +146,7 @@ async def _force_in_time(stop: StopState, plan: RunPlan) -> None:
     due = force_at(stop, plan)
     if due is not None and workflow.now() >= due:
         reason = f"the grace period of {plan.grace_seconds} s is over"
-        stop.force()
+        stop.is_forced = True
         await _log(plan.run, AcceptedStop(stop=stop_by_service(reason, "grace_period", force=True), at=workflow.now()))
 
 
