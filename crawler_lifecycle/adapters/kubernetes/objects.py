@@ -167,7 +167,6 @@ class Running(Object, frozen=True):
 
 class Terminated(Object, frozen=True):
     exit_code: Counter = None
-    signal: Counter = None
     reason: Words = None
     message: Words = None
     started_at: Moment = None
@@ -222,7 +221,6 @@ class Pod(Object, frozen=True):
 
 
 class Series(Object, frozen=True):
-    count: Counter = None
     last_observed_time: Moment = None
 
     def __post_init__(self) -> None:
@@ -230,8 +228,6 @@ class Series(Object, frozen=True):
 
 
 class Involved(Object, frozen=True):
-    kind: Words = None
-    name: Words = None
     uid: Words = None
 
 
@@ -240,7 +236,6 @@ class Event(Object, frozen=True):
 
     metadata: Metadata
     involved_object: Involved | None = None
-    type: Words = None
     reason: Words = None
     message: Words = None
     count: Counter = None
