@@ -3,10 +3,10 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
@@ -18,6 +18,7 @@ from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
 from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
+from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.failing import FailingWorkflows
 from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
@@ -35,8 +36,8 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
             health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as door,
-            _audited(parts, engine, installation, door),
-            _watched(parts, engine, door),
+            in_background(await _audit_keeping(parts, engine, installation, door)),
+            in_background(_failing_workflows(parts, engine, door).run()),
             worker,
         ):
             log.info("works for installation %s on task queue %s", installation, settings.task_queue)
@@ -44,8 +45,9 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
             log.info("finishes what is under way")
 
 
-@asynccontextmanager
-async def _audited(parts: Parts, engine: Engine, installation: str, door: health.Door | None) -> AsyncIterator[None]:
+async def _audit_keeping(
+    parts: Parts, engine: Engine, installation: str, door: health.Door | None
+) -> Coroutine[Any, Any, None]:
     """Keep the audit scheduled: every installation with a worker has an audit."""
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
@@ -55,24 +57,12 @@ async def _audited(parts: Parts, engine: Engine, installation: str, door: health
     )
     if door is not None:
         door.metrics.register(keeper.metrics)
-    keeping = asyncio.create_task(keeper.run(kept=await keeper.keep()))
-    try:
-        yield
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+    return keeper.run(kept=await keeper.keep())
 
 
-@asynccontextmanager
-async def _watched(parts: Parts, engine: Engine, door: health.Door | None) -> AsyncIterator[None]:
-    """Search for runs whose workflows fail."""
+def _failing_workflows(parts: Parts, engine: Engine, door: health.Door | None) -> FailingWorkflows:
     metrics = door.metrics if door is not None else None
-    watching = asyncio.create_task(FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics).run())
-    try:
-        yield
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    return FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics)
 
 
 def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, threads: ThreadPoolExecutor) -> Worker:

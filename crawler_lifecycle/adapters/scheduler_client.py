@@ -12,8 +12,14 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from crawler_lifecycle.adapters.http_client import Answer, HttpClient
-from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, Problem, checked_token
+from crawler_lifecycle.contract.deployment import (
+    Crawler,
+    CrawlerNames,
+    Deployment,
+    DeploymentRequest,
+    Problem,
+    checked_token,
+)
 from crawler_lifecycle.errors import BadInput, Conflict, NotReady, Refused, TemporaryError
 from crawler_lifecycle.logs import without_credentials
 
@@ -22,12 +28,6 @@ M = TypeVar("M", bound=BaseModel)
 FINAL = (400, 413, 422)
 WRONG_TOKEN = (401, 403)
 LARGEST_ANSWER = 16 << 20
-
-
-class CrawlerNames(Message):
-    crawlers: list[str]
-    problem: str | None = None
-    installation: str | None = None
 
 
 class SchedulerClient:

@@ -44,6 +44,14 @@ class Crawler(Message):
     grace_seconds: Seconds | None = None
 
 
+class CrawlerNames(Message):
+    crawlers: list[str]
+    problem: str | None = Field(default=None, description="error in the file; its last good state is in use")
+    installation: str | None = Field(
+        default=None, description="UUID of the only installation for which the service deploys; none: any"
+    )
+
+
 class JobNamespace(Message):
     """Namespace of the installation's jobs. Two namespaces with the same name have different uids."""
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,21 +19,12 @@ class DiskWatch:
     pause: float = PAUSE
     _problem: str | None = field(default=None, init=False)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
     def check(self) -> None:
         """Raise NotReady if the last look found a full disk. No look is made: strangers may ask for readiness."""
         if self._problem is not None:
             raise NotReady(self._problem)
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
         """Look for ever. A problem is logged when it is new: the log may lie on the same disk."""
         while True:
             before, self._problem = self._problem, await asyncio.to_thread(self._look)

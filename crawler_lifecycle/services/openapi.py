@@ -1,14 +1,40 @@
 """Helpers for the OpenAPI documents of the HTTP API and the scheduler service."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.services.problems import MEDIA_TYPE
+from crawler_lifecycle.services.problems import MEDIA_TYPE, speak_problems
 
 Responses = dict[int | str, dict[str, Any]]
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class Health(Message):
+    status: str
+
+
+def new_app(title: str, description: str, lifespan: Lifespan) -> FastAPI:
+    """Return an application without routes. Its errors are problems, and its document says so."""
+    app = FastAPI(
+        title=title,
+        version="1.0.0",
+        description=description,
+        docs_url=None,  # the documentation pages would load scripts from foreign servers
+        redoc_url=None,
+        lifespan=lifespan,
+        generate_unique_id_function=lambda route: route.name,
+        telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
+    )
+    speak_problems(app)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
+    return app
 
 
 def problems(**descriptions: str) -> Responses:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from crawler_lifecycle import configuration, logs
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError
+from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 
 Main = Callable[[Parts, asyncio.Event], Coroutine[Any, Any, None]]
@@ -37,5 +38,5 @@ async def _until_told(main: Main, parts: Parts) -> None:
     loop = asyncio.get_running_loop()
     for number in ENDING:
         loop.add_signal_handler(number, stopped.set)
-    async with DiskWatch(parts.settings.local_folders).running():
+    async with in_background(DiskWatch(parts.settings.local_folders).run()):
         await main(parts, stopped)

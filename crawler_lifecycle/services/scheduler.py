@@ -3,32 +3,29 @@
 Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for the service of a company.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import Field
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
-from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest, checked_token
+from crawler_lifecycle.contract.deployment import Crawler, CrawlerNames, Deployment, DeploymentRequest, checked_token
 from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.domain.reasons import CLUSTER_UNAVAILABLE
 from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, TemporaryError
 from crawler_lifecycle.logs import about
 from crawler_lifecycle.ports import Cluster
+from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
-from crawler_lifecycle.services.openapi import document, problems
+from crawler_lifecycle.services.openapi import Health, new_app, problems
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
-from crawler_lifecycle.services.problems import problem, speak_problems, status_of
+from crawler_lifecycle.services.problems import problem, status_of
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
 logger = logging.getLogger(__name__)
@@ -82,18 +79,6 @@ class SchedulerService:
             if not look.complete:  # the job may exist, and a refusal would be final
                 raise TemporaryError(look.problem or "no jobs can be seen", cause=CLUSTER_UNAVAILABLE) from error
             raise BadInput("crawler", error.message) from error
-
-
-class CrawlerNames(Message):
-    crawlers: list[str]
-    problem: str | None = Field(default=None, description="error in the file; its last good state is in use")
-    installation: str | None = Field(
-        default=None, description="UUID of the only installation for which the service deploys; none: any"
-    )
-
-
-class Health(Message):
-    status: str
 
 
 def _service(request: Request) -> SchedulerService:
@@ -180,18 +165,13 @@ def metrics(service: CurrentService) -> Response:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: SchedulerService = app.state.service
-    async with service.disks.running():
+    async with in_background(service.disks.run()):
         if service.placing is None:
             yield
             return
-        task = asyncio.create_task(service.placing.run())
-        task.add_done_callback(service.placing.report_end)
-        try:
+        async with in_background(service.placing.run()) as placing:
+            placing.add_done_callback(service.placing.report_end)
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 def make_app(
@@ -211,18 +191,7 @@ def openapi_document() -> dict[str, object]:
 
 
 def _routes() -> FastAPI:
-    app = FastAPI(
-        title="Crawler scheduler",
-        version="1.0.0",
-        description=DESCRIPTION,
-        docs_url=None,  # the documentation pages would load scripts from foreign servers
-        redoc_url=None,
-        lifespan=_lifespan,
-        generate_unique_id_function=lambda route: route.name,
-        telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
-    )
-    speak_problems(app)
+    app = new_app("Crawler scheduler", DESCRIPTION, _lifespan)
     app.include_router(v1)
     app.include_router(health_router)
-    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

@@ -60,7 +60,7 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
     small: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = DiskWatch([small], pause=0.01)
-    watching = asyncio.create_task(watch._run())
+    watching = asyncio.create_task(watch.run())
     with caplog.at_level(logging.INFO, "crawler_lifecycle.services.disk"):
         for left, said in ((0, "nothing can be written"), (66 << 20, "can be written to again")):
             fill(small, left)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from fastapi import APIRouter, Depends, FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -16,17 +15,16 @@ from crawler_lifecycle.services.api import archives, audits, commands, runs, sch
 from crawler_lifecycle.services.api.caller_check import ApiCallerCheck
 from crawler_lifecycle.services.api.document import COMMON, DESCRIPTION
 from crawler_lifecycle.services.api.entity_tags import EntityTags
-from crawler_lifecycle.services.api.messages import Health
 from crawler_lifecycle.services.api.metrics import RequestCounting
 from crawler_lifecycle.services.api.normalized_requests import NormalizedRequests
 from crawler_lifecycle.services.api.page_files import files, page_router
 from crawler_lifecycle.services.api.parameters import method_not_allowed, refuse_unknown_parameters
 from crawler_lifecycle.services.api.state import READING, ApiState, CurrentApi
 from crawler_lifecycle.services.api.tokens import Tokens
+from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
-from crawler_lifecycle.services.openapi import document
-from crawler_lifecycle.services.problems import speak_problems
+from crawler_lifecycle.services.openapi import Health, new_app
 from crawler_lifecycle.settings import Settings
 
 HEALTH = ("/healthz", "/readyz")
@@ -67,7 +65,7 @@ async def metrics(api: CurrentApi) -> Response:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     api: ApiState = app.state.api
-    async with api.disks.running():
+    async with in_background(api.disks.run()):
         yield
 
 
@@ -100,20 +98,9 @@ def openapi_document() -> dict[str, object]:
 
 
 def _routes() -> FastAPI:
-    app = FastAPI(
-        title="Crawler lifecycle",
-        version="1.0.0",
-        description=DESCRIPTION,
-        docs_url=None,  # the documentation pages would load scripts from foreign servers
-        redoc_url=None,
-        lifespan=_lifespan,
-        generate_unique_id_function=lambda route: route.name,
-        telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
-    )
-    speak_problems(app)
+    app = new_app("Crawler lifecycle", DESCRIPTION, _lifespan)
     app.add_exception_handler(405, method_not_allowed)
     for router in (runs, archives, commands, schedules, audits, streams):
         app.include_router(router.router, dependencies=[Depends(refuse_unknown_parameters)], responses=COMMON)
     app.include_router(health_router)
-    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app

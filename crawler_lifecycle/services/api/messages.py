@@ -1,7 +1,6 @@
 """Models of the API's request bodies and answers."""
 
 import json
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
@@ -9,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.notices import Notice
-from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskRecord
+from crawler_lifecycle.contract.records import ExportRecord, RunOverview, RunSummary, TaskLine
 from crawler_lifecycle.contract.requests import MOST_TASKS_EVER, Moment, RunParameters
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleRules, ScheduleSummary
 from crawler_lifecycle.contract.states import TaskStatus, Trigger
@@ -137,29 +136,6 @@ class RunView(RunOverview):
     notices: list[Notice] = Field(description="sent notices in order; of progress, only the last")
 
 
-class TaskLine(Message):
-    """A task without its evidence."""
-
-    task: int
-    attempt: int
-    status: TaskStatus
-    cause: str | None
-    cause_since: datetime | None
-    reason: str | None
-    exit_code: int | None
-    message: str | None
-    node: str | None
-    restarts: int
-    queued_at: datetime
-    deployed_at: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
-
-    @classmethod
-    def from_record(cls, record: TaskRecord) -> "TaskLine":
-        return cls.model_validate(record.model_dump(include=set(cls.model_fields)))
-
-
 class TaskPage(Message):
     tasks: list[TaskLine]
     total: int = Field(description="number of the run's tasks, or of its tasks with the requested status")
@@ -175,7 +151,3 @@ class LogPart(Message):
 
 class Exported(Message):
     exports: list[ExportRecord]
-
-
-class Health(Message):
-    status: str
