@@ -85,20 +85,6 @@ class AuditStep(Message):
     after: str | None = None
 
 
-class AuditPage(Message):
-    """Result of a step. `unknown` counts subjects that could not be seen. `rest` is the place where the page ended;
-    None: the page was the last.
-    """
-
-    examined: int = 0
-    found: dict[FindingKind, int] = {}
-    acted: int = 0
-    unknown: int = 0
-    findings: list[Finding] = Field(default=[], description="the first findings, which a dry run records nowhere else")
-    rest: str | None = None
-    problem: str | None = Field(default=None, description="obstacle, because of which no open finding is closed")
-
-
 class PartReport(Message):
     """Result for a part. `problem` says why the part could not finish."""
 
@@ -108,7 +94,7 @@ class PartReport(Message):
     unknown: int = 0
     problem: str | None = None
 
-    def with_page(self, page: AuditPage) -> "PartReport":
+    def with_page(self, page: "AuditPage") -> "PartReport":
         found = {kind: self.found.get(kind, 0) + page.found.get(kind, 0) for kind in {*self.found, *page.found}}
         return PartReport(
             examined=self.examined + page.examined,
@@ -117,6 +103,15 @@ class PartReport(Message):
             unknown=self.unknown + page.unknown,
             problem=page.problem or self.problem,
         )
+
+
+class AuditPage(PartReport):
+    """Result of a step. `unknown` counts subjects that could not be seen. `rest` is the place where the page ended;
+    None: the page was the last. `problem` is an obstacle, because of which no open finding is closed.
+    """
+
+    findings: list[Finding] = Field(default=[], description="the first findings, which a dry run records nowhere else")
+    rest: str | None = None
 
 
 class AuditReport(Message):

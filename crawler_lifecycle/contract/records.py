@@ -79,7 +79,9 @@ class RunRecord(RunSummary):
         return without_values(entry)
 
 
-class TaskRecord(Message):
+class TaskLine(Message):
+    """A task without its evidence."""
+
     task: int
     attempt: int
     status: TaskStatus
@@ -87,15 +89,18 @@ class TaskRecord(Message):
     cause_since: datetime | None
     reason: str | None
     exit_code: int | None
-    job_name: str | None
-    job_uid: str | None
+    message: str | None
+    node: str | None
+    restarts: int
     queued_at: datetime
     deployed_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
-    message: str | None
-    node: str | None
-    restarts: int
+
+
+class TaskRecord(TaskLine):
+    job_name: str | None
+    job_uid: str | None
     log_tail: str | None
     events: list[str]
 

@@ -4,11 +4,10 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunInput
 
 
-class CloseRun(Message):
-    run: RunRef
+class CloseRun(RunInput):
     reason: str | None = Field(default=None, description="reason by the run itself; none: the tasks decide")
 
 
@@ -22,14 +21,12 @@ class RunOutcome(Message):
     tasks: dict[TaskStatus, int]
 
 
-class Notify(Message):
-    run: RunRef
+class Notify(RunInput):
     end: int = Field(default=1, description="number of the end; a reopened run has several")
     number: int = Field(default=1, description="number among the notices of a kind")
 
 
-class RemoveJobs(Message):
-    run: RunRef
+class RemoveJobs(RunInput):
     tasks: str = Field(default="", description="task numbers as ranges; empty: all tasks that are over")
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.states import Intent, RunStatus
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunInput
 
 
 class DeploymentOutcome(Message):
@@ -35,10 +35,9 @@ class MainJobStatus(Message):
     seconds: float = Field(default=0, description="duration of the step, without the wait for a worker")
 
 
-class StartRun(Message):
+class StartRun(RunInput):
     """Record the start of a run: its main job runs or has run."""
 
-    run: RunRef
     started_at: datetime | None = Field(default=None, description="start of the main job; none: unknown")
 
 

@@ -3,13 +3,12 @@
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunInput
 
 LOG_NOT_READ = "log not read"  # prefix for the event with the reason why the last log lines are absent
 
 
-class EvidenceRequest(Message):
-    run: RunRef
+class EvidenceRequest(RunInput):
     tasks: str
 
 
@@ -31,6 +30,5 @@ class EvidencePage(Message):
     rest: str = Field(default="", description="tasks for further pages, as ranges")
 
 
-class EvidenceWrite(Message):
-    run: RunRef
+class EvidenceWrite(RunInput):
     items: list[TaskEvidence]

@@ -3,13 +3,12 @@
 from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunInput
 
 
-class RunEnd(Message):
+class RunEnd(RunInput):
     """Input for an export: the run, and the number of its end."""
 
-    run: RunRef
     end: int = 1
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunInput
 
 
 class ActiveTasks(Message):
@@ -18,8 +18,7 @@ class ActiveTasks(Message):
     intent: Intent = Intent.RUN
 
 
-class LookAt(Message):
-    run: RunRef
+class LookAt(RunInput):
     active: ActiveTasks
     stopped_at: datetime | None = Field(default=None, description="begin of the stop under way")
 
@@ -61,8 +60,7 @@ class Differences(Message):
     problem: str | None = None
 
 
-class StatusWrite(Message):
-    run: RunRef
+class StatusWrite(RunInput):
     changes: list[TaskChange]
 
 
@@ -73,10 +71,9 @@ class Written(Message):
     stale: int = 0
 
 
-class CloseLook(Message):
+class CloseLook(RunInput):
     """Close a look: the nudge to acknowledge, and the time of the next look."""
 
-    run: RunRef
     nudge: int = 0
     known: bool = True
     problem: str | None = None

@@ -7,20 +7,18 @@ from pydantic import Field
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import StopPhase
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunInput
 
 
-class LogCancellation(Message):
-    run: RunRef
+class LogCancellation(RunInput):
     stop: StopRequest
     asked_at: datetime
     ends_as: str | None = Field(default=None, description="reason of the end, if the run itself gave up")
 
 
-class NotePhase(Message):
+class NotePhase(RunInput):
     """Stop phase for the run's timeline. The timeline shows a phase once."""
 
-    run: RunRef
     phase: StopPhase
     message: str
 
@@ -33,8 +31,7 @@ class StopAnswer(Message):
     again: bool = Field(description="the run was being stopped already")
 
 
-class StopTasks(Message):
-    run: RunRef
+class StopTasks(RunInput):
     tasks: str = Field(default="", description="task numbers as ranges; empty: all in the cluster")
 
 

@@ -8,7 +8,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus
 from crawler_lifecycle.contract.steps.exports import ExportsOwed
-from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 
 
 class CreateHistory(Message):
@@ -48,16 +48,14 @@ class OwnExecution(Message):
     temporal_run_id: str
 
 
-class HoldLimits(Message):
+class HoldLimits(RunInput):
     """Stop the run's limit clock, or let the clock go on."""
 
-    run: RunRef
     held: bool
     number: int = Field(description="number of the change, from 1: a repeated change is noted once")
 
 
-class RegisterWorkflow(Message):
-    run: RunRef
+class RegisterWorkflow(RunInput):
     workflow_id: str
 
 

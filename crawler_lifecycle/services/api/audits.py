@@ -3,7 +3,6 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import Field
 
 from crawler_lifecycle.contract.audits import AuditOverview, AuditReport, AuditRequest
 from crawler_lifecycle.contract.base import Message
@@ -41,11 +40,8 @@ def _example(value: object, status: int = 200, description: str = "Done.") -> Re
     return {status: {"description": description, "content": {"application/json": {"example": value}}}}
 
 
-class AuditBody(RequestBody):
-    repair: bool = Field(default=False, description="mend the disagreements; false: change and record nothing")
-    remove_unknown_jobs: bool = Field(
-        default=False, description="end and remove also our jobs without a run in the database; only with `repair`"
-    )
+class AuditBody(RequestBody, AuditRequest):
+    """Body of a request for an audit; without a field it is a dry run."""
 
 
 class AuditResult(Message):
@@ -75,7 +71,7 @@ async def start_audit(
     api: CurrentApi, response: Response, body: Annotated[AuditBody, AUDITING] = DRY_RUN
 ) -> AuditStarted:
     """Compare database, Temporal and cluster now. Without `repair` the audit is a dry run."""
-    started = await api.control.audits.start(AuditRequest(**body.model_dump()))
+    started = await api.control.audits.start(body)
     response.headers["Location"] = f"/v1/audits/{started.audit}"
     return started
 

@@ -78,7 +78,7 @@ def tasks(
     rows = api.control.runs.tasks(run, first=first, limit=limit + 1, status=status)
     counts = api.control.runs.overview(run).run.tasks
     return messages.TaskPage(
-        tasks=[messages.TaskLine.from_record(row) for row in rows[:limit]],
+        tasks=list(rows[:limit]),
         total=sum(counts.values()) if status is None else counts.get(status, 0),
         next=rows[limit].task if len(rows) > limit else None,
     )
