@@ -21,7 +21,7 @@ logger = logging.getLogger("crawler_lifecycle.api")
 
 
 class Server(uvicorn.Server):
-    """Server that ends its streams at shutdown; uvicorn would wait for them."""
+    """Server that ends its live streams at shutdown; uvicorn would wait for clients to end the streams."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app

@@ -24,14 +24,14 @@ from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 
 log = logging.getLogger("workers.lifecycle")
-HEARTBEAT_THROTTLE = timedelta(seconds=3)  # a longer throttle could make a heartbeat come too late on a busy machine
+HEARTBEAT_THROTTLE = timedelta(seconds=3)  # with a longer throttle, a busy machine could send a heartbeat too late
 
 
 async def main(parts: Parts, stopped: asyncio.Event) -> None:
     settings = parts.settings.worker
     installation = parts.store.records.installation()  # refuses a database with an unknown schema before any work
     engine = Engine(os.environ, settings.task_queue, runtime=_runtime(parts.settings.metrics))
-    steps = activities(parts, engine, search_attributes=await _knows_search_attributes(engine))
+    steps = activities(parts, engine, search_attributes=await _has_search_attributes(engine))
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
@@ -48,7 +48,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 async def _audit_keeping(
     parts: Parts, engine: Engine, installation: str, door: health.Door | None
 ) -> Coroutine[Any, Any, None]:
-    """Keep the audit scheduled: every installation with a worker has an audit."""
+    """Schedule the audit, and return the work that keeps it scheduled: an installation with a worker has an audit."""
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
         AuditSchedule(engine, installation, every).keep,
@@ -57,7 +57,7 @@ async def _audit_keeping(
     )
     if door is not None:
         door.metrics.register(keeper.metrics)
-    return keeper.run(kept=await keeper.keep())
+    return keeper.run(kept=await keeper.try_to_keep())
 
 
 def _failing_workflows(parts: Parts, engine: Engine, door: health.Door | None) -> FailingWorkflows:
@@ -81,7 +81,7 @@ def _worker(client: Client, plugin: LifecyclePlugin, settings: WorkerSettings, t
     )
 
 
-async def _knows_search_attributes(engine: Engine) -> bool:
+async def _has_search_attributes(engine: Engine) -> bool:
     missing = await engine.missing_search_attributes()
     if missing:
         log.warning("runs are not listed by search attributes: not registered are %s", ", ".join(sorted(missing)))

@@ -1,4 +1,4 @@
-"""Chooses the cluster's adapter."""
+"""Makes the adapter of the cluster that the settings choose."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,7 +10,11 @@ if TYPE_CHECKING:
 
 
 def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
-    """Return the cluster. `places` remembers the namespace in the database; None: each request names its namespace."""
+    """Return the cluster's adapter.
+
+    On Kubernetes, `places` remembers the namespace's uid in the database, so that another cluster with a namespace of
+    the same name is recognised. The scheduler service has no database, so its requests name the uid: None.
+    """
     if settings.cluster.kind == "kubernetes":
         return _kubernetes(settings, installation, places)
     from crawler_lifecycle.adapters.local.cluster import LocalCluster
@@ -41,10 +45,10 @@ def _kubernetes(settings: Settings, installation: str | None, places: "Places | 
         longest=timedelta(days=chosen.longest_days),
         keep=timedelta(days=chosen.keep_days),
     )
-    keeping = LogStorage(settings.files_folder, chosen.log_mebibytes << 20)
+    log_storage = LogStorage(settings.files_folder, chosen.log_mebibytes << 20)
     patience = JobPatience(
         no_progress=timedelta(seconds=chosen.give_up_seconds),
         overdue=timedelta(seconds=chosen.overdue_seconds),
         sidecars=timedelta(seconds=chosen.sidecar_seconds),
     )
-    return KubernetesCluster(access, installation, pods, keeping, patience, places)
+    return KubernetesCluster(access, installation, pods, log_storage, patience, places)

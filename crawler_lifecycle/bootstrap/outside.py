@@ -1,4 +1,4 @@
-"""Chooses receivers for notices, events and archives."""
+"""Makes the adapters for notices, events and archives that the settings choose."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Pusher
 
-SLOTS_PER_NOTICE = 4  # a worker sends one notice at once for every 4 slots
+SLOTS_PER_NOTICE = 4  # at most a quarter of a worker's slots sends notices
 
 
 def announcer(settings: Settings) -> "Announcer":

@@ -1,6 +1,7 @@
-"""Parts of a process. The first use of a part imports and makes the part.
+"""The parts of a process, made from its settings. The first use of a part imports and makes the part.
 
-So a process connects only to the services in use, and a command that only reads the database loads no other library.
+So a process connects only to the services that it uses, and a command that only reads the database loads no other
+library.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -86,7 +87,7 @@ class Parts:
 
         return pusher(self.settings)
 
-    # values and services made from settings and adapters
+    # objects made from settings and adapters
 
     @cached_property
     def limits(self) -> "RunLimits":

@@ -1,4 +1,4 @@
-"""Builds a worker's activities from its parts."""
+"""Makes a worker's activities from its parts."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

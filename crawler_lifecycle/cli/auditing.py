@@ -60,7 +60,7 @@ def _show(control: "Control", *, as_json: bool) -> int:
 
 
 def _late(overview: "AuditOverview", every: int) -> str | None:
-    from crawler_lifecycle.control.audits import PERIODS_TO_BE_LATE
+    from crawler_lifecycle.control.audits import PERIODS_UNTIL_LATE
 
     if not every:
         return None
@@ -69,7 +69,7 @@ def _late(overview: "AuditOverview", every: int) -> str | None:
         return (
             "no audit was complete yet: start a worker, which runs audits by a schedule, or `crawlctl audit --repair`"
         )
-    if datetime.now(UTC) - last > PERIODS_TO_BE_LATE * timedelta(seconds=every):
+    if datetime.now(UTC) - last > PERIODS_UNTIL_LATE * timedelta(seconds=every):
         return "no audit was complete lately: `crawlctl doctor` says whether a worker runs"
     return None
 

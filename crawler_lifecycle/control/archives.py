@@ -1,4 +1,4 @@
-"""Archives of finished runs, for people and programs to fetch."""
+"""Finds the archive of a run's end, which people and programs fetch, or tells why there is none."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ def archive_of(parts: Parts, run: RunRecord, exports: Sequence[ExportRecord], en
         raise Conflict(f"run {run.run_id} is {run.status}: its archive is made when it is over")
     if not 1 <= number <= run.end_number:
         raise NotFound(f"run {run.run_id} has no end {number}: its ends are 1 to {run.end_number}")
-    identity = event_id(run.run_uid, ExportKind.FILES_READY, number)
-    _refuse_without_archive(run, next((export for export in exports if export.event_id == identity), None))
-    event = parts.store.runs.export_event(identity)
+    archive_event = event_id(run.run_uid, ExportKind.FILES_READY, number)
+    _refuse_without_archive(run, next((export for export in exports if export.event_id == archive_event), None))
+    event = parts.store.runs.export_event(archive_event)
     stored = parts.archiver.stored(run.run_uid, number)
     return RunArchive(run.run_id, number, stored, event.sha256 if event else None)
 

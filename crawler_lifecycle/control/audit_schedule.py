@@ -1,4 +1,4 @@
-"""The audit's schedule. Every worker makes and keeps the schedule of its installation."""
+"""The schedule in Temporal that starts the audit. Every worker makes and keeps the schedule of its installation."""
 
 from datetime import timedelta
 
@@ -27,7 +27,7 @@ class AuditSchedule:
         self._every = timedelta(seconds=every_seconds)
 
     async def keep(self) -> None:
-        """Make or change the schedule, or delete it if the period is 0. A paused schedule stays paused."""
+        """Make or change the schedule; delete the schedule if the period is 0. A paused schedule stays paused."""
         if not self._every:
             return await self._delete()
         async with self._engine.calls() as client:
@@ -65,14 +65,14 @@ class AuditSchedule:
         wanted, handle = self._wanted(), client.get_schedule_handle(self._id)
 
         def is_as_wanted(schedule: temporal.Schedule) -> bool:
-            return _substance(schedule) == _substance(wanted)
+            return _settings_of(schedule) == _settings_of(wanted)
 
         present = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         if not is_as_wanted(present.schedule):
             await replacement.replace(client, handle, present, wanted, is_as_wanted)
 
 
-def _substance(schedule: temporal.Schedule) -> tuple[object, ...]:
+def _settings_of(schedule: temporal.Schedule) -> tuple[object, ...]:
     action, policy = schedule.action, schedule.policy
     assert isinstance(action, temporal.ScheduleActionStartWorkflow)
     every = [interval.every for interval in schedule.spec.intervals]

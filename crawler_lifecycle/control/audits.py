@@ -13,8 +13,8 @@ from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.errors import NotFound, NotReady, TemporaryError
 
-PATIENCE = 120.0
-PERIODS_TO_BE_LATE = 3
+AUDIT_PATIENCE = 120.0  # seconds
+PERIODS_UNTIL_LATE = 3
 
 
 class AuditStarted(Message):
@@ -29,17 +29,17 @@ class AuditCommands:
         self._engine = engine
 
     def overview(self, *, audits: int = 10, findings: int = 100) -> AuditOverview:
-        """Return what repairing audits have written into the database."""
+        """Return the last audits with repair and their findings, as recorded in the database."""
         return self._context.store.findings.overview(audits=audits, findings=findings)
 
     async def start(self, request: AuditRequest) -> AuditStarted:
         installation = await self._context.database(lambda store: store.records.installation())
         workflow_id = f"{schedule_id(installation)}-{uuid4().hex[:12]}"
-        await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit, asked for")
+        await self._engine.start(AUDIT_WORKFLOW, request, workflow_id, "audit by a command")
         return AuditStarted(audit=workflow_id)
 
     async def result(self, audit: str) -> AuditReport | None:
-        """Return None while the audit is under way. NotFound if this installation has no such audit."""
+        """Return the audit's report; None while the audit is under way. NotFound: no such audit is ours."""
         installation = await self._context.database(lambda store: store.records.installation())
         missing = NotFound(f"there is no audit {audit[:100]!r}")
         if not audit.startswith(schedule_id(installation)):
@@ -53,11 +53,11 @@ class AuditCommands:
         """Run an audit now and return its report."""
         started = await self.start(request)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(AUDIT_PATIENCE):
                 return await self._wait(started.audit)
         except TimeoutError as error:
             raise TemporaryError(
-                f"audit {started.audit} is under way but not done after {PATIENCE:.0f} s: `crawlctl doctor` says "
+                f"audit {started.audit} is under way but not done after {AUDIT_PATIENCE:.0f} s: `crawlctl doctor` says "
                 "whether a worker runs, and `crawlctl audit` shows the findings later"
             ) from error
 
@@ -68,7 +68,7 @@ class AuditCommands:
             return "switched off (CRAWLER_AUDIT__EVERY_SECONDS=0): a terminated workflow is not resumed"
         made_at = await self._schedule_made_at(every)
         overview = await self._context.calls.run(self.overview, audits=1, findings=0)
-        late = timedelta(seconds=PERIODS_TO_BE_LATE * every)
+        late = timedelta(seconds=PERIODS_UNTIL_LATE * every)
         last = overview.last_complete_at
         if datetime.now(UTC) - (last or made_at) > late:
             since = f"since {last:%Y-%m-%dT%H:%M:%SZ}" if last else "yet"

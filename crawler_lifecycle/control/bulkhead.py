@@ -1,4 +1,4 @@
-"""Threads for blocking calls, which keep the event loop free."""
+"""Runs blocking calls in threads, so that the event loop stays free and kinds of calls do not hold up one another."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """Threads for a kind of blocking call. A crowd here holds up no call in another bulkhead.
+    """Threads for a kind of blocking call. Many calls in a bulkhead hold up no call in another bulkhead.
 
-    `patience` is the time in seconds that a call waits for a free thread before the call is refused; without it, a call
-    waits as long as its caller. `threads` is by default the number that asyncio takes for its own threads.
+    A call waits `patience` seconds for a free thread and is then refused; without `patience`, a call waits as long as
+    its caller. The default of `threads` is the number that asyncio takes for its own threads.
     """
 
     def __init__(self, name: str, threads: int | None = None, *, patience: float | None = None) -> None:

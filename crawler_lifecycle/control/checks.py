@@ -1,4 +1,4 @@
-"""The checks of `crawlctl doctor`: every part of the installation, and the remedy where a part does not work."""
+"""The checks of `crawlctl doctor`: whether every part of the installation works, and the remedy for a fault."""
 
 import asyncio
 import os
@@ -23,6 +23,7 @@ from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.ports import Cluster, Deployer
 
 MOST_FINDINGS = 1000
+MOST_NAMED = 10  # runs in a message
 
 
 class Check(Message):
@@ -33,7 +34,7 @@ class Check(Message):
 
 async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
     """Run every check. A part without an answer does not hide the rest."""
-    parts, chosen = context.parts, context.installation.settings
+    parts, settings = context.parts, context.installation.settings
 
     def blocking(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
         return lambda: context.calls.run(check, parts)
@@ -41,11 +42,11 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
     checks: dict[str, Callable[[], Awaitable[str]]] = {
         "settings": _settings,
         "database": blocking(lambda _: _database(context)),
-        "disk": blocking(lambda _: check_room(chosen.local_folders)),
+        "disk": blocking(lambda _: check_room(settings.local_folders)),
         "temporal": lambda: _temporal(engine),
         "search attributes": lambda: _search_attributes(engine),
         "worker": lambda: _worker(engine),
-        "stack": blocking(lambda _: _stack(chosen.state)),
+        "stack": blocking(lambda _: _stack(settings.state)),
         "scheduler service": lambda: context.scheduler(lambda scheduler: scheduler.check()),
         "installation": blocking(lambda parts: _installation(parts.deployer, context.store.records.installation())),
         "cluster": blocking(lambda parts: parts.cluster.check()),
@@ -53,14 +54,14 @@ async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> 
         "archives": blocking(lambda parts: parts.archiver.check_archives()),
         "notices": blocking(lambda parts: parts.pusher.check()),
         "audit": audits.check,
-        "runs": blocking(lambda _: _runs(audits)),
+        "runs": blocking(lambda _: _failing_runs(audits)),
     }
-    if chosen.cluster.kind == "kubernetes":
+    if settings.cluster.kind == "kubernetes":
         checks["cluster rights"] = blocking(lambda parts: _rights(parts.cluster))
-    return list(await asyncio.gather(*(_checked(part, check) for part, check in checks.items())))
+    return list(await asyncio.gather(*(_run_check(part, check) for part, check in checks.items())))
 
 
-async def _checked(part: str, check: Callable[[], Awaitable[str]]) -> Check:
+async def _run_check(part: str, check: Callable[[], Awaitable[str]]) -> Check:
     try:
         return Check(part=part, ok=True, line=await check())
     except LifecycleError as error:
@@ -78,7 +79,7 @@ def _database(context: Context) -> str:
 
 
 def _stack(state: Path) -> str:
-    """Dispatcher and watcher have no health endpoint in the embedded stack, which knows its processes instead."""
+    """Return the names of the embedded stack's processes. NotReady if a process has ended."""
     stack = stack_file.read(state)
     if stack is None:
         return "none on this state folder: its parts are looked after elsewhere"
@@ -89,7 +90,7 @@ def _stack(state: Path) -> str:
 
 
 def _installation(deployer: Deployer, own: str) -> str:
-    """A scheduler service refuses every deployment for an installation that the service does not serve."""
+    """Check that the scheduler service serves our installation: it would refuse every deployment for another."""
     served = deployer.only_installation()
     if served not in (None, own):
         raise NotReady(
@@ -99,20 +100,22 @@ def _installation(deployer: Deployer, own: str) -> str:
     return f"{own}, " + ("the only one that the scheduler service serves" if served else "served like any other")
 
 
-def _runs(audits: AuditCommands) -> str:
-    """Workers search for failing workflows all the time and record them as findings."""
+def _failing_runs(audits: AuditCommands) -> str:
+    """Read the findings about failing workflows: every worker searches for such workflows all the time."""
     findings = audits.overview(audits=0, findings=MOST_FINDINGS).findings
-    failing = [entry for entry in findings if entry.kind is FindingKind.WORKFLOW_FAILING and entry.closed_at is None]
-    if failing:
-        runs = ", ".join(str(finding.run_id) for finding in failing[:10]) + (", ..." if len(failing) > 10 else "")
-        first = f"run {failing[0].run_id}: {failing[0].message}"
-        raise NotReady(f"{counted(len(failing), 'run')} cannot go on ({runs}). The first, {first}")
-    return "no workflow of a run fails its tasks"
+    failing = [finding for finding in findings if finding.kind is FindingKind.WORKFLOW_FAILING]
+    still_failing = [finding for finding in failing if finding.closed_at is None]
+    if not still_failing:
+        return "no workflow of a run fails its workflow tasks"
+    runs = ", ".join(str(finding.run_id) for finding in still_failing[:MOST_NAMED])
+    more = ", ..." if len(still_failing) > MOST_NAMED else ""
+    first = f"run {still_failing[0].run_id}: {still_failing[0].message}"
+    raise NotReady(f"{counted(len(still_failing), 'run')} cannot go on ({runs}{more}). The first, {first}")
 
 
 @runtime_checkable
 class GrantsRights(Protocol):
-    """A cluster in which rights have to be granted."""
+    """A cluster whose administrator has to grant rights, such as Kubernetes."""
 
     def check_rights(self) -> str: ...
 
@@ -139,5 +142,5 @@ async def _search_attributes(engine: Engine) -> str:
 async def _worker(engine: Engine) -> str:
     pollers = await engine.pollers()
     if not pollers:
-        raise NotReady(f"nobody asks task queue {engine.task_queue} for work: start `python -m workers.lifecycle`")
+        raise NotReady(f"no worker asks task queue {engine.task_queue} for work: start `python -m workers.lifecycle`")
     return f"task queue {engine.task_queue}: {', '.join(sorted(pollers))}"

@@ -1,4 +1,4 @@
-"""The connection to a Temporal server, and questions about the server itself."""
+"""The connection to a Temporal server, and questions about the server: its health, search attributes and pollers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,9 +26,9 @@ CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server s
 
 
 class TemporalConnection:
-    """A Temporal server, named by Temporal's own variables and configuration file.
+    """A connection to the Temporal server in Temporal's own variables and configuration file, opened at its first use.
 
-    A worker passes its `runtime`, which has metrics. Without one, the SDK's library writes no log.
+    A worker passes its `runtime`, which has metrics. Without a runtime, the SDK's library writes no log.
     """
 
     def __init__(self, environment: Mapping[str, str], task_queue: str, runtime: Runtime | None = None) -> None:
@@ -58,7 +58,7 @@ class TemporalConnection:
         return str(self._options().get("namespace", "default"))
 
     async def ping(self) -> None:
-        """Check the server and its store of workflows."""
+        """Raise an error unless the server and its list of workflows answer."""
         async with self.calls() as client:
             await client.workflow_service.describe_namespace(
                 DescribeNamespaceRequest(namespace=self.namespace), timeout=RPC_TIMEOUT

@@ -1,4 +1,4 @@
-"""The context of every command: an installation, its adapters, and threads for blocking calls."""
+"""The context of every command: an installation, its adapters, and bulkheads for blocking calls."""
 
 import threading
 from collections.abc import Callable
@@ -20,13 +20,13 @@ SCHEDULER_PATIENCE = 10.0
 
 
 def _scheduler_calls() -> Bulkhead:
-    """A stop must not wait for a scheduler service that hangs."""
+    """Make a bulkhead of its own: a stop must not wait for a scheduler service that hangs."""
     return Bulkhead("the scheduler service", SCHEDULER_THREADS, patience=SCHEDULER_PATIENCE)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Adapters are opened at their first use, so a command loads no more than necessary."""
+    """An installation with its adapters. An adapter is opened at its first use, so a command loads only its own."""
 
     installation: Installation
     parts: Parts
@@ -45,12 +45,12 @@ class Context:
 
     @property
     def store(self) -> "SqlStore":
-        """The database. The lock keeps first calls in several threads from opening several databases."""
+        """The database. The lock keeps the first calls of several threads from opening several databases."""
         with self._opening:
             return self.parts.store
 
     async def database(self, call: Callable[["SqlStore"], T]) -> T:
-        """Opening the database may block as well, so the store is opened in the thread of the call."""
+        """Run the call in a thread. The store is opened in the thread too, since opening a database may block."""
         return await self.calls.run(lambda: call(self.store))
 
     async def scheduler(self, call: Callable[["Deployer"], T]) -> T:

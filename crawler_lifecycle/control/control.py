@@ -1,4 +1,4 @@
-"""`Control` joins all commands for runs, schedules and audits."""
+"""`Control` joins all commands for runs, schedules and audits of an installation: the Python door."""
 
 from pathlib import Path
 from typing import Self

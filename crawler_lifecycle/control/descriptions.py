@@ -1,7 +1,7 @@
-"""Temporal's answers about a workflow, in our terms.
+"""Translates Temporal's answers about a workflow into our terms.
 
-The server's own messages are read, because the SDK's description fails at a status that the SDK does not know, such
-as the status of a paused workflow.
+The answers are read without the SDK's own description, which fails at a status that the SDK does not know, such as the
+status of a paused workflow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,7 +37,7 @@ def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
 
 
 def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
-    """Return why the last workflow task failed, in one line. Only the first failure in a row has an event."""
+    """Return why the last workflow task failed, in a line. Of failures in a row, only the first has an event."""
     for event in latest_first:
         if event.HasField("workflow_task_failed_event_attributes"):
             return _in_one_line(event.workflow_task_failed_event_attributes)
@@ -55,9 +55,12 @@ def _in_one_line(failed: WorkflowTaskFailedEventAttributes) -> str:
     return " ".join(f"{kind}: {failed.failure.message}".split())[:LONGEST_FAILURE]
 
 
-def run_of(given: Sequence[Any]) -> int | None:
-    """Return the RunID in the input of a run's workflow (a request or a continuation); 0 if the input names no run."""
-    match given:
+def run_of(inputs: Sequence[Any]) -> int | None:
+    """Return the RunID in the input of a run's workflow (a request or a continuation).
+
+    0: a request for a new run. None: the input is neither a request nor a continuation.
+    """
+    match inputs:
         case [{"carried": {"plan": {"run": {"run_id": int(run_id)}}}}] | [{"run_id": int(run_id)}]:
             return run_id
         case [{"crawler": str(), **rest}] if rest.get("run_id") is None:

@@ -1,4 +1,4 @@
-"""Commands to workflows, and questions about them. Only schedules use Temporal's client elsewhere.
+"""Commands to Temporal's workflows, and questions about workflows. Only schedules use Temporal's client elsewhere.
 
 The client's errors are raised as our own errors: a server that does not answer is a TemporaryError, a workflow that
 refused its input is BadInput.
@@ -31,13 +31,15 @@ from crawler_lifecycle.ports import Nudge
 UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 IDS_IN_A_QUERY = 100
 LATEST_EVENTS = 20
-TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # if a workflow with another type took the id, it is described instead
+TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # a foreign workflow with a run's id is not listed, but described
 QUOTES = set("'\"\\`")
-# of a signal: too many signals wait, the workflow is about to close, or it has had as many as its server allows
-REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
+# refusals of a signal: too many signals wait, the workflow is about to close, or it had as many as the server allows
+SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 
 
 class Engine(TemporalConnection):
+    """Temporal, as commands, workers and the watcher use it."""
+
     async def start(
         self,
         workflow: str,
@@ -89,7 +91,7 @@ class Engine(TemporalConnection):
             try:
                 await handle.signal("stop", stop, rpc_timeout=RPC_TIMEOUT)
             except RPCError as error:
-                if error.status not in REFUSED:
+                if error.status not in SIGNAL_REFUSED:
                     raise
                 await handle.cancel(rpc_timeout=RPC_TIMEOUT)
                 return "cancel"
@@ -166,8 +168,8 @@ class Engine(TemporalConnection):
 
 
 def _queries_for_open(workflow_ids: Sequence[str]) -> Iterator[str]:
-    """Yield queries. Ids that would need quoting are left out: they are not listed, and so they are described."""
-    plain = [name for name in workflow_ids if not set(name) & QUOTES]
-    for start in range(0, len(plain), IDS_IN_A_QUERY):
-        ids = ", ".join(f"'{name}'" for name in plain[start : start + IDS_IN_A_QUERY])
+    """Yield queries for the list. Ids that need quoting are left out: their workflows are described instead."""
+    plain_ids = [workflow_id for workflow_id in workflow_ids if not set(workflow_id) & QUOTES]
+    for start in range(0, len(plain_ids), IDS_IN_A_QUERY):
+        ids = ", ".join(f"'{workflow_id}'" for workflow_id in plain_ids[start : start + IDS_IN_A_QUERY])
         yield f"ExecutionStatus = 'Running' AND WorkflowType IN ({TYPES}) AND WorkflowId IN ({ids})"

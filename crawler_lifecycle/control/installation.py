@@ -1,6 +1,6 @@
-"""The installation that a command means: its settings, and its Temporal server.
+"""Finds the installation for a command: its settings, and its Temporal server.
 
-The environment decides. Settings that the environment leaves open come from the stack on the state folder.
+The environment has precedence. Settings missing there come from the embedded stack on the state folder.
 """
 
 import os
@@ -20,7 +20,7 @@ TEMPORAL = "TEMPORAL_"
 @dataclass(frozen=True, slots=True)
 class Installation:
     settings: Settings
-    temporal: Mapping[str, str]  # the source of Temporal's own configuration
+    temporal: Mapping[str, str]  # variables for Temporal's own configuration
 
     @classmethod
     def of(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
@@ -37,20 +37,26 @@ def locate(state: Path | None = None) -> Installation:
     """Return the installation by the environment and by the stack on this state folder."""
     folder = state_folder(state)
     stack = stack_file.read(folder)
-    offered = stack.environment if stack else {}
-    return Installation.of(folder, {name: value for name, value in offered.items() if not _is_said(name)})
+    stack_variables = stack.environment if stack else {}
+    missing = {name: value for name, value in stack_variables.items() if not _is_in_environment(name)}
+    return Installation.of(folder, missing)
 
 
 def state_folder(state: Path | None = None) -> Path:
     return (state or Path(os.environ.get("CRAWLER_STATE") or default_state())).expanduser().absolute()
 
 
-def _is_said(name: str) -> bool:
-    """Temporal's variables go together: an address from here with credentials from there would be wrong."""
-    return (name if not name.startswith(TEMPORAL) else "TEMPORAL_ADDRESS") in os.environ
+def _is_in_environment(name: str) -> bool:
+    """Return whether the environment decides about the variable.
+
+    With TEMPORAL_ADDRESS the environment decides about all of Temporal's variables: the credentials of the stack's
+    server must not go to another server.
+    """
+    return ("TEMPORAL_ADDRESS" if name.startswith(TEMPORAL) else name) in os.environ
 
 
 def _temporal(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment, with its Temporal variables replaced by ours if there are any."""
     given = {name: value for name, value in variables.items() if name.startswith(TEMPORAL)}
     if not given:
         return dict(os.environ)

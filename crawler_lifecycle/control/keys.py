@@ -1,4 +1,4 @@
-"""Idempotency keys for starts: a second request with the same key starts no second run."""
+"""Idempotency keys for starts. A second request with the same key starts no second run."""
 
 import hashlib
 import re
@@ -12,7 +12,10 @@ NOT_COMPARED = {"requested_by"}
 
 
 def workflow_id_of(crawler: str, installation: str, key: str | None) -> str:
-    """Several installations may share a server, so the same key is another run in another installation."""
+    """Return the id of the run's workflow, which is random without a key and the same for the same key.
+
+    Several installations may share a Temporal server, so the id also depends on the installation.
+    """
     if key is None:
         slug = re.sub(r"[^a-z0-9]+", "-", crawler.lower()).strip("-")[:40] or "crawler"
         return f"crawl-{slug}-{uuid.uuid4().hex[:12]}"

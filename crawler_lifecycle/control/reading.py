@@ -1,4 +1,4 @@
-"""Questions about the runs of an installation, answered by the database and the cluster.
+"""Answers questions about the runs of an installation from the database and the cluster, without Temporal.
 
 This module does not import Temporal's client: a command that only reads starts in half of the time.
 """
@@ -16,12 +16,12 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.ports import LogChunk
 
-LOOK_PAUSE = 0.3
+POLL_PAUSE = 0.3
 EXPORT_PATIENCE = 30.0
 
 
 class RunReader:
-    """A run is named by its RunID or its run_uid."""
+    """Reads runs. Callers name a run by its RunID or its run_uid."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -56,23 +56,23 @@ class RunReader:
         return tasks
 
     def archive(self, run: int | str, end: int | None = None) -> RunArchive:
-        """Return where an end's archive is, by default the last end's."""
+        """Return the archive of an end, by default of the last end."""
         overview = self.overview(run)
         return archive_of(self._context.parts, overview.run, overview.exports, end)
 
     async def watch(self, run: int | str) -> AsyncIterator[RunDetails]:
-        """Yield the run at every change, until the run is over and its exports are made."""
-        run_id, last, patience = await self._context.calls.run(self.run_id, run), None, EXPORT_PATIENCE
+        """Yield the run at every change, until the run is over and its exports are made or take too long."""
+        run_id, last, export_patience = await self._context.calls.run(self.run_id, run), None, EXPORT_PATIENCE
         while True:
             details = await self._context.database(lambda store: store.records.details(run_id))
             if details != last:
                 yield details
                 last = details
             if details.run.status.is_over:
-                patience -= LOOK_PAUSE
-                if patience <= 0 or is_handed_over(details):
+                export_patience -= POLL_PAUSE
+                if export_patience <= 0 or is_handed_over(details):
                     return
-            await asyncio.sleep(LOOK_PAUSE)
+            await asyncio.sleep(POLL_PAUSE)
 
     def log(self, details: RunDetails, task: int, offset: int = 0) -> LogChunk:
         """Return the log from this byte on, for the task's last attempt."""

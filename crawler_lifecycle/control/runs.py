@@ -19,7 +19,7 @@ from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of
-from crawler_lifecycle.control.reading import EXPORT_PATIENCE, LOOK_PAUSE, RunReader
+from crawler_lifecycle.control.reading import EXPORT_PATIENCE, POLL_PAUSE, RunReader
 from crawler_lifecycle.domain.audit.handovers import owed_kinds
 from crawler_lifecycle.domain.audit.runs import taken
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id
@@ -114,7 +114,7 @@ class RunCommands(RunReader):
         try:
             async with asyncio.timeout(WORKER_PATIENCE):
                 while True:
-                    await asyncio.wait([ended], timeout=LOOK_PAUSE / 3)
+                    await asyncio.wait([ended], timeout=POLL_PAUSE / 3)
                     has_ended = ended.done()
                     if (run := await find()) is not None:
                         return run

@@ -26,8 +26,8 @@ class Process(Message):
 
 
 class StackFile(Message):
-    stack: str = Field(description="tells this start of the stack from every other")
-    environment: dict[str, str] = Field(description="the settings of all parts")
+    stack: str = Field(description="id of this start of the stack")
+    environment: dict[str, str] = Field(description="variables with the settings of all parts")
     web_ui: str
     processes: list[Process] = []
 
@@ -53,7 +53,7 @@ def remove(state: Path) -> None:
 
 
 def make_token(state: Path, name: str = TOKEN_FILE) -> str:
-    """Return the token, which is made once and readable by its owner only."""
+    """Return the token in the file; make the token if there is no file. Only the file's owner can read the token."""
     path = state / name
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32))

@@ -1,4 +1,4 @@
-"""Translation of errors: from Temporal's client to our own."""
+"""Translates the errors of Temporal's client into our own errors."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,10 +21,10 @@ async def translated(address: str) -> AsyncIterator[None]:
     try:
         yield
     except RPCError as error:
-        raise _family(error)(f"Temporal at {address}: {error.message}") from error
+        raise _error_class(error)(f"Temporal at {address}: {error.message}") from error
 
 
-def _family(error: RPCError) -> type[LifecycleError]:
+def _error_class(error: RPCError) -> type[LifecycleError]:
     if error.status is RPCStatusCode.NOT_FOUND:
         return NotReady if _misses_its_namespace(error) else NotFound
     if error.status in FORBIDDEN:
@@ -33,7 +33,9 @@ def _family(error: RPCError) -> type[LifecycleError]:
 
 
 def _misses_its_namespace(error: RPCError) -> bool:
-    """A busy server now and then denies a namespace that exists, so the answer says nothing about the workflow."""
+    """Return whether the server denies the namespace. A busy server may deny an existing namespace, so such an answer
+    must not mean that a workflow is missing.
+    """
     return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
 

@@ -1,4 +1,4 @@
-"""Disk watch of a process: a log line when a disk is full, and when there is room again."""
+"""Watches the disks of a process: logs a full disk, and logs when there is room again."""
 
 import asyncio
 import logging
@@ -20,21 +20,21 @@ class DiskWatch:
     _problem: str | None = field(default=None, init=False)
 
     def check(self) -> None:
-        """Raise NotReady if the last look found a full disk. No look is made: strangers may ask for readiness."""
+        """Raise NotReady if the last check found a full disk. No disk is read here: strangers may ask often."""
         if self._problem is not None:
             raise NotReady(self._problem)
 
     async def run(self) -> None:
-        """Look for ever. A problem is logged when it is new: the log may lie on the same disk."""
+        """Check for ever. Only a new problem is logged: the log may be on the same disk."""
         while True:
-            before, self._problem = self._problem, await asyncio.to_thread(self._look)
+            before, self._problem = self._problem, await asyncio.to_thread(self._find_problem)
             if self._problem is not None and before is None:
                 log.error("%s", self._problem)
             elif self._problem is None and before is not None:
                 log.info("the disk can be written to again")
             await asyncio.sleep(self.pause)
 
-    def _look(self) -> str | None:
+    def _find_problem(self) -> str | None:
         try:
             check_room(self.folders)
         except NotReady as error:

@@ -1,7 +1,7 @@
-"""Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy the tasks.
+"""Dispatcher: a loop that claims queued child tasks and asks the scheduler service to deploy these tasks.
 
-A claim expires by itself. After the death of a dispatcher the next dispatcher takes over its claims, and finds a job
-made meanwhile under the same key.
+A claim expires by itself. After the death of a dispatcher the next dispatcher claims its tasks. If a job was already
+made, the service answers with this job, since the key is the same.
 """
 
 import logging
@@ -53,7 +53,7 @@ class Dispatcher:
                 stopped.wait(backoff.seconds(failures + 1))
 
     def dispatch(self) -> int:
-        """Make one pass: deploy admitted tasks, write down why the rest waits, and return the number deployed."""
+        """Make one pass: deploy the admitted tasks, record why the rest waits, and return the number deployed."""
         backlogs = self.claims.backlogs(self.token)
         if not backlogs:
             return 0
@@ -61,30 +61,32 @@ class Dispatcher:
         granted = admitted(demands, self.most_in_cluster - self.claims.in_cluster(self.token))
         for run_id, cause in causes(demands, granted).items():
             self.claims.explain(run_id, cause)
-        return self._all_deployed(list(self._claimed(demands, granted)))
+        return self._deploy_all(list(self._claim(demands, granted)))
 
-    def _all_deployed(self, claims: Sequence[Claim]) -> int:
-        """Deploy all claims. A failure stops no other claim, and no request outlives the pass."""
+    def _deploy_all(self, claims: Sequence[Claim]) -> int:
+        """Deploy all claims and return the number deployed. A failure stops no other claim.
+
+        No request outlives the pass."""
         under_way = [self.pool.submit(self._deploy, claim) for claim in claims]
         wait(under_way)
-        deployed, failed = 0, list[LifecycleError]()
+        deployed, errors = 0, list[LifecycleError]()
         for claim, answer in zip(claims, under_way, strict=True):
             try:
                 deployed += answer.result()
             except LifecycleError as error:
-                failed.append(error)
+                errors.append(error)
                 log.warning("task %s of run %s: %s", claim.task, claim.run_id, error.message)
-        if failed and not deployed:
-            raise failed[0]
+        if errors and not deployed:
+            raise errors[0]
         return deployed
 
     def _in_turn(self, backlogs: Sequence[Backlog]) -> Sequence[Backlog]:
-        """Begin every pass with another run, so that no run always comes last."""
+        """Let every pass begin with another run, so that no run always comes last."""
         self._passes += 1
         first = self._passes % len(backlogs)
         return [*backlogs[first:], *backlogs[:first]]
 
-    def _claimed(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
+    def _claim(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
         """Claim as many tasks as there are threads: a claim waiting for a thread could expire before its request."""
         wanted = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
         for run_id, most in admitted(wanted, self.threads).items():

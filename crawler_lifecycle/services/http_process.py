@@ -1,4 +1,4 @@
-"""Start and end of a process that serves HTTP."""
+"""Starts and ends a process that serves HTTP: the API or the scheduler service."""
 
 import ipaddress
 import json

@@ -1,4 +1,4 @@
-"""Helpers for the OpenAPI documents of the HTTP API and the scheduler service."""
+"""Makes the OpenAPI documents of the HTTP API and the scheduler service, with our errors."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -47,10 +47,10 @@ def problems(**descriptions: str) -> Responses:
 
 def document(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document, with problems under their own media type."""
-    description = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    for path in description["paths"].values():
+    contents = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    for path in contents["paths"].values():
         for operation in path.values():
             for status, response in operation["responses"].items():
                 if int(status) >= 400 and "application/json" in response.get("content", {}):
                     response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}
-    return description
+    return contents

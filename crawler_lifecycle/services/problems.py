@@ -1,4 +1,4 @@
-"""Errors of an HTTP service as application/problem+json (RFC 9457)."""
+"""Turns the errors of an HTTP service into answers of the type application/problem+json (RFC 9457)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -26,9 +26,9 @@ def problem(
     return Response(body.model_dump_json(exclude_none=True), status, headers, MEDIA_TYPE)
 
 
-def perhaps_made(error: TemporaryError) -> Response:
-    """Return the answer for a request with an unknown result. There is no Retry-After: a client obeying it could
-    start a second run."""
+def result_unknown(error: TemporaryError) -> Response:
+    """Return the answer to a request without a key that may have succeeded. There is no Retry-After: a client that
+    obeyed the header could start a second run."""
     return problem(503, error.message, cause=error.cause)
 
 
@@ -47,7 +47,7 @@ def status_of(error: LifecycleError) -> int:
         case Conflict():
             return 409
         case TemporaryError() | NotReady():
-            return 503  # the request itself is correct
+            return 503  # the request itself is correct, so a repetition may succeed
         case _:
             return 422
 

@@ -1,4 +1,4 @@
-"""Start and end for every process: settings, log, signals, and one line for an impossible start."""
+"""Starts and ends a process without HTTP endpoints: settings, log, signals, and a single line if the start fails."""
 
 import asyncio
 import logging
@@ -22,18 +22,18 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 def run(main: Main) -> NoReturn:
     """Run `main` until it returns. SIGTERM and SIGINT set the event given to `main`."""
     try:
-        configured = configuration.load()
-        logs.configure(configured.log.format, configured.log.level)
+        settings = configuration.load()
+        logs.configure(settings.log.format, settings.log.level)
         for line in configuration.misspelt(os.environ):
             logger.warning(line)
-        asyncio.run(_until_told(main, Parts(configured)))
+        asyncio.run(_run_until_signal(main, Parts(settings)))
     except LifecycleError as error:
         print(error.message, file=sys.stderr)  # noqa: T201 (the log may not be set up yet)
         sys.exit(1)
     sys.exit(0)
 
 
-async def _until_told(main: Main, parts: Parts) -> None:
+async def _run_until_signal(main: Main, parts: Parts) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in ENDING:

@@ -1,7 +1,7 @@
-"""Watcher: a loop that follows the cluster's changes and nudges the workflows concerned.
+"""Watcher: a loop that follows the cluster's changes and nudges the workflows of the changed runs.
 
-The watcher may miss any change and die at any time: looks stay correct without nudges and only come later. During an
-outage of Temporal or of the cluster's changes the loop goes on, and unsent nudges wait here.
+The watcher may miss a change, and may die at any time: without nudges, looks are as correct and only come later. During
+an outage of Temporal or of the cluster the loop goes on, and unsent nudges wait here.
 """
 
 import asyncio
@@ -27,30 +27,29 @@ class Watcher:
     cluster: Cluster
     send: Callable[[Nudge], Awaitable[None]]
     pulses: Pulses = field(default_factory=Pulses)
-    _changed: set[str] = field(default_factory=set)  # runs with an unacknowledged nudge stay here
-    _unsent: dict[int, Nudge] = field(
-        default_factory=dict
-    )  # claimed nudges stay until sent, since no other watcher claims them again
-    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of nudges by run: a nudge is repeated once
+    _changed: set[str] = field(default_factory=set)  # run_uids; a run with an unanswered nudge stays here
+    # claimed nudges by RunID, which stay until they are sent: a watcher does not claim a claimed nudge again
+    _unsent: dict[int, Nudge] = field(default_factory=dict)
+    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of nudges by RunID: a nudge is repeated once
     _repeated_at: float | None = None
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
         """Watch for ever. No nudge is claimed before `connect` has succeeded. Raise NotReady where `connect` can
         never succeed."""
-        while connect and not await self._connected(connect):
+        while connect and not await self._try_to_connect(connect):
             await asyncio.sleep(PAUSE)
         changes = self.cluster.changes()
         while True:
             try:
-                trouble = await self._take(changes)
-                await self._nudge()
-                if trouble:
-                    raise trouble
+                problem = await self._take_changes(changes)
+                await self._nudge()  # earlier nudges are sent also while the cluster has a problem
+                if problem:
+                    raise problem
                 self.pulses.passed()
             except LifecycleError as error:
                 self._failed(error)
 
-    async def _connected(self, connect: Callable[[], Awaitable[object]]) -> bool:
+    async def _try_to_connect(self, connect: Callable[[], Awaitable[object]]) -> bool:
         try:
             await connect()
         except NotReady:
@@ -65,9 +64,8 @@ class Watcher:
             log.warning("no nudges for now: %s", error.message)
         self.pulses.failed(error.message)
 
-    async def _take(self, changes: Iterator[set[str]]) -> LifecycleError | None:
-        """Take up changed runs; without news from the cluster, return the problem and send earlier nudges all the
-        same."""
+    async def _take_changes(self, changes: Iterator[set[str]]) -> LifecycleError | None:
+        """Wait for changes and note the changed runs. Return the problem if the cluster does not answer."""
         try:
             self._changed |= await asyncio.to_thread(next, changes)
         except LifecycleError as error:
@@ -76,19 +74,21 @@ class Watcher:
 
     async def _nudge(self) -> None:
         """Send all nudges. An unreachable workflow must not delay the remaining nudges."""
-        if self._repeats():
+        if self._repeat_is_due():
             await asyncio.to_thread(self._repeat)
         if self._changed:
             await asyncio.to_thread(self._claim)
-        places = asyncio.Semaphore(SENT_AT_ONCE)
+        slots = asyncio.Semaphore(SENT_AT_ONCE)
         pending = list(self._unsent.values())
-        failed = await asyncio.gather(*(self._sent(nudge, places) for nudge in pending))
-        if failed and all(failed):
-            raise next(filter(None, failed))
+        errors = await asyncio.gather(*(self._try_to_send(nudge, slots) for nudge in pending))
+        if errors and all(errors):
+            raise next(filter(None, errors))
 
-    async def _sent(self, nudge: Nudge, places: asyncio.Semaphore) -> LifecycleError | None:
-        """Send one nudge. A send may take Temporal's whole time-out, so every send counts as a turn."""
-        async with places:
+    async def _try_to_send(self, nudge: Nudge, slots: asyncio.Semaphore) -> LifecycleError | None:
+        """Send a nudge; return the error if the nudge has to be sent again.
+
+        A send may take Temporal's whole time-out, so every send counts as a turn of the loop."""
+        async with slots:
             try:
                 await self.send(nudge)
             except NotFound:
@@ -101,10 +101,10 @@ class Watcher:
         del self._unsent[nudge.run_id]
         return None
 
-    def _repeats(self) -> bool:
-        """Repeat unanswered nudges at the start, and regularly while a run has changed again."""
-        at = self._repeated_at
-        return at is None or (bool(self._changed) and time.monotonic() - at >= REPEAT_SECONDS)
+    def _repeat_is_due(self) -> bool:
+        """Unanswered nudges are repeated at the start, and regularly while runs with an unanswered nudge change."""
+        last = self._repeated_at
+        return last is None or (bool(self._changed) and time.monotonic() - last >= REPEAT_SECONDS)
 
     def _repeat(self) -> None:
         """Repeat nudges that were claimed but perhaps never sent, by a dead watcher or after a lost answer."""
@@ -117,6 +117,6 @@ class Watcher:
     def _claim(self) -> None:
         changed = frozenset(self._changed)
         claimed = self.claims.claim_nudges(changed)
-        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # whatever happens to the following nudges
+        self._unsent |= {nudge.run_id: nudge for nudge in claimed}  # first, so that a failure below loses no nudge
         self._changed -= {nudge.run_uid for nudge in claimed}
         self._changed &= self.claims.open_among(changed)

@@ -118,7 +118,7 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
         run = parts.store.runs.create(new)
 
         async def found() -> list[Finding]:
-            return [each for each in await search.look() if each.run_id == run.run_id]
+            return [each for each in await search.search() if each.run_id == run.run_id]
 
         (finding,) = await eventually_async(found, "the failing workflow to be found")
     assert "has failed the same task 2 times" in finding.message
@@ -133,7 +133,7 @@ async def test_a_run_whose_workflow_fails_is_told_everywhere_and_closed_when_it_
     report = await control.audits.run(AuditRequest())
     assert [each.run_id for each in report.findings if each.kind is FindingKind.WORKFLOW_FAILING] == [run.run_id]
     await handle.terminate("as the message says")
-    await search.look()
+    await search.search()
     (closed,) = control.runs.show(run.run_id).findings
     assert closed.closed_at is not None
     assert gauge.get_sample_value("crawler_workflows_failing") == 0

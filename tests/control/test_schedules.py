@@ -188,7 +188,7 @@ async def test_a_schedule_goes_by_other_rules(schedules: ScheduleCommands) -> No
 async def test_the_same_rules_change_nothing(schedules: ScheduleCommands, rules: dict[str, Any]) -> None:
     """A client that puts them again and again had the list of occurrences begin anew each time."""
     await schedules.create(asked("same", **rules))
-    handle, _ = await schedules._ours("same")
+    handle, _ = await schedules._our_schedule("same")
     await schedules.replace(asked("same", **rules))
     assert (await handle.describe()).info.last_updated_at is None
     others: list[dict[str, Any]] = [{"jitter_seconds": 7}, {"overlap": Overlap.ALLOW}, {"missed_window_seconds": 100}]

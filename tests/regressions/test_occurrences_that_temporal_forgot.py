@@ -18,8 +18,8 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.installation import Installation
 from crawler_lifecycle.control.schedules import occurrences
-from crawler_lifecycle.control.schedules.forms import occurrence_id
 from crawler_lifecycle.control.schedules.occurrences import Occurrences
+from crawler_lifecycle.control.schedules.translation import occurrence_id
 from crawler_lifecycle.ports import NewRun
 from tests.databases import copy_of
 

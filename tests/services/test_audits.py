@@ -44,8 +44,8 @@ def test_before_the_first_it_grows_from_the_start_of_the_process(known: AuditOve
 
 
 async def test_the_schedule_is_kept_until_it_is_there_and_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audits, "LOOK_PAUSE", 0.0)
-    monkeypatch.setattr(audits, "LOOKS_A_KEEPING", 5)
+    monkeypatch.setattr(audits, "UPDATE_PAUSE", 0.0)
+    monkeypatch.setattr(audits, "UPDATES_PER_KEEP", 5)
     enough, tries, looks = asyncio.Event(), list[bool](), 0
 
     async def keep() -> None:

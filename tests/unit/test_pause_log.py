@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.control.schedules.pauses import MOST_LINES, PAUSED, RESUMED, in_force, of_note, with_line
+from crawler_lifecycle.control.schedules.pauses import MOST_LINES, PAUSED, RESUMED, pauses_in, with_known_end, with_line
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -14,17 +14,17 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 def test_whatever_is_said_is_one_line_that_reads_back(actor: str | None, reason: str | None) -> None:
     note = with_line("", PAUSED, NOON, actor, reason)
     note = with_line(note, RESUMED, NOON + timedelta(hours=1), actor, reason)
-    (pause,) = of_note(note)
+    (pause,) = pauses_in(note)
     assert (pause.since, pause.until) == (NOON, NOON + timedelta(hours=1))
 
 
 def test_what_others_wrote_is_kept_and_passed_over() -> None:
     note = with_line("bob's note: paused since Monday", PAUSED, NOON, "ann: x", "a: b")
     assert note.splitlines()[0] == "bob's note: paused since Monday"
-    (pause,) = of_note(note)
+    (pause,) = pauses_in(note)
     assert (pause.actor, pause.reason, pause.until) == ("ann  x", "a: b", None)
-    assert in_force([pause], paused=True) == [pause]
-    assert in_force([pause], paused=False) == [], "another tool has ended it, nobody knows when"
+    assert with_known_end([pause], paused=True) == [pause]
+    assert with_known_end([pause], paused=False) == [], "another tool has ended it, nobody knows when"
 
 
 def test_the_oldest_lines_go() -> None:
@@ -33,6 +33,6 @@ def test_the_oldest_lines_go() -> None:
         note = with_line(note, PAUSED, NOON + timedelta(hours=2 * hour), None, None)
         note = with_line(note, RESUMED, NOON + timedelta(hours=2 * hour + 1), None, None)
     assert len(note.splitlines()) == MOST_LINES
-    found = of_note(note)
+    found = pauses_in(note)
     assert len(found) == MOST_LINES // 2
     assert found[-1].until == NOON + timedelta(hours=2 * MOST_LINES - 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawler_lifecycle.cli.common import as_typed
-from crawler_lifecycle.services.embedded.addresses import LOOPBACK, SERVERS, free_ports
+from crawler_lifecycle.services.embedded.addresses import LOOPBACK, SERVER_PORTS, free_ports
 
 
 @pytest.fixture
@@ -35,6 +35,6 @@ def test_a_program_on_the_path_is_called_by_its_name(programs: Path, monkeypatch
 def test_free_ports_are_none_that_a_client_may_be_given() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
-    assert set(ports) <= set(SERVERS)
+    assert set(ports) <= set(SERVER_PORTS)
     with socket.create_server((LOOPBACK, ports[0])):
-        assert ports[0] not in free_ports(len(SERVERS))
+        assert ports[0] not in free_ports(len(SERVER_PORTS))

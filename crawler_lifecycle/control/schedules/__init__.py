@@ -1,4 +1,8 @@
-"""Schedules start runs by the clock. Temporal keeps schedules; this package translates them to our terms and back."""
+"""Schedules, which start runs by the clock. Temporal keeps the schedules.
+
+`commands` has all commands, `translation` turns our terms into Temporal's and back, `occurrences` and `starts` find out
+what became of every due time, `pauses` records pauses in a schedule's note, `replacement` changes the rules.
+"""
 
 from crawler_lifecycle.control.schedules.commands import ScheduleCommands
 

@@ -1,4 +1,4 @@
-"""Commands for schedules. Temporal alone keeps schedules; every occurrence is a workflow with its own id."""
+"""The commands for schedules. Temporal alone keeps schedules; every occurrence is a workflow with its own id."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -27,12 +27,12 @@ from crawler_lifecycle.contract.schedules import (
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.schedules import forms, pauses, replacement
+from crawler_lifecycle.control.schedules import pauses, replacement, translation
 from crawler_lifecycle.control.schedules.occurrences import PAGE, Occurrences
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound
 
 TRIGGER_PATIENCE = 20.0
-LOOK_PAUSE = 0.2
+POLL_PAUSE = 0.2
 
 
 class ScheduleCommands:
@@ -44,13 +44,13 @@ class ScheduleCommands:
     async def create(self, request: ScheduleRequest, *, actor: str | None = None) -> ScheduleDetails:
         """Make a schedule. After an error no schedule remains."""
         entry = await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
-        note = pauses.with_line("", pauses.PAUSED, _now(), actor, "made so") if request.paused else ""
+        note = pauses.with_line("", pauses.PAUSED, _now(), actor, "created paused") if request.paused else ""
         async with self._engine.calls() as client:
             with _refusals_as_bad_input(request):
                 try:
                     await client.create_schedule(
                         request.schedule_id,
-                        forms.to_temporal(request, self._engine.task_queue, note),
+                        translation.to_temporal(request, self._engine.task_queue, note),
                         memo={"crawler": entry.name, "task_queue": self._engine.task_queue},
                         rpc_timeout=RPC_TIMEOUT,
                     )
@@ -64,19 +64,21 @@ class ScheduleCommands:
         The list of occurrences begins anew with the new rules. Equal rules have no effect.
         """
         await self._context.scheduler(lambda scheduler: scheduler.crawler(request.run.crawler))
-        handle, description = await self._ours(request.schedule_id)
-        before = forms.run_of(forms.action_of(description.schedule))
+        handle, description = await self._our_schedule(request.schedule_id)
+        before = translation.run_of(translation.action_of(description.schedule))
         if before is not None and before.crawler != request.run.crawler:
             raise BadInput(
                 "crawler",
                 f"schedule {request.schedule_id} starts {before.crawler}: delete the schedule, or take another name",
             )
-        if forms.goes_by(description.schedule, request):
+        if translation.has_rules_of(description.schedule, request):
             return await self.show(request.schedule_id)
-        rules = forms.to_temporal(request, self._engine.task_queue, "")
+        rules = translation.to_temporal(request, self._engine.task_queue, "")
         async with self._engine.calls() as client:
             with _refusals_as_bad_input(request):
-                await replacement.replace(client, handle, description, rules, partial(forms.goes_by, request=request))
+                await replacement.replace(
+                    client, handle, description, rules, partial(translation.has_rules_of, request=request)
+                )
         return await self.show(request.schedule_id)
 
     async def list(self) -> Sequence[ScheduleSummary]:
@@ -85,7 +87,7 @@ class ScheduleCommands:
         async with self._engine.calls() as client:
             async for listed in await client.list_schedules(rpc_timeout=RPC_TIMEOUT):
                 memo = await listed.memo()
-                if listed.schedule is None or listed.info is None or not forms.lists_our_runs(listed):
+                if listed.schedule is None or listed.info is None or not translation.lists_our_runs(listed):
                     continue
                 if memo.get("task_queue", self._engine.task_queue) != self._engine.task_queue:
                     continue
@@ -95,33 +97,33 @@ class ScheduleCommands:
                     paused=listed.schedule.state.paused,
                     next_at=[] if listed.schedule.state.paused else list(listed.info.next_action_times),
                     last_started_at=max((action.started_at for action in listed.info.recent_actions), default=None),
-                    **forms.of_spec(listed.schedule.spec),
+                    **translation.times_of(listed.schedule.spec),
                 )
                 summaries.append(summary)
         return sorted(summaries, key=lambda summary: summary.schedule_id)
 
     async def show(self, schedule_id: str, *, occurrences: int = 10, before: datetime | None = None) -> ScheduleDetails:
         """Return a schedule and its latest occurrences; with `before`, only occurrences before this time."""
-        _, description = await self._ours(schedule_id)
+        _, description = await self._our_schedule(schedule_id)
         schedule, info = description.schedule, description.info
-        run = forms.run_of(forms.action_of(schedule))
+        run = translation.run_of(translation.action_of(schedule))
         window = schedule.policy.catchup_window
         return ScheduleDetails(
             schedule_id=schedule_id,
             crawler=run.crawler if run else None,
             run=run,
-            overlap=forms.overlap_of(schedule.policy),
+            overlap=translation.overlap_of(schedule.policy),
             missed_window_seconds=int(window.total_seconds()) if window else 0,
             paused=schedule.state.paused,
             note=schedule.state.note or "",
-            pauses=pauses.of_note(schedule.state.note or ""),
+            pauses=pauses.pauses_in(schedule.state.note or ""),
             next_at=[] if schedule.state.paused else list(info.next_action_times),
             last_started_at=max((action.started_at for action in info.recent_actions), default=None),
             created_at=info.created_at,
-            counts=forms.counts_of(description),
+            counts=translation.counts_of(description),
             open_workflows=[getattr(action, "workflow_id", "") for action in info.running_actions],
             occurrences=await self._occurrences.latest(description, occurrences, before),
-            **forms.of_spec(schedule.spec),
+            **translation.times_of(schedule.spec),
         )
 
     async def pause(self, schedule_id: str, *, actor: str | None = None, reason: str | None = None) -> ScheduleDetails:
@@ -134,7 +136,7 @@ class ScheduleCommands:
         return await self._switch(schedule_id, pauses.RESUMED, actor, reason)
 
     async def _switch(self, schedule_id: str, word: str, actor: str | None, reason: str | None) -> ScheduleDetails:
-        handle, description = await self._ours(schedule_id)
+        handle, description = await self._our_schedule(schedule_id)
         state, is_pause = description.schedule.state, word == pauses.PAUSED
         if state.paused is not is_pause:
             note = pauses.with_line(state.note or "", word, _now(), actor, reason)
@@ -147,13 +149,13 @@ class ScheduleCommands:
         """Make an occurrence now, also of a paused schedule; its overlap policy holds.
 
         After the trigger no error is raised: a caller who repeats the command would get a second occurrence."""
-        handle, before = await self._ours(schedule_id)
+        handle, before = await self._our_schedule(schedule_id)
         async with self._engine.calls():
             await handle.trigger(rpc_timeout=RPC_TIMEOUT)
         try:
             async with asyncio.timeout(TRIGGER_PATIENCE), self._engine.calls():
-                while (outcome := _outcome(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
-                    await asyncio.sleep(LOOK_PAUSE)
+                while (outcome := _trigger_outcome(before, await handle.describe(rpc_timeout=RPC_TIMEOUT))) is None:
+                    await asyncio.sleep(POLL_PAUSE)
         except (TimeoutError, LifecycleError):
             return Triggered(schedule_id=schedule_id, outcome=Outcome.ASKED)
         return outcome
@@ -167,7 +169,7 @@ class ScheduleCommands:
             raise BadInput("until", "must not lie in the future: only past occurrences can be started")
         if since > until:
             raise BadInput("since", "must not be later than until")
-        handle, description = await self._ours(schedule_id)
+        handle, description = await self._our_schedule(schedule_id)
         since -= timedelta(milliseconds=1)  # Temporal leaves out the beginning
         due = await self._occurrences.due(description.id, since, until, most=PAGE)
         if not due:
@@ -181,11 +183,11 @@ class ScheduleCommands:
 
     async def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs under way go on."""
-        handle, _ = await self._ours(schedule_id)
+        handle, _ = await self._our_schedule(schedule_id)
         async with self._engine.calls():
             await handle.delete(rpc_timeout=RPC_TIMEOUT)
 
-    async def _ours(self, schedule_id: str) -> tuple[ScheduleHandle, ScheduleDescription]:
+    async def _our_schedule(self, schedule_id: str) -> tuple[ScheduleHandle, ScheduleDescription]:
         """Return our schedule with this id. NotFound also for a schedule that another application keeps on the same
         server.
         """
@@ -198,14 +200,14 @@ class ScheduleCommands:
                 description = await handle.describe(rpc_timeout=RPC_TIMEOUT)
         except NotFound as error:
             raise NotFound(missing) from error
-        if not forms.starts_our_runs(description, self._engine.task_queue):
+        if not translation.starts_our_runs(description, self._engine.task_queue):
             raise NotFound(missing)
         return handle, description
 
 
-def _outcome(before: ScheduleDescription, after: ScheduleDescription) -> Triggered | None:
+def _trigger_outcome(before: ScheduleDescription, after: ScheduleDescription) -> Triggered | None:
     """Return the trigger's outcome, read from two descriptions; None if it is not known yet."""
-    counts_before, counts = forms.counts_of(before), forms.counts_of(after)
+    counts_before, counts = translation.counts_of(before), translation.counts_of(after)
     new = [action for action in after.info.recent_actions if action not in before.info.recent_actions]
     if counts.started > counts_before.started and new:
         workflow_id = getattr(new[-1].action, "workflow_id", None)

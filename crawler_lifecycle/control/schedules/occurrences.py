@@ -1,6 +1,6 @@
-"""Occurrences of a schedule: the times that were due by its present rules, and their outcomes.
+"""Lists the occurrences of a schedule: the times that were due by its present rules, and their outcomes.
 
-Temporal names times by the present rules only, so the list begins where these rules took effect.
+Temporal computes due times by the present rules only, so the list begins at the last change of the rules.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from crawler_lifecycle.contract.states import RunStatus
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
-from crawler_lifecycle.control.schedules import forms, pauses
+from crawler_lifecycle.control.schedules import pauses, translation
 from crawler_lifecycle.control.schedules.starts import starts_of, with_runs
 from crawler_lifecycle.domain.occurrences import SETTLING, Circumstances, Start, outcomes, with_queue
 
-PAGE = 1000  # the most times that Temporal names in an answer
+PAGE = 1000  # the most times in an answer by Temporal
 FIRST_WINDOW = timedelta(minutes=15)  # with an occurrence every second the window is still within a page
 GROWTH = 8
 JUST_BEFORE = timedelta(microseconds=1)
@@ -39,20 +39,22 @@ class Occurrences:
         due = await self._latest_due(description, most, until) if most else []
         if not due:
             return []
-        starts = await self._starts(description, due, to_the_last=before is not None)
-        known = _circumstances(description, starts, now, is_first_page=before is None)
+        is_first_page = before is None
+        starts = await self._starts(description, due, is_first_page=is_first_page)
+        circumstances = _circumstances(description, starts, now, is_first_page=is_first_page)
         first_executions = {start.workflow_id: start.first_execution for start in starts}
-        occurrences = with_queue(outcomes(due, known), known)
+        occurrences = with_queue(outcomes(due, circumstances), circumstances)
         return [await self._with_run(occurrence, first_executions) for occurrence in reversed(occurrences)]
 
     async def _starts(
-        self, description: ScheduleDescription, due: Sequence[datetime], *, to_the_last: bool
+        self, description: ScheduleDescription, due: Sequence[datetime], *, is_first_page: bool
     ) -> Sequence[Start]:
-        jitter, window = forms.jitter_of(description.schedule), forms.window_of(description.schedule)
-        until = due[-1] + jitter + window + SETTLING if to_the_last else None
+        """Return the starts that may belong to the due times. An earlier page needs no start long after its last."""
+        jitter, window = translation.jitter_of(description.schedule), translation.window_of(description.schedule)
+        until = None if is_first_page else due[-1] + jitter + window + SETTLING
         async with self._engine.calls() as client:
             starts = await starts_of(client, description, due[0], until)
-        ids = (forms.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
+        ids = (translation.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
         runs = await self._context.database(lambda store: store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)
 
@@ -63,18 +65,18 @@ class Occurrences:
         run = await self._context.database(lambda store: store.runs.find(workflow_id, first_executions[workflow_id]))
         if run is None:
             return occurrence
-        known: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
+        run_fields: dict[str, object] = {"run_id": run.run_id, "run_status": run.status}
         if run.status is RunStatus.FAILED:
             run_id = run.run_id
             overview = await self._context.database(lambda store: store.records.overview(run_id))
-            why = overview.run.explanation.text if overview.run.explanation else run.reason
-            known["detail"] = "; ".join(part for part in (occurrence.detail, why) if part)
-        return occurrence.model_copy(update=known)
+            reason = overview.run.explanation.text if overview.run.explanation else run.reason
+            run_fields["detail"] = "; ".join(part for part in (occurrence.detail, reason) if part)
+        return occurrence.model_copy(update=run_fields)
 
     async def _latest_due(self, description: ScheduleDescription, most: int, until: datetime) -> Sequence[datetime]:
         """Return the latest times up to `until`.
 
-        Temporal counts forwards only, so the window grows backwards until the window has enough times."""
+        Temporal lists times forwards only, so a window before `until` grows until the window has enough times."""
         rules_since, span = description.info.last_updated_at or description.info.created_at, FIRST_WINDOW
         if until <= rules_since:
             return []
@@ -88,7 +90,7 @@ class Occurrences:
     async def due(
         self, schedule_id: str, since: datetime, until: datetime, most: int | None = None
     ) -> Sequence[datetime]:
-        """Return the times after `since` that were due, as Temporal counts them, jitter included."""
+        """Return the due times after `since`, as Temporal computes the times, jitter included."""
         times = [since]
         while most is None or len(times) <= most:
             async with self._engine.calls() as client:
@@ -111,16 +113,16 @@ def _circumstances(
     description: ScheduleDescription, starts: Sequence[Start], now: datetime, *, is_first_page: bool
 ) -> Circumstances:
     schedule = description.schedule
-    overlap = forms.overlap_of(schedule.policy)
+    overlap = translation.overlap_of(schedule.policy)
     # with `replace` only the last occurrence can wait, so an earlier page has no waiting run
     has_queue = is_first_page or overlap is not Overlap.REPLACE
     return Circumstances(
         starts=starts,
-        pauses=pauses.in_force(pauses.of_note(schedule.state.note or ""), paused=schedule.state.paused),
+        pauses=pauses.with_known_end(pauses.pauses_in(schedule.state.note or ""), paused=schedule.state.paused),
         paused=schedule.state.paused,
         overlap=overlap,
-        jitter=forms.jitter_of(schedule),
-        window=forms.window_of(schedule),
+        jitter=translation.jitter_of(schedule),
+        window=translation.window_of(schedule),
         queued=description.raw_description.info.buffer_size if has_queue else 0,
         missed=description.info.num_actions_missed_catchup_window,
         now=now,

@@ -1,6 +1,6 @@
-"""The pauses of a schedule, as lines in its note, which Temporal's own pages show as well.
+"""Records the pauses of a schedule as lines in its note, which Temporal's own pages show as well.
 
-Temporal keeps whether a schedule is paused, but neither the beginning of the pause nor earlier pauses.
+Temporal itself keeps whether a schedule is paused, but neither the beginning of the pause nor earlier pauses.
 """
 
 import re
@@ -28,7 +28,7 @@ def with_line(note: str, word: str, at: datetime, actor: str | None, reason: str
     return "\n".join(text for number, text in enumerate(lines) if number not in surplus)
 
 
-def of_note(note: str) -> list[Pause]:
+def pauses_in(note: str) -> list[Pause]:
     """Return the pauses in the note. Lines in another form are ignored."""
     pauses: list[Pause] = []
     for match in filter(None, map(LINE.fullmatch, note.splitlines())):
@@ -42,8 +42,9 @@ def of_note(note: str) -> list[Pause]:
     return pauses
 
 
-def in_force(pauses: Sequence[Pause], *, paused: bool) -> list[Pause]:
-    """Leave out a pause that another tool has ended: its end is unknown."""
+def with_known_end(pauses: Sequence[Pause], *, paused: bool) -> list[Pause]:
+    """Return the pauses without an open pause of a schedule that is not paused: another tool ended it, at an unknown
+    time."""
     return [pause for pause in pauses if paused or pause.until is not None]
 
 

@@ -1,8 +1,8 @@
-"""Replacement of a schedule's rules that respects changes by other clients at the same time.
+"""Replaces a schedule's rules without losing the changes that other clients make at the same time.
 
-The request names the state from which the request was made. Temporal drops a request that comes too late, and some
-versions of Temporal drop the request silently. So every request is verified, and a dropped request is made anew from
-the present state.
+A request carries a token of the state from which the request was made. Temporal drops a request with an old token, and
+some versions of Temporal report no error. So every request is verified, and a dropped request is made anew from the
+present state.
 """
 
 from collections.abc import Callable
@@ -23,14 +23,14 @@ async def replace(
     handle: ScheduleHandle,
     present: ScheduleDescription,
     rules: Schedule,
-    goes_by_rules: Callable[[Schedule], bool],
+    has_rules: Callable[[Schedule], bool],
 ) -> None:
     """Give the schedule these rules. Its state (paused or not, and the note) stays."""
     for _ in range(TRIES):
         rules.state = present.schedule.state
         await _update(client, present, rules)
         present = await handle.describe(rpc_timeout=RPC_TIMEOUT)
-        if goes_by_rules(present.schedule):
+        if has_rules(present.schedule):
             return
     raise TemporaryError(f"schedule {handle.id} was changed by other clients {TRIES} times meanwhile: try again")
 

@@ -1,7 +1,7 @@
-"""Workflows that a schedule started, and when each workflow was open.
+"""Finds the workflows that a schedule started, and the times when these workflows were open.
 
-Temporal's list has all workflows within its retention, a moment late. The schedule itself has the last ten at once.
-Older workflows are found by their runs in the database.
+There are three sources: Temporal's list has all workflows within its retention, but lags behind; the schedule itself
+has the last ten workflows without a lag; the database has the runs of older workflows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,11 @@ from temporalio.client import Client, ScheduleDescription, WorkflowExecution
 from temporalio.common import SearchAttributeKey
 
 from crawler_lifecycle.control.connection import RPC_TIMEOUT
-from crawler_lifecycle.control.schedules.forms import nominal_time, occurrence_id
+from crawler_lifecycle.control.schedules.translation import nominal_time, occurrence_id
 from crawler_lifecycle.domain.occurrences import Start
 from crawler_lifecycle.ports import ScheduledRun
 
-MOST = 1000
+MOST_LISTED = 1000
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 
 
@@ -29,7 +29,7 @@ async def starts_of(
     query = f'TemporalScheduledById = "{quoted}" AND (ExecutionStatus = "Running" OR {closed_late})'
     if until is not None:
         query += f' AND StartTime <= "{until.astimezone(UTC).isoformat()}"'
-    listed = [execution async for execution in client.list_workflows(query, limit=MOST, rpc_timeout=RPC_TIMEOUT)]
+    listed = [execution async for execution in client.list_workflows(query, limit=MOST_LISTED, rpc_timeout=RPC_TIMEOUT)]
     starts = _of_list(listed)
     for start in _of_schedule(description):
         starts.setdefault(start.workflow_id, start)
@@ -49,7 +49,7 @@ def with_runs(known: Sequence[Start], runs: Iterable[ScheduledRun], schedule_id:
 
 
 def _of_list(executions: Iterable[WorkflowExecution]) -> dict[str, Start]:
-    """Executions with the same id, after a continue-as-new or by a backfill, count as a single start."""
+    """Return the starts by workflow id. Executions with the same id, continued or by a backfill, are one start."""
     starts: dict[str, Start] = {}
     for execution in sorted(executions, key=lambda execution: execution.start_time):
         nominal = execution.typed_search_attributes.get(NOMINAL)

@@ -12,7 +12,7 @@ from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
 from crawler_lifecycle.services.openapi import problems
-from crawler_lifecycle.services.problems import perhaps_made, problem
+from crawler_lifecycle.services.problems import problem, result_unknown
 
 DOOR = "api"
 KEY = Header(
@@ -58,7 +58,7 @@ async def start(
     except TemporaryError as error:
         if key is not None:
             raise
-        return perhaps_made(error)
+        return result_unknown(error)
     response.status_code = 201 if started.created else 200
     response.headers["Location"] = f"/v1/runs/{started.run_id}"
     return started

@@ -20,7 +20,7 @@ from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
 from crawler_lifecycle.services.openapi import problems
-from crawler_lifecycle.services.problems import perhaps_made, problem
+from crawler_lifecycle.services.problems import problem, result_unknown
 
 Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
 NewName = Annotated[ScheduleId, Path(description="name of the schedule")]
@@ -134,7 +134,7 @@ async def trigger_schedule(api: CurrentApi, schedule: Name, response: Response) 
     try:
         triggered = await api.control.schedules.trigger(schedule)
     except TemporaryError as error:
-        return perhaps_made(error)
+        return result_unknown(error)
     if triggered.outcome is Outcome.ASKED:
         response.status_code = 202
     return triggered
@@ -157,7 +157,7 @@ async def backfill_schedule(
     try:
         return await api.control.schedules.backfill(schedule, body.since, until, at_once=body.at_once)
     except TemporaryError as error:
-        return perhaps_made(error)
+        return result_unknown(error)
 
 
 @router.delete(

@@ -1,4 +1,4 @@
-"""Ports of the embedded stack."""
+"""The ports of the embedded stack: the fixed ports, or free ports."""
 
 import random
 import socket
@@ -8,8 +8,8 @@ from itertools import islice
 from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
-# Below the range for client connections: a client could get a chosen port before the server starts.
-SERVERS = range(20_000, 32_768)
+# below the ports of client connections: a client could get a chosen port before the server starts
+SERVER_PORTS = range(20_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Ports:
 
     def refuse_taken(self) -> None:
         """Raise NotReady for the first port in use, before any part starts."""
-        for option, port, what in (
+        for option, port, part in (
             ("--temporal-port", self.temporal, "Temporal"),
             ("--ui-port", self.web_ui, "Temporal's Web UI"),
             ("--scheduler-port", self.scheduler, "the scheduler service"),
@@ -33,14 +33,14 @@ class Ports:
         ):
             if _is_taken(port):
                 raise NotReady(
-                    f"port {port} ({what}) is in use: end what uses it, or start with another: "
+                    f"port {port} ({part}) is in use: end the program with this port, or choose another port: "
                     f"`crawlctl up {option} PORT`, or `crawlctl up --free-ports` (make has no options; "
                     "crawlctl is in .venv/bin of a checkout)"
                 )
 
 
 def free_ports(count: int) -> list[int]:
-    free = (port for port in random.sample(SERVERS, len(SERVERS)) if not _is_taken(port))
+    free = (port for port in random.sample(SERVER_PORTS, len(SERVER_PORTS)) if not _is_taken(port))
     return list(islice(free, count))
 
 

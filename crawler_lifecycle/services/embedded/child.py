@@ -1,4 +1,4 @@
-"""A part of the stack as a child process: start, restart, end."""
+"""Starts, restarts and ends a part of the embedded stack as a child process."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from crawler_lifecycle.services.embedded.plan import Part
 PROBE_PAUSE = 0.1
 START_PATIENCE = 30.0
 RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))
-WELL_AFTER = 60.0  # after so long a run, the restarts begin again with the shortest pause
+HEALTHY_SECONDS = 60.0  # a process that ran for longer is restarted after the shortest pause
 LAST_LINES = 8
 BIG_LOG = 10_000_000
 
@@ -28,10 +28,10 @@ Probe = Callable[[], Awaitable[None]]
 
 
 class Child:
-    """A child process. `started` is called after every start, so that the process is recorded."""
+    """A child process. `on_start` is called after every start, so that the stack records the process."""
 
     def __init__(
-        self, part: Part, environment: dict[str, str], log: Path, say: Say, started: Callable[[], None]
+        self, part: Part, environment: dict[str, str], log: Path, say: Say, on_start: Callable[[], None]
     ) -> None:
         self.part = part
         self.log = log
@@ -39,7 +39,7 @@ class Child:
         self.process: Process | None = None
         self._environment = {name: value for name, value in environment.items() if name not in part.without}
         self._say = say
-        self._started = started
+        self._on_start = on_start
         self._running: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -63,10 +63,10 @@ class Child:
                 process_group=group,
             )
         self.process = processes.describe(self.name, self._running.pid)
-        self._started()
+        self._on_start()
 
     async def wait_ready(self, probe: Probe) -> None:
-        """Wait until the probe succeeds. NotReady with the end of the log: the process ended or took too long."""
+        """Wait until the probe succeeds. NotReady shows the end of the log: the process ended or took too long."""
         ended = asyncio.create_task(self._process.wait())
         deadline, problem = time.monotonic() + START_PATIENCE, "it does not answer"
         try:
@@ -86,9 +86,9 @@ class Child:
         if self._process.returncode is not None:
             raise self._did_not_start(f"ended with status {self._process.returncode}")
 
-    def keep(self, group: Callable[[], int]) -> None:
-        """Restart the process whenever it ends, after a growing pause."""
-        self._keeper = asyncio.create_task(self._keep(group))
+    def keep_running(self, group: Callable[[], int]) -> None:
+        """From now on, restart the process whenever the process ends, after a growing pause."""
+        self._keeper = asyncio.create_task(self._restart_for_ever(group))
 
     async def stop(self) -> None:
         """End the process: SIGTERM, and after the part's time SIGKILL."""
@@ -110,11 +110,11 @@ class Child:
     def kill(self) -> None:
         self._send(signal.SIGKILL)
 
-    async def _keep(self, group: Callable[[], int]) -> None:
+    async def _restart_for_ever(self, group: Callable[[], int]) -> None:
         failures = 0
         while True:
             status = await self._process.wait()
-            failures = 1 if time.time() - self.started_at > WELL_AFTER else failures + 1
+            failures = 1 if time.time() - self.started_at > HEALTHY_SECONDS else failures + 1
             pause = RESTARTS.seconds(failures)
             self._say(f"{self.name} ended with status {status}, starts again in {pause:.0f} s (log: {self.log})")
             await asyncio.sleep(pause)
@@ -134,8 +134,8 @@ class Child:
             with suppress(ProcessLookupError):
                 self._running.send_signal(number)
 
-    def _did_not_start(self, what: str) -> NotReady:
-        return NotReady(f"{self.name} {what}; the end of {self.log}:\n{_tail(self.log)}")
+    def _did_not_start(self, problem: str) -> NotReady:
+        return NotReady(f"{self.name} {problem}; the end of {self.log}:\n{_tail(self.log)}")
 
 
 def _tail(log: Path) -> str:

@@ -1,4 +1,4 @@
-"""Interruption of the stack by Ctrl-C, SIGTERM or a closed terminal."""
+"""Interrupts the stack in order at Ctrl-C, SIGTERM or a closed terminal."""
 
 import asyncio
 import signal
@@ -10,7 +10,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """The signal ended the work, which has cleaned up."""
+    """A signal ended the work, and the work has cleaned up."""
 
     def __init__(self, number: signal.Signals) -> None:
         super().__init__(number.name)

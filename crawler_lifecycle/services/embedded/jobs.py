@@ -1,4 +1,4 @@
-"""Jobs under way on this machine, and their end with the stack."""
+"""Finds the jobs under way on this machine, and ends these jobs with the stack if requested."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.domain.looks import JobLook
 
 RUNS_IN_A_PAGE = 1000
-GRACE = 5.0
+GRACE_SECONDS = 5.0
 LOOK_PAUSE = 0.1
 
 
@@ -28,7 +28,7 @@ class OpenJob:
 
 @dataclass(slots=True)
 class OpenJobs:
-    """Open jobs. `unseen`: runs with possibly more jobs, and the problem that hides the jobs."""
+    """Open jobs. `unseen`: a line for every run that may have more jobs, with the problem that hides the jobs."""
 
     seen: list[OpenJob] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
@@ -57,13 +57,13 @@ def _open_runs(control: Control) -> Iterator[RunSummary]:
             before = page[-1].run_id
 
 
-def end_jobs(control: Control, grace: float = GRACE) -> OpenJobs:
+def end_jobs(control: Control, grace: float = GRACE_SECONDS) -> OpenJobs:
     """Stop the jobs, and kill the remaining jobs after the grace period. Return the jobs still open."""
-    for act, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE)):
+    for end, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE_SECONDS)):
         deadline = time.monotonic() + patience
         while alive := open_jobs(control):
             for run_uid in {job.run_uid for job in alive.seen}:
-                act(run_uid, [(entry.job.task, entry.job.attempt) for entry in alive.seen if entry.run_uid == run_uid])
+                end(run_uid, [(entry.job.task, entry.job.attempt) for entry in alive.seen if entry.run_uid == run_uid])
             if time.monotonic() > deadline:
                 break
             time.sleep(LOOK_PAUSE)

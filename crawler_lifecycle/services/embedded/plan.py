@@ -1,4 +1,4 @@
-"""The parts that make up the stack, with commands and settings."""
+"""Plans the embedded stack: its parts with their commands, and the settings of all parts."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from crawler_lifecycle.services.api.tokens import Tokens, embedded_token
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, Ports
 from crawler_lifecycle.settings import PREFIX
 
-DYNAMIC = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
+TEMPORAL_LIMITS = ("history.transferProcessorMaxPollRPS=1000", "history.timerProcessorMaxPollRPS=1000")
 PRAGMAS = ("journal_mode=wal", "synchronous=1")
 SERVICE_STOP = 10.0
 
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def inherited(self) -> dict[str, str]:
-        """Return the environment of a child: the stack's settings replace the caller's."""
+        """Return the environment of a child: the stack's settings replace the caller's settings."""
         others = {name: value for name, value in os.environ.items() if not name.startswith((PREFIX, TEMPORAL))}
         return others | self.environment
 
@@ -69,11 +69,11 @@ def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
     """Make the plan, and the tokens in the state folder. No part starts."""
     settings = configuration.load(state=state)
     tokens = state / "api-tokens.json"
-    said = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    callers_settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     return Plan(
         state=state,
         ports=ports,
-        environment=said
+        environment=callers_settings
         | {
             "CRAWLER_STATE": str(state),
             "CRAWLER_DATABASE__URL": settings.database_url,
@@ -92,7 +92,7 @@ def make_plan(state: Path, ports: Ports, catalogue: Path) -> Plan:
 
 def temporal_part(plan: Plan) -> Part:
     options = [f"--sqlite-pragma={pragma}" for pragma in PRAGMAS]
-    options += [f"--dynamic-config-value={value}" for value in DYNAMIC]
+    options += [f"--dynamic-config-value={value}" for value in TEMPORAL_LIMITS]
     options += [f"--search-attribute={name}={kind}" for name, kind in search_attribute_types().items()]
     return Part(
         "temporal",

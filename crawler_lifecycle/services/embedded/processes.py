@@ -1,4 +1,4 @@
-"""Recorded processes: find a process again, and end processes."""
+"""Finds recorded processes again, and ends processes."""
 
 import os
 import signal

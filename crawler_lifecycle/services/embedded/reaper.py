@@ -1,8 +1,8 @@
 """Reaper: a small process that ends the stack's children when the stack itself was killed.
 
 The reaper leads the process group of all children and holds a pipe to its parent. When the pipe closes, on purpose or
-by the parent's death, the reaper ends every process left in the group. Jobs have sessions of their own and go on,
-unless the stack is a passing one, which takes jobs and state folder along.
+by the parent's death, the reaper ends every process left in the group. Jobs have sessions of their own and go on. Only
+for a passing stack, as of the demo, the reaper also ends the jobs and removes the state folder.
 """
 
 import os

@@ -114,7 +114,7 @@ class Stack:
         for child in self._children:
             child.refuse_ended()
         for child in self._children:
-            child.keep(self._group)
+            child.keep_running(self._group)
 
     async def _stop(self) -> None:
         """End the parts: the worker drains first, Temporal ends last."""

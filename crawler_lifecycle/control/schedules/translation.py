@@ -1,4 +1,4 @@
-"""Translation of schedules between our terms and Temporal's."""
+"""Translates schedules from our terms into Temporal's terms, and back."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,12 +10,12 @@ from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.schedules import Overlap, ScheduleCounts, ScheduleRequest
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 
-NOT_OF_OURS = "calendar"  # a rule that another tool made
+FOREIGN_RULE = "calendar"  # shown for a rule by another tool, which has no cron line
 OVERLAPS = {
     Overlap.SKIP: temporal.ScheduleOverlapPolicy.SKIP,
     Overlap.QUEUE: temporal.ScheduleOverlapPolicy.BUFFER_ONE,
-    # A cancel is a stop here: asked, forced after the grace period, proved, exported. Only then the next run starts.
-    # A terminated workflow would leave its jobs running beside the jobs of the next run.
+    # A cancelled run is stopped and exported before the next run starts. With TERMINATE_OTHER the jobs of the earlier
+    # run would go on beside the jobs of the next run.
     Overlap.REPLACE: temporal.ScheduleOverlapPolicy.CANCEL_OTHER,
     Overlap.ALLOW: temporal.ScheduleOverlapPolicy.ALLOW_ALL,
 }
@@ -49,11 +49,11 @@ def _spec(request: ScheduleRequest) -> temporal.ScheduleSpec:
     )
 
 
-def of_spec(spec: temporal.ScheduleSpec) -> dict[str, Any]:
-    """Return the summary's fields about the times of occurrences."""
+def times_of(spec: temporal.ScheduleSpec) -> dict[str, Any]:
+    """Return the fields of a ScheduleSummary that say when occurrences are due."""
     interval = spec.intervals[0] if spec.intervals else None
     return {
-        "cron": [calendar.comment or NOT_OF_OURS for calendar in spec.calendars],
+        "cron": [calendar.comment or FOREIGN_RULE for calendar in spec.calendars],
         "every_seconds": int(interval.every.total_seconds()) if interval else None,
         "offset_seconds": int(interval.offset.total_seconds()) if interval and interval.offset else 0,
         "time_zone": spec.time_zone_name or "UTC",
@@ -62,7 +62,7 @@ def of_spec(spec: temporal.ScheduleSpec) -> dict[str, Any]:
 
 
 def overlap_of(policy: temporal.SchedulePolicy) -> Overlap | None:
-    """Return None for a policy without a word of ours."""
+    """Return our word for the policy; None: another tool chose a policy without a word of ours."""
     return next((ours for ours, theirs in OVERLAPS.items() if theirs is policy.overlap), None)
 
 
@@ -75,9 +75,9 @@ def window_of(schedule: temporal.Schedule) -> timedelta:
     return schedule.policy.catchup_window or timedelta()
 
 
-def goes_by(schedule: temporal.Schedule, request: ScheduleRequest) -> bool:
+def has_rules_of(schedule: temporal.Schedule, request: ScheduleRequest) -> bool:
     """Return whether the schedule has the rules of the request already."""
-    rules = of_spec(schedule.spec)
+    rules = times_of(schedule.spec)
     return (
         rules == request.model_dump(include=set(rules))
         and overlap_of(schedule.policy) is request.overlap
@@ -93,8 +93,8 @@ def action_of(schedule: temporal.Schedule) -> temporal.ScheduleActionStartWorkfl
 
 
 def run_of(action: temporal.ScheduleActionStartWorkflow) -> RunRequest | None:
-    """Return None if the stored request is not acceptable; the schedule's workflows then fail with the reason."""
-    data = getattr(action.args[0], "data", b"") if action.args else b""
+    """Return the stored request; None if the request is not acceptable: the workflows then say the reason."""
+    data = getattr(action.args[0], "data", b"") if action.args else b""  # a payload, which is not decoded yet
     try:
         return RunRequest.model_validate_json(data)
     except ValidationError:
