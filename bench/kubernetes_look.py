@@ -32,7 +32,7 @@ class Answers(Api):
 
     def __init__(self, jobs: list[bytes], pods: list[bytes]) -> None:
         self.namespace, self.clock = "crawls", ServerClock()
-        self.ready: Mapping[str, list[bytes]] = {self.batch("jobs"): jobs, self.core("pods"): pods}
+        self.ready: Mapping[str, list[bytes]] = {self.jobs_path(): jobs, self.core_path("pods"): pods}
         self.lists = self.size = 0
 
     def pages(
@@ -100,7 +100,7 @@ def _typed(answers: Answers) -> Callable[[], int]:
     def decode() -> int:
         jobs, pods = (
             [client.deserialize(body.decode(), kind, "application/json") for body in answers.pages(path)]
-            for path, kind in ((answers.batch("jobs"), "V1JobList"), (answers.core("pods"), "V1PodList"))
+            for path, kind in ((answers.jobs_path(), "V1JobList"), (answers.core_path("pods"), "V1PodList"))
         )
         assert pods
         return sum(len(page.items) for page in jobs)

@@ -121,14 +121,14 @@ class Shelf(Api):
         self.calls: list[str] = []
         self.fault: Callable[[str], None] = lambda _call: None
 
-    def batch(self, *names: str) -> str:
-        return "/".join(("jobs of", NAMESPACE, *names))
+    def jobs_path(self, *names: str) -> str:
+        return "/".join(("jobs of", NAMESPACE, "jobs", *names))
 
-    def core(self, *names: str) -> str:
-        return "/".join(("others of", NAMESPACE, *names))
+    def core_path(self, kind: str, *names: str) -> str:
+        return "/".join(("others of", NAMESPACE, kind, *names))
 
-    def namespaces(self, name: str) -> str:
-        return f"namespace/{name}"
+    def namespace_path(self, name: str | None = None) -> str:
+        return f"namespace/{name or NAMESPACE}"
 
     def put(self, *, jobs: Any = (), pods: Any = (), events: Any = ()) -> "Shelf":
         self.there = {"jobs": list(jobs), "pods": list(pods), "events": list(events)}
@@ -138,7 +138,7 @@ class Shelf(Api):
         self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = "application/json"
     ) -> bytes:
         kind = path.rpartition("/")[2]
-        if path == self.core():
+        if path == self.namespace_path():
             self._called("namespace")
             return _found(self.of_namespace)
         if path.startswith("namespace/"):

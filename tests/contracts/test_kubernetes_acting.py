@@ -1166,7 +1166,7 @@ def test_a_log_that_goes_on_and_on_is_given_up_in_time(acting: Acting) -> None:
 
     printing = threading.Thread(target=prints)
     printing.start()
-    path, began = acting.api.core("pods", name, "log"), time.monotonic()
+    path, began = acting.api.core_path("pods", name, "log"), time.monotonic()
     try:
         with pytest.raises(ApiFailed):
             list(acting.api.chunks(path, {"follow": "true"}, until=began + 1))

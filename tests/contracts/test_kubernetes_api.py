@@ -39,7 +39,7 @@ def a_job(name: str) -> dict[str, object]:
 
 def test_what_is_not_there_is_missing_only_if_the_api_server_itself_says_so(api: Api) -> None:
     with pytest.raises(Missing):
-        api.get(api.batch("jobs", "none"))
+        api.get(api.jobs_path("none"))
     with pytest.raises(ApiFailed) as caught:
         api.get("/healthz/of/a/proxy")
     assert caught.value.status == 404
@@ -47,10 +47,10 @@ def test_what_is_not_there_is_missing_only_if_the_api_server_itself_says_so(api:
 
 def test_connections_are_kept(api: Api, server: ApiServer) -> None:
     for _ in range(5):
-        api.get(api.core())
+        api.get(api.namespace_path())
     with pytest.raises(Missing):
-        api.get(api.batch("jobs", "none"))
-    api.get(api.core())
+        api.get(api.jobs_path("none"))
+    api.get(api.namespace_path())
     assert len({seen.connection for seen in server.seen}) == 1
 
 
@@ -61,7 +61,7 @@ def test_as_many_connections_are_kept_as_threads_ask(server: ApiServer, tmp_path
     def ask(_: int) -> None:
         for _ in range(5):
             barrier.wait(20)
-            api.get(api.core())
+            api.get(api.namespace_path())
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(ask, range(12)))
@@ -69,14 +69,14 @@ def test_as_many_connections_are_kept_as_threads_ask(server: ApiServer, tmp_path
 
 
 def test_a_token_that_was_changed_is_read_again_once(api: Api, server: ApiServer, tmp_path: Path) -> None:
-    api.get(api.core())
+    api.get(api.namespace_path())
     server.tokens = {"second"}
     (tmp_path / "token").write_text("second\n")
-    api.post(api.batch("jobs"), a_job("one"))
+    api.post(api.jobs_path(), a_job("one"))
     assert len(server.asked("POST")) == 2
     server.tokens = {"third"}
     with pytest.raises(ApiFailed) as caught:
-        api.get(api.core())
+        api.get(api.namespace_path())
     assert caught.value.status == 401
     assert len(server.asked("GET")) == 3
 
@@ -85,7 +85,7 @@ def test_a_token_is_read_again_by_one_thread_for_all(api: Api, server: ApiServer
     server.tokens = {"second"}
     (tmp_path / "token").write_text("second\n")
     with ThreadPoolExecutor(8) as pool:
-        assert len(list(pool.map(lambda _: api.get(api.core()), range(8)))) == 8
+        assert len(list(pool.map(lambda _: api.get(api.namespace_path()), range(8)))) == 8
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -95,11 +95,11 @@ def test_a_busy_server_is_asked_again_when_it_says(api: Api, server: ApiServer, 
     busy = Answered(status, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault(method, "jobs", busy), Fault(method, "jobs", busy)]
     if method == "GET":
-        api.get(api.batch("jobs", "one"))
+        api.get(api.jobs_path("one"))
     elif method == "POST":
-        api.post(api.batch("jobs"), a_job("two"))
+        api.post(api.jobs_path(), a_job("two"))
     else:
-        api.delete(api.batch("jobs", "one"), {})
+        api.delete(api.jobs_path("one"), {})
     assert len(server.asked(method)) == 3
 
 
@@ -107,7 +107,7 @@ def test_patience_with_a_busy_server_ends(api: Api, server: ApiServer) -> None:
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "3600"})
     server.faults = [Fault("GET", "", busy)]
     with pytest.raises(ApiFailed) as caught:
-        api.get(api.core())
+        api.get(api.namespace_path())
     assert (caught.value.status, caught.value.retry_after) == (429, 3600)
     assert len(server.seen) == 1
 
@@ -121,7 +121,7 @@ def test_no_try_begins_after_the_time_for_all_of_them(
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault("POST", "jobs", busy, after=0.3) for _ in range(3)]
     with pytest.raises(ApiFailed) as caught:
-        api.post(api.batch("jobs"), a_job("one"))
+        api.post(api.jobs_path(), a_job("one"))
     assert caught.value.status == 429
     assert server.objects["jobs"] == {}
 
@@ -131,7 +131,7 @@ def test_nor_does_one_with_a_new_token(server: ApiServer, tmp_path: Path, monkey
     api = Api(an_access(server, tmp_path))
     server.faults = [Fault("POST", "jobs", Answered(401, "Unauthorized", "Unauthorized"), after=0.3)]
     with pytest.raises(ApiFailed) as caught:
-        api.post(api.batch("jobs"), a_job("one"))
+        api.post(api.jobs_path(), a_job("one"))
     assert caught.value.status == 401
     assert len(server.asked("POST")) == 1
 
@@ -149,9 +149,9 @@ def test_nothing_is_sent_when_connecting_took_all_of_its_time(
     monkeypatch.setattr(urllib3.connection.HTTPConnection, "connect", slowly)
     api = Api(an_access(server, tmp_path, connect_seconds=0.2))
     with pytest.raises(ApiFailed, match="took too long") as caught:
-        api.post(api.batch("jobs"), a_job("one"))
+        api.post(api.jobs_path(), a_job("one"))
     assert caught.value.timed_out
-    assert api.get(api.core())
+    assert api.get(api.namespace_path())
     assert server.asked("POST") == []
 
 
@@ -159,7 +159,7 @@ def test_nothing_is_sent_when_connecting_took_all_of_its_time(
 def test_an_error_of_the_server_is_told_at_once(api: Api, server: ApiServer, status: int) -> None:
     server.faults = [Fault("GET", "", Answered(status, "InternalError", "etcd is away"))]
     with pytest.raises(ApiFailed, match="etcd is away") as caught:
-        api.get(api.core())
+        api.get(api.namespace_path())
     assert (caught.value.status, caught.value.reason) == (status, "InternalError")
     assert len(server.seen) == 1
 
@@ -169,20 +169,20 @@ def test_a_page_of_a_proxy_is_shown(api: Api, server: ApiServer) -> None:
     page.body = {"kind": "<html>", "oops": 1}
     server.faults = [Fault("GET", "", page)]
     with pytest.raises(ApiFailed, match="oops"):
-        api.get(api.core())
+        api.get(api.namespace_path())
 
 
 def test_a_read_is_sent_again_when_its_connection_broke_and_a_write_is_not(api: Api, server: ApiServer) -> None:
     server.faults = [Fault("GET", "", drop="after")]
-    api.get(api.core())
+    api.get(api.namespace_path())
     assert len(server.asked("GET")) == 2
     for method, drop in (("POST", "before"), ("POST", "after"), ("DELETE", "after")):
         server.put("jobs", a_job("one"))
         server.seen.clear()
         server.faults = [Fault(method, "", drop=drop)]
-        write: Callable[[], bytes] = partial(api.post, api.batch("jobs"), a_job("two" + drop))
+        write: Callable[[], bytes] = partial(api.post, api.jobs_path(), a_job("two" + drop))
         if method == "DELETE":
-            write = partial(api.delete, api.batch("jobs", "one"), {})
+            write = partial(api.delete, api.jobs_path("one"), {})
         with pytest.raises(ApiFailed) as caught:
             write()
         assert caught.value.status is None
@@ -195,10 +195,10 @@ def test_a_server_that_is_silent_is_given_up(server: ApiServer, tmp_path: Path) 
     server.faults = [Fault(method, "", hang=silence) for method in ("GET", "POST", "DELETE", "GET")]
     try:
         for ask in (
-            lambda: api.get(api.core()),
-            lambda: api.post(api.batch("jobs"), a_job("one")),
-            lambda: api.delete(api.batch("jobs", "one"), {}),
-            lambda: list(api.lines(api.batch("jobs"), silence=0.3)),
+            lambda: api.get(api.namespace_path()),
+            lambda: api.post(api.jobs_path(), a_job("one")),
+            lambda: api.delete(api.jobs_path("one"), {}),
+            lambda: list(api.lines(api.jobs_path(), silence=0.3)),
         ):
             with pytest.raises(ApiFailed, match="no answer of the Kubernetes API") as caught:
                 ask()
@@ -212,7 +212,7 @@ def test_nobody_there_is_told(tmp_path: Path, server: ApiServer) -> None:
     server.url = "http://127.0.0.1:9"
     api = Api(an_access(server, tmp_path))
     with pytest.raises(ApiFailed, match=r"127\.0\.0\.1:9"):
-        api.get(api.core())
+        api.get(api.namespace_path())
 
 
 def test_this_machine_is_not_asked_through_a_proxy(
@@ -223,14 +223,14 @@ def test_this_machine_is_not_asked_through_a_proxy(
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     api = Api(an_access(server, tmp_path))
-    assert api.get(api.core())
+    assert api.get(api.namespace_path())
 
 
 def test_a_list_comes_in_pages(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "PAGE", 4)
     for number in range(10):
         server.put("jobs", a_job(f"job-{number}"))
-    pages = [json.loads(page)["items"] for page in api.pages(api.batch("jobs"))]
+    pages = [json.loads(page)["items"] for page in api.pages(api.jobs_path())]
     assert [len(page) for page in pages] == [4, 4, 2]
     assert {item["metadata"]["name"] for page in pages for item in page} == {f"job-{number}" for number in range(10)}
     assert all("resourceVersion" not in seen.query for seen in server.seen)
@@ -242,7 +242,7 @@ def test_a_list_that_became_too_old_begins_anew(api: Api, server: ApiServer, mon
         server.put("jobs", a_job(f"job-{number}"))
     server.faults = [Fault("GET", "continue", Answered(410, "Expired", "the continue token is too old"))]
 
-    pages = [json.loads(page)["items"][0]["metadata"]["name"] for page in api.pages(api.batch("jobs"))]
+    pages = [json.loads(page)["items"][0]["metadata"]["name"] for page in api.pages(api.jobs_path())]
 
     assert pages == ["job-0", "job-0", "job-1", "job-2"]
 
@@ -254,7 +254,7 @@ def test_a_page_that_is_too_long_comes_in_smaller_ones(
     for number in range(20):
         server.put("jobs", a_job(f"job-{number:02}") | {"spec": {"template": "x" * 5_000}})
 
-    pages = [json.loads(page)["items"] for page in api.pages(api.batch("jobs"), {"limit": 16})]
+    pages = [json.loads(page)["items"] for page in api.pages(api.jobs_path(), {"limit": 16})]
 
     assert [item["metadata"]["name"] for page in pages for item in page] == [f"job-{number:02}" for number in range(20)]
 
@@ -266,7 +266,7 @@ def test_an_object_that_is_too_long_by_itself_is_told(
     server.put("jobs", a_job("one") | {"spec": {"template": "x" * 5_000}})
 
     with pytest.raises(ApiFailed, match="too long"):
-        list(api.pages(api.batch("jobs")))
+        list(api.pages(api.jobs_path()))
 
 
 def test_a_list_that_becomes_too_old_again_says_so(
@@ -277,7 +277,7 @@ def test_a_list_that_becomes_too_old_again_says_so(
     server.put("jobs", a_job("two"))
     too_old = Answered(410, "Expired", "the continue token is too old")
     server.faults = [Fault("GET", "continue", too_old), Fault("GET", "continue", too_old)]
-    pages = api.pages(api.batch("jobs"))
+    pages = api.pages(api.jobs_path())
     with pytest.raises(ApiFailed) as caught:
         list(pages)
     assert caught.value.status == 410
@@ -286,20 +286,20 @@ def test_a_list_that_becomes_too_old_again_says_so(
 def test_four_lists_at_once_and_no_more(api: Api, server: ApiServer) -> None:
     server.slow_lists = threading.Barrier(4)
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda _: list(api.pages(api.batch("jobs"))), range(16)))
+        list(pool.map(lambda _: list(api.pages(api.jobs_path())), range(16)))
     assert server.lists_at_once == 4
 
 
 def test_lines_come_whole(api: Api, server: ApiServer) -> None:
     server.watching = [[b"x" * 200_000, b"two", b"three"]]
-    begun, *lines = api.lines(api.batch("jobs"), {"watch": 1})
+    begun, *lines = api.lines(api.jobs_path(), {"watch": 1})
     assert (begun, lines) == (b"", [b"x" * 200_000, b"two", b"three"])
 
 
 def test_a_line_without_an_end_is_given_up(api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "LONGEST_LINE", 100_000)
     server.watching = [[b"one", b"x" * 400_000]]
-    lines = api.lines(api.batch("jobs"), {"watch": 1})
+    lines = api.lines(api.jobs_path(), {"watch": 1})
     assert [next(lines), next(lines)] == [b"", b"one"]
     with pytest.raises(ApiFailed, match="does not end"):
         next(lines)
@@ -309,7 +309,7 @@ def test_a_busy_server_that_asks_for_no_pause_gets_one(api: Api, server: ApiServ
     busy = Answered(429, "TooManyRequests", "too many requests", {"Retry-After": "0"})
     server.faults = [Fault("GET", "jobs", busy) for _ in range(100)]
     with pytest.raises(ApiFailed):
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
     assert len(server.seen) <= BUSY_SECONDS / transport.SHORTEST_PAUSE + 1
 
 

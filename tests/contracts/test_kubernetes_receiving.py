@@ -41,7 +41,7 @@ def test_a_long_answer_comes_packed_and_is_unpacked(api: Api, server: ApiServer)
         return packed
 
     spoil(server, seen)
-    page = api.get(api.batch("jobs"))
+    page = api.get(api.jobs_path())
     assert json.loads(page)["items"][0]["metadata"]["annotations"] == {"long": LONG}
     assert len(b"".join(sent)) < len(page) / 2
     assert gzip.decompress(sent[0]) == page
@@ -49,10 +49,10 @@ def test_a_long_answer_comes_packed_and_is_unpacked(api: Api, server: ApiServer)
 
 def test_what_goes_on_is_not_offered_to_be_packed(api: Api, server: ApiServer) -> None:
     server.watching = [[b"one"]]
-    list(api.lines(api.batch("jobs"), {"watch": 1}))
+    list(api.lines(api.jobs_path(), {"watch": 1}))
     server.put("pods", {"metadata": {"name": "of-one"}})
     server.logs["of-one"] = LONG.encode()
-    assert b"".join(api.chunks(api.core("pods", "of-one", "log"))) == LONG.encode()
+    assert b"".join(api.chunks(api.core_path("pods", "of-one", "log"))) == LONG.encode()
     assert [seen.headers["Accept-Encoding"] for seen in server.seen] == ["identity"] * 2
 
 
@@ -73,21 +73,21 @@ def test_what_cannot_be_unpacked_is_no_answer(
 ) -> None:
     spoil(server, how)
     with pytest.raises(ApiFailed, match=said) as caught:
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
     assert caught.value.status is None
-    assert json.loads(api.get(api.batch("jobs")))["items"], "the next one is as always"
+    assert json.loads(api.get(api.jobs_path()))["items"], "the next one is as always"
 
 
 @pytest.mark.parametrize("name", ["GZIP", " x-gzip "])
 def test_it_may_be_spelled_otherwise(api: Api, server: ApiServer, name: str) -> None:
     server.faults = [Fault("GET", "/jobs", packed_as=name)]
-    assert json.loads(api.get(api.batch("jobs")))["items"]
+    assert json.loads(api.get(api.jobs_path()))["items"]
 
 
 def test_what_nobody_offered_is_not_guessed_at(api: Api, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", packed_as="gzip, br")]
     with pytest.raises(ApiFailed, match="packed as 'gzip, br'"):
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
 
 
 @pytest.mark.parametrize("name", ["gzip", "br"])
@@ -96,27 +96,27 @@ def test_what_goes_on_and_is_packed_all_the_same_is_no_answer(api: Api, server: 
     server.logs["of-one"] = b"the end"
     server.faults = [Fault("GET", "/log", packed_as=name)]
     with pytest.raises(ApiFailed, match=f"packed as '{name}'"):
-        list(api.chunks(api.core("pods", "of-one", "log")))
+        list(api.chunks(api.core_path("pods", "of-one", "log")))
 
 
 def test_one_whose_connection_breaks_in_the_middle_is_asked_for_again(api: Api, server: ApiServer) -> None:
     breaks = threading.Event()
     breaks.set()
     server.faults = [Fault("GET", "/jobs", drips=breaks)]
-    assert json.loads(api.get(api.batch("jobs")))["items"]
+    assert json.loads(api.get(api.jobs_path()))["items"]
     assert len(server.asked("GET", "/jobs")) == 2
 
 
 def test_a_long_no_is_unpacked_as_well(api: Api, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", Answered(404, "NotFound", LONG))]
     with pytest.raises(Missing, match=LONG):
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
 
 
 def test_a_long_no_that_cannot_be_unpacked_is_a_no(api: Api, server: ApiServer) -> None:
     server.faults = [Fault("GET", "/jobs", Answered(500, "InternalError", LONG), spoils=lambda _: b"{}")]
     with pytest.raises(ApiFailed) as caught:
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
     assert caught.value.status == 500
 
 
@@ -127,9 +127,9 @@ def test_what_is_too_long_once_it_is_unpacked_is_given_up(
     monkeypatch.setattr(receiving, "LARGEST_ANSWER", 1 << 20)
     spoil(server, lambda _: gzip.compress(filling((1 << 20) + 1)))
     with pytest.raises(ApiFailed, match="too long"):
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
     spoil(server, lambda _: gzip.compress(filling(1 << 20)))
-    assert len(api.get(api.batch("jobs"))) == 1 << 20
+    assert len(api.get(api.jobs_path())) == 1 << 20
 
 
 def test_who_drips_what_unpacks_to_nothing_is_left(
@@ -140,5 +140,5 @@ def test_who_drips_what_unpacks_to_nothing_is_left(
     empty_blocks = b"\x00\x00\x00\xff\xff" * 10_000
     server.faults = [Fault("GET", "/jobs", drips=over, spoils=lambda packed: packed[:10] + empty_blocks)]
     with pytest.raises(ApiFailed, match="does not end"):
-        api.get(api.batch("jobs"))
+        api.get(api.jobs_path())
     over.set()

@@ -165,7 +165,7 @@ class KubernetesCluster:
         if self._places is not None:
             self._namespace.is_confirmed(keep=False)
         query: dict[str, str | int] = {"limit": 1, "labelSelector": selector(self._installation)}
-        page = METADATA.page(next(self._api.pages(self._api.batch("jobs"), query, accept=METADATA_LIST)))
+        page = METADATA.page(next(self._api.pages(self._api.jobs_path(), query, accept=METADATA_LIST)))
         jobs = "jobs of ours in it" if page.whole or page.broken else "no jobs of ours in it"
         clocks, version = self._api.clock.words(), checked_version(self._api)
         return f"Kubernetes at {self._api.host}, {version}, namespace {self._api.namespace}, {jobs}, {clocks}"

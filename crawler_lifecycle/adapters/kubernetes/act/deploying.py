@@ -7,6 +7,7 @@ Job without them is in no list, inventory or watch.
 
 import logging
 from dataclasses import dataclass
+from typing import NoReturn
 
 from crawler_lifecycle.adapters.job_request import refuse_if_late
 from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of, labels_of
@@ -45,7 +46,7 @@ class Deploying:
                 return known
             raise
         try:
-            created_job = _metadata_of(self.api.post(self.api.batch("jobs"), job), request)
+            created_job = _metadata_of(self.api.post(self.api.jobs_path(), job), request)
         except Missing as error:
             raise NotReady(
                 f"make the namespace {self.api.namespace}: {error.message}", cause=reasons.CLUSTER_FORBIDS
@@ -68,7 +69,7 @@ class Deploying:
         """
         name = job_name(request.run_uid, request.task, request.attempt)
         try:
-            job = _metadata_of(self.api.get(self.api.batch("jobs", name), accept=METADATA), request)
+            job = _metadata_of(self.api.get(self.api.jobs_path(name), accept=METADATA), request)
         except Missing:
             return None
         except (ApiFailed, Unreadable) as error:
@@ -93,13 +94,13 @@ class Deploying:
             raise Conflict(f"{request.key} was deployed already, for another request")
         return _deployment(request, job, created=False)
 
-    def _take_back(self, job: Metadata, changed: list[str]) -> None:
+    def _take_back(self, job: Metadata, changed: list[str]) -> NoReturn:
         """Delete exactly the given Job, and refuse its deployment. Its name holds the run's uid, so the Job is ours."""
         options = {"propagationPolicy": "Background"}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
         lost = f"job {job.name} came without its label {', '.join(LABELS[label] for label in changed)}"
         try:
-            self.api.delete(self.api.batch("jobs", job.name), body, options)
+            self.api.delete(self.api.jobs_path(job.name), body, options)
         except Missing:
             pass
         except ApiFailed as error:

@@ -66,7 +66,7 @@ class Removing:
         except OSError as error:
             raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
         try:
-            self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Background")
+            self.jobs.delete(self.jobs.api.jobs_path(job.metadata.name), job.metadata, "Background")
         except Missing:
             return False
         except ApiFailed as error:

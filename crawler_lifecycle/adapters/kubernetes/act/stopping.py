@@ -146,7 +146,7 @@ class Stopping:
             if is_ending(job):
                 return uid
             try:
-                self.jobs.delete(self.jobs.api.batch("jobs", job.metadata.name), job.metadata, "Foreground")
+                self.jobs.delete(self.jobs.api.jobs_path(job.metadata.name), job.metadata, "Foreground")
             except Missing:
                 return None
             except ApiFailed as error:
@@ -162,7 +162,7 @@ class Stopping:
 
         def delete(pod: Pod) -> None:
             try:
-                self.jobs.delete(self.jobs.api.core("pods", pod.metadata.name), pod.metadata, None, options)
+                self.jobs.delete(self.jobs.api.core_path("pods", pod.metadata.name), pod.metadata, None, options)
             except Missing:
                 return
             except ApiFailed as error:
@@ -225,7 +225,7 @@ class Reaching:
         until = time.monotonic() + NODES_SECONDS
 
         def is_silent(node: str) -> bool:
-            return time.monotonic() < until and not self.logs.can_be_asked(pod_by_node[node])
+            return time.monotonic() < until and not self.logs.node_answers(pod_by_node[node])
 
         nodes = list(pod_by_node)
         return {

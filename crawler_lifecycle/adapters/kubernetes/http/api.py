@@ -55,17 +55,17 @@ class Api:
     def host(self) -> str:
         return self._connection.host
 
-    def batch(self, *names: str) -> str:
-        """Return the path to Jobs in our namespace."""
-        return _path("apis", "batch", "v1", "namespaces", self.namespace, *names)
+    def jobs_path(self, *names: str) -> str:
+        """Return the path to the Jobs in our namespace, or to a Job."""
+        return _path("apis", "batch", "v1", "namespaces", self.namespace, "jobs", *names)
 
-    def core(self, *names: str) -> str:
-        """Return the path to pods, pod logs and events in our namespace."""
-        return _path("api", "v1", "namespaces", self.namespace, *names)
+    def core_path(self, kind: str, *names: str) -> str:
+        """Return the path to the pods or events in our namespace, to a pod, or to a pod's log."""
+        return _path("api", "v1", "namespaces", self.namespace, kind, *names)
 
-    def namespaces(self, name: str) -> str:
-        """Return the path to a namespace itself."""
-        return _path("api", "v1", "namespaces", name)
+    def namespace_path(self, name: str | None = None) -> str:
+        """Return the path to a namespace itself: to ours, unless a name is given."""
+        return _path("api", "v1", "namespaces", name or self.namespace)
 
     @property
     def longest_request(self) -> timedelta:
@@ -156,7 +156,7 @@ class Api:
         compression could hold a piece back until more data comes.
         """
         limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": PLAIN}
-        with self._wrapped("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
+        with self._naming_the_request("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
             yield b""
             for chunk in as_they_come(answer):
                 yield chunk
@@ -172,18 +172,22 @@ class Api:
         body: object = None,
         until: float = math.inf,
     ) -> bytes:
+        """Return the whole answer.
+
+        Only a GET is sent again after its connection broke. The API server may have carried out a POST or DELETE whose
+        answer was lost, and the caller has to read the object before the next try.
+        """
         headers = {"Accept": accept, "Accept-Encoding": GZIP}
-        for last in (method != "GET", True):
+        may_send_again = method == "GET"
+        while True:
             limits = self._limits(until)
             try:
                 with self._answer(method, path, query, headers, body, limits) as answer:
                     return whole(answer, limits.last_piece)
-            except STALE_CONNECTION as error:
-                if last:
-                    raise self._unreached(method, path, error) from error
             except NOT_REACHED as error:
-                raise self._unreached(method, path, error) from error
-        raise AssertionError("not reached")
+                if not (may_send_again and isinstance(error, STALE_CONNECTION)):
+                    raise self._unreached(method, path, error) from error
+                may_send_again = False
 
     @contextmanager
     def _answer(
@@ -202,7 +206,7 @@ class Api:
         while True:
             connection = self._connection
             try:
-                if method == "POST":
+                if method == "POST":  # a body sent late could create an object after the caller stopped waiting
                     answer = connection.post(target, sent, body, timeout)
                 else:
                     answer = connection.request(method, target, sent, body, timeout)
@@ -218,6 +222,8 @@ class Api:
                 may_renew = False
                 self._renew(connection)
             elif answer.status in BUSY and failed.retry_after is not None and in_time:
+                # Blocks a thread of ours and no event loop: this client is called in threads only. A thread cannot be
+                # cancelled, so `last_try` bounds all pauses of a request together.
                 time.sleep(pause)
             elif answer.status == 404 and failed.reason == "NotFound":
                 raise Missing(failed.message)
@@ -234,7 +240,8 @@ class Api:
         return limits_of(self._access.connect_seconds, silence or self._access.read_seconds, until)
 
     @contextmanager
-    def _wrapped(self, method: str, path: str) -> Iterator[None]:
+    def _naming_the_request(self, method: str, path: str) -> Iterator[None]:
+        """Turn the HTTP library's errors into ApiFailed with the request's method and path."""
         try:
             yield
         except NOT_REACHED as error:

@@ -1,7 +1,7 @@
 """Version of the API server, and the check for the oldest accepted version.
 
-Servers before 1.29 do not know `podReplacementPolicy` by default, or the related counts in a Job's status. Our
-manifests and Jobs are checked against the schemas of the oldest accepted version.
+Our manifests and Jobs are checked against the schemas of the oldest accepted version, OLDEST. Every accepted version
+knows `podReplacementPolicy`: without the field, a Job's second pod could start before its first pod has ended.
 """
 
 import re

@@ -205,7 +205,7 @@ def begin_reading_warnings(
 def _read(api: Api, uids: Collection[str], into: Warnings, until: float) -> None:
     chosen = WARNING if len(uids) > 1 else f"involvedObject.uid={next(iter(uids))},{WARNING}"
     try:
-        for page in api.pages(api.core("events"), {"fieldSelector": chosen}, until=until):
+        for page in api.pages(api.core_path("events"), {"fieldSelector": chosen}, until=until):
             for event in EVENTS.page(page).whole:
                 about = event.involved_object.uid if event.involved_object else None
                 if about and about in uids:

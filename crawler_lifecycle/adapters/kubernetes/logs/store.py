@@ -20,14 +20,15 @@ from crawler_lifecycle.adapters.kubernetes.logs import files
 from crawler_lifecycle.adapters.kubernetes.logs.mirrors import COMPARED, WORTH_IT, Mirrors, Position
 from crawler_lifecycle.adapters.kubernetes.objects import Pod
 from crawler_lifecycle.adapters.kubernetes.observe import pods
-from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_LINES, chunk_of, log_name, tail_of
-from crawler_lifecycle.adapters.log_files import TAIL_BYTES as LAST_BYTES
+from crawler_lifecycle.adapters.log_files import CHUNK, TAIL_BYTES, TAIL_LINES, chunk_of, log_name, tail_of
 from crawler_lifecycle.domain.naming import checked_uid
 from crawler_lifecycle.ports import LogChunk
 
-TAIL_BYTES = 1 << 16  # counted from the first of the last lines: the lines' end has to fit,
-FEWER_LINES = (TAIL_LINES, 5, 1)  # or fewer lines are requested
-LONGEST_LINE = 1 << 20
+# The API server counts a tail's bytes from the tail's first line on, and cuts off the end, which matters most. A tail
+# without its end is requested again with fewer lines.
+MOST_BYTES_OF_TAIL = 1 << 16
+MOST_BYTES_OF_LAST_LINE = 1 << 20
+FEWER_LINES = (TAIL_LINES, 5, 1)
 TAIL_SECONDS = 15.0
 NODE_SECONDS = 30.0
 WHOLE_SECONDS = 60.0
@@ -42,20 +43,20 @@ NODE_SILENT = (500, 502, 504)  # for now, or for ever
 @dataclass(frozen=True, slots=True)
 class Logs:
     api: Api
-    files: Path
+    files_folder: Path  # with a folder for each run
     most_bytes: int
     mirrors: Mirrors = field(default_factory=Mirrors)
 
     def kept(self, run_uid: str, task: int, attempt: int) -> Path:
         """Return the place of a log whose job has left the cluster."""
-        return self.files / checked_uid(run_uid) / log_name(task, attempt)
+        return self.files_folder / checked_uid(run_uid) / log_name(task, attempt)
 
     def read_kept(self, run_uid: str, task: int, attempt: int, offset: int) -> LogChunk | None:
         return files.read(self.kept(run_uid, task, attempt), offset)
 
     def tail_of_kept(self, run_uid: str, task: int, attempt: int) -> str:
         """Return the last lines; empty if the log's end is not kept."""
-        kept = self.read_kept(run_uid, task, attempt, -LAST_BYTES)
+        kept = self.read_kept(run_uid, task, attempt, -TAIL_BYTES)
         if kept is None or kept.offset > self.most_bytes:
             return ""
         return "\n".join(kept.text.splitlines()[-TAIL_LINES:])
@@ -64,7 +65,7 @@ class Logs:
         """Return the last lines; the time limit is for all tries together."""
         last_lines, until = "", min(until, time.monotonic() + TAIL_SECONDS)
         for lines in FEWER_LINES:
-            most = LONGEST_LINE if lines == 1 else TAIL_BYTES
+            most = MOST_BYTES_OF_LAST_LINE if lines == 1 else MOST_BYTES_OF_TAIL
             with tempfile.TemporaryFile() as file:
                 file.writelines(self._pieces(pod, {"tailLines": lines, "limitBytes": most}, until))
                 has_its_end, last_lines = file.tell() < most, tail_of(file)
@@ -72,8 +73,8 @@ class Logs:
                 break
         return last_lines
 
-    def can_be_asked(self, pod: Pod) -> bool:
-        """Return whether the pod's node answers, even with a refusal."""
+    def node_answers(self, pod: Pod) -> bool:
+        """Return whether the pod's node answers a request for a byte of the log, even with a refusal."""
         try:
             for _ in self._pieces(pod, {"tailLines": 1, "limitBytes": 1}, time.monotonic() + NODE_SECONDS):
                 pass
@@ -126,11 +127,11 @@ class Logs:
         Raise ApiFailed if the stream breaks off, or is silent for ten minutes. If the pod is gone, the part received so
         far is kept, unless a log is there already. `begun` is called once the node has answered.
         """
-        self.files.mkdir(parents=True, exist_ok=True)
+        self.files_folder.mkdir(parents=True, exist_ok=True)
         broke_off = None
-        with tempfile.TemporaryFile(dir=self.files) as file:  # without a name: our crash leaves no file behind
+        with tempfile.TemporaryFile(dir=self.files_folder) as file:  # without a name: our crash leaves no file behind
             try:
-                self._hear(pod, file, begun)
+                self._copy_to_its_end(pod, file, begun)
             except ApiFailed as error:
                 if not file.tell() or self._is_there(pod):
                     raise
@@ -145,12 +146,12 @@ class Logs:
     def _is_there(self, pod: Pod) -> bool:
         """Return whether the API server lists the pod; an error counts as no."""
         try:
-            present = PODS.item(self.api.get(self.api.core("pods", pod.metadata.name)))
+            present = PODS.item(self.api.get(self.api.core_path("pods", pod.metadata.name)))
         except (Missing, ApiFailed):
             return False
         return present.metadata.uid == pod.metadata.uid
 
-    def _hear(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
+    def _copy_to_its_end(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
         """Copy the log until a new stream brings no new bytes: a proxy may have ended the stream early and in order."""
         before = -1
         while file.tell() > before:
@@ -173,7 +174,7 @@ class Logs:
     def say_that_there_is_no_place(self, run_uid: str, problem: str) -> None:
         """Write the problem once for all the run's logs, among its files."""
         text = f"Something that is not ours is in the place of logs, which are not kept: {problem}\n"
-        files.write_once(self.files / checked_uid(run_uid) / NO_PLACE, text)
+        files.write_once(self.files_folder / checked_uid(run_uid) / NO_PLACE, text)
 
     def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """Yield the log; its last line names a missing rest.
@@ -205,7 +206,7 @@ class Logs:
     ) -> Iterator[bytes]:
         name = pods.speaker(pod)
         named = {"container": name} if name else {}
-        path = self.api.core("pods", pod.metadata.name, "log")
+        path = self.api.core_path("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", until=until, silence=silence)
 
 

@@ -36,7 +36,7 @@ class Absence:
 
     def _read(self, name: str) -> tuple[bool, Job | None]:
         try:
-            return True, JOBS.item(self.api.get(self.api.batch("jobs", name)))
+            return True, JOBS.item(self.api.get(self.api.jobs_path(name)))
         except Missing:
             return False, None
         except Unreadable:
@@ -48,7 +48,7 @@ class Absence:
         A Job with another uid than the uid on record only shares the name.
         """
         listed: dict[str, str] = {}
-        for body in pages(self.api.batch("jobs"), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST):
+        for body in pages(self.api.jobs_path(), {"limit": NAMES_IN_A_PAGE}, accept=METADATA_LIST):
             page = METADATA.page(body)
             listed.update((item.metadata.name, item.metadata.uid) for item in page.whole)
             listed.update((item.name, item.uid) for item in page.broken)

@@ -127,7 +127,7 @@ class _Stream(threading.Thread):
             query["resourceVersion"] = self._version
         else:  # the beginning, or an API server restored from a backup, silent until its versions reach our version
             self._version = now
-        for line in self._api.lines(self._api.batch("jobs"), query, accept=METADATA, silence=SILENCE_SECONDS):
+        for line in self._api.lines(self._api.jobs_path(), query, accept=METADATA, silence=SILENCE_SECONDS):
             if self._stopped.is_set():
                 return
             if line:
@@ -135,7 +135,7 @@ class _Stream(threading.Thread):
             self._trouble = None
 
     def _now(self) -> str:
-        page = next(self._api.pages(self._api.batch("jobs"), {"limit": 1}, accept=METADATA_LIST))
+        page = next(self._api.pages(self._api.jobs_path(), {"limit": 1}, accept=METADATA_LIST))
         try:
             return msgspec.json.decode(page, type=Listed).metadata.resource_version
         except NOT_DECODABLE as error:

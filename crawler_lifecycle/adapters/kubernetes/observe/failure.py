@@ -1,4 +1,4 @@
-"""R: the reason of a job's failure in one short word, by the first rule that fits.
+"""Reason of a job's failure in one short word, by the first rule that fits (row R in docs/decisions/0014).
 
 A deleted pod disappears as soon as the Job has counted the pod. The Job then keeps only the sentence of its failure
 policy (`job_spec`).

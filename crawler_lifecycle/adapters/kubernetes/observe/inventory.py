@@ -16,7 +16,7 @@ from crawler_lifecycle.errors import BadInput
 def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
     """Yield the jobs in pages of the API server. An error in a page is raised, and makes the inventory invalid."""
     seen: set[tuple[str | None, JobKey | None]] = set()
-    for path in (api.batch("jobs"), api.core("pods")):
+    for path in (api.jobs_path(), api.core_path("pods")):
         query = {"labelSelector": naming.selector(installation)}
         for body in api.pages(path, query, accept=naming.METADATA_LIST):
             page = METADATA.page(body)

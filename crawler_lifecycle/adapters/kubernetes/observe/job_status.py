@@ -44,7 +44,7 @@ def look_of_job(key: JobKey, job: Job) -> JobLook | None:
 
 
 def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage | None:
-    """Apply rules 7 to 10."""
+    """Return the stage by the Job's conditions: failing, finishing, suspended or not synced (rules 7 to 10)."""
     if "FailureTarget" in true:
         return JobPhase.RUNNING, FAILING
     if "SuccessCriteriaMet" in true:
@@ -56,7 +56,7 @@ def _by_conditions(job: Job, status: JobStatus, true: Container[str]) -> Stage |
 
 
 def _by_counters(status: JobStatus) -> Stage | None:
-    """Apply rules 11 to 13, and rule 20 for a Job with a Ready pod: such a Job runs."""
+    """Return the stage by the Job's counts of pods that end or have ended (rules 11 to 13), or of a Ready pod (20)."""
     if is_positive(status.active):
         return (JobPhase.RUNNING, None) if is_positive(status.ready) else None
     if is_positive(status.terminating):

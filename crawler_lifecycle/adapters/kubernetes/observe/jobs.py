@@ -60,7 +60,7 @@ class Jobs:
         `uid`: the uid on record makes a Job ours despite foreign labels. So do the labels of its pod template, because
         templates cannot be edited.
         """
-        path = self.api.batch("jobs", job_name(checked_uid(run_uid), *key))
+        path = self.api.jobs_path(job_name(checked_uid(run_uid), *key))
         try:
             job = self._read(path)
         except Missing:
@@ -80,7 +80,7 @@ class Jobs:
     def list_jobs(self, run_uid: str, keys: Iterable[JobKey], until: float = math.inf) -> dict[JobKey, Job]:
         """List these Jobs, many tasks per request."""
         wanted = set(keys)
-        pages = self._pages(self.api.batch("jobs"), run_uid, (task for task, _ in wanted), until)
+        pages = self._pages(self.api.jobs_path(), run_uid, (task for task, _ in wanted), until)
         jobs = (job for page in pages for job in JOBS.page(page).whole)
         return {
             key: job
@@ -90,7 +90,7 @@ class Jobs:
 
     def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
         """Return every attempt of these tasks."""
-        pages = self._pages(self.api.batch("jobs"), run_uid, tasks)
+        pages = self._pages(self.api.jobs_path(), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
         return {key: job for job in jobs if (key := _key(job, run_uid))}
 
@@ -100,7 +100,7 @@ class Jobs:
 
         def read(key: JobKey) -> None:
             try:
-                job = DATED_JOBS.item(self.api.get(self.api.batch("jobs", job_name(checked_uid(run_uid), *key))))
+                job = DATED_JOBS.item(self.api.get(self.api.jobs_path(job_name(checked_uid(run_uid), *key))))
             except (Missing, Unreadable):
                 return
             if job.metadata.uid == uids[key]:
@@ -113,7 +113,7 @@ class Jobs:
         """Return pods by key, newest first."""
         wanted = set(keys)
         by_key: dict[JobKey, list[Pod]] = {}
-        for page in self._pages(self.api.core("pods"), run_uid, (task for task, _ in wanted), until):
+        for page in self._pages(self.api.core_path("pods"), run_uid, (task for task, _ in wanted), until):
             for pod in PODS.page(page).whole:
                 if (key := key_of(pod.metadata.labels)) and key in wanted:
                     by_key.setdefault(key, []).append(pod)

@@ -87,7 +87,7 @@ class Observer:
         whole_run = [naming.selector(survey.installation, checked_uid(survey.run_uid))]
         chosen = whole_run if tasks is None else naming.selectors(survey.installation, survey.run_uid, tasks)
         for selector in chosen:
-            for body in self._pages(survey, self._api.batch("jobs"), {"labelSelector": selector}):
+            for body in self._pages(survey, self._api.jobs_path(), {"labelSelector": selector}):
                 page = JOBS.page(body)
                 for job in page.whole:
                     survey.add(job)
@@ -141,7 +141,7 @@ class Observer:
     def _pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
         pods_by_key: dict[JobKey, list[Pod]] = {}
         for selector in self._selectors(survey, keys):
-            for body in self._pages(survey, self._api.core("pods"), {"labelSelector": selector}):
+            for body in self._pages(survey, self._api.core_path("pods"), {"labelSelector": selector}):
                 page = PODS.page(body)
                 for broken in page.broken:
                     _note(survey, broken, keys)
@@ -218,7 +218,7 @@ class Observer:
         by_uid: dict[str, list[Event]] = {}
         read, last = 0, None
         try:
-            pages = self._pages(survey, self._api.core("events"), {"fieldSelector": REJECTED_PODS})
+            pages = self._pages(survey, self._api.core_path("events"), {"fieldSelector": REJECTED_PODS})
             for body in islice(pages, most_pages):
                 read += 1
                 for event in EVENTS.page(body).whole:
@@ -237,7 +237,7 @@ class Observer:
     def _with_events(self, look: JobLook, uid: str, job: Job, clock: Clock) -> JobLook:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
         try:
-            events = EVENTS.page(self._api.get(self._api.core("events"), query)).whole
+            events = EVENTS.page(self._api.get(self._api.core_path("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
         return pod_status.look_with_events(look, job, events, clock)

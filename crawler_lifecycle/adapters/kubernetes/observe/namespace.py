@@ -77,7 +77,7 @@ class NamespaceCheck:
         """Return the active namespace; None if its uid is missing."""
         name = self.api.namespace
         try:
-            namespace = NAMESPACES.item(self.api.get(self.api.core()))
+            namespace = NAMESPACES.item(self.api.get(self.api.namespace_path()))
         except Missing as error:
             problem = f"there is no namespace {name}: is this the right cluster?"
             raise TemporaryError(problem, cause=CLUSTER_FORBIDS) from error
@@ -89,7 +89,7 @@ class NamespaceCheck:
 
     def _with_cluster(self, seen: Place) -> Place:
         try:
-            uid = NAMESPACES.item(self.api.get(self.api.namespaces(CLUSTER))).metadata.uid
+            uid = NAMESPACES.item(self.api.get(self.api.namespace_path(CLUSTER))).metadata.uid
         except (ApiFailed, Missing, Unreadable):
             return seen
         return Place(seen.namespace, seen.namespace_uid, uid or None)

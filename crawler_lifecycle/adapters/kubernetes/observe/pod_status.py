@@ -148,7 +148,9 @@ OVER = {pods.SUCCEEDED: reasons.FINISHING, pods.FAILED: reasons.BACKOFF}  # the 
 
 
 def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
-    """Return the uid of the object whose events may say more (rules 14 and 16)."""
+    """Return the uid of the object with events that may say more: the Job without a pod, or the pod whose containers
+    are being created (rules 14 and 16).
+    """
     if look.phase is not JobPhase.WAITING:
         return None
     if look.cause == reasons.POD_NOT_CREATED:

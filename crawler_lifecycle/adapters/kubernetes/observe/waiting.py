@@ -1,4 +1,7 @@
-"""Why a job waits: one word that stays the same while the cause does, and the cluster's own message."""
+"""Why a job waits: one word that stays the same while the cause does, and the cluster's own message.
+
+docs/decisions/0014 numbers the rules.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +51,7 @@ class Wait:
 
 
 def for_a_pod(events: Sequence[Event]) -> Wait:
-    """Apply rule 14: the controller made no pod, and only an event says why."""
+    """Return why a Job has no pod (rule 14): only an event of the Job controller tells the cause."""
     failed = _latest(events, ("FailedCreate",))
     if failed is None:
         return Wait(reasons.POD_NOT_CREATED)
@@ -58,7 +61,7 @@ def for_a_pod(events: Sequence[Event]) -> Wait:
 
 
 def for_a_node(pod: Pod) -> Wait:
-    """Apply rule 15."""
+    """Return why a pod has no node (rule 15)."""
     scheduled = pods.condition(pod, "PodScheduled")
     if scheduled is None or not scheduled.reason:
         return Wait(reasons.NOT_CONSIDERED)
@@ -66,7 +69,7 @@ def for_a_node(pod: Pod) -> Wait:
 
 
 def for_containers(pod: Pod) -> Wait:
-    """Apply rule 16: init containers first, then the container with the clearest reason."""
+    """Return why a pod's containers do not run (rule 16): init containers first, then the clearest reason."""
     for several in (pods.init_containers(pod), pods.containers(pod)):
         waits = [(status, wait) for status in several if (wait := pods.state(status).waiting) and wait.reason]
         if waits:
@@ -78,7 +81,7 @@ def for_containers(pod: Pod) -> Wait:
 
 
 def explained(wait: Wait, events: Sequence[Event]) -> Wait:
-    """Return the cause from events: only events say why containers are not created."""
+    """Return the cause from the pod's events, since only events tell why containers are not created."""
     event = _latest(events, tuple(BY_EVENT))
     return Wait(BY_EVENT[event.reason or ""], event.message) if event else wait
 
