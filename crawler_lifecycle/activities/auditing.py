@@ -39,7 +39,7 @@ class Ledger:
         counts = Counter(finding.kind for finding in findings)
         if self.audit.repair and findings:
             await asyncio.to_thread(self.findings.report, self.audit, findings)
-            findings = [finding async for finding in self._acted(findings, act)]
+            findings = [finding async for finding in self._act_on(findings, act)]
             _count(counts)
         return AuditPage(
             examined=examined,
@@ -49,7 +49,7 @@ class Ledger:
             findings=[finding.model_copy(update={"evidence": None}) for finding in findings[:FINDINGS_RETURNED]],
         )
 
-    async def _acted(self, findings: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
+    async def _act_on(self, findings: Sequence[Finding], act: Act) -> AsyncIterator[Finding]:
         """Act on a few findings at a time and record the actions, so that a dying worker forgets few of them."""
         for start in range(0, len(findings), AT_ONCE):
             settled = await gather_limited(act, findings[start : start + AT_ONCE])
@@ -60,7 +60,7 @@ class Ledger:
                 yield finding
 
     async def keep_open(self, subjects: Collection[tuple[FindingKind, str]]) -> None:
-        """Keep earlier findings open that this page cannot judge."""
+        """Keep findings open that the page could not judge."""
         if self.audit.repair and subjects:
             await asyncio.to_thread(self.findings.keep_open, self.audit, subjects)
 
@@ -87,11 +87,11 @@ async def describe_unlisted(
     """Describe, by RunID, the workflows that are not listed as open, and the workflows of doubted runs."""
     listed = await supervisors.open_among([run.workflow_id for run in runs])
     unlisted = [run for run in runs if run.workflow_id not in listed or run.run_id in doubted]
-    workflows = await gather_limited(partial(_described, supervisors), unlisted)
+    workflows = await gather_limited(partial(_describe, supervisors), unlisted)
     return {run.run_id: workflow for run, workflow in zip(unlisted, workflows, strict=True)}
 
 
-async def _described(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
+async def _describe(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
     try:
         return await supervisors.describe(run.workflow_id)
     except LifecycleError as error:

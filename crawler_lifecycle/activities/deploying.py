@@ -20,12 +20,12 @@ class ClaimDeployer:
         try:
             deployment = self.deployer.deploy(self._with_namespace(claim.request))
         except TemporaryError as error:
-            return self._not_deployed(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
+            return self._record_failure(claim, error.cause or SCHEDULER_UNAVAILABLE, error.message, refused=False)
         except Conflict as error:  # the key belongs to another request, whose job must not be taken
-            return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=True)
+            return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=True)
         except (Refused, BadInput) as error:
-            return self._refused(claim, error)
-        return self._deployed(claim, deployment)
+            return self._resolve_refusal(claim, error)
+        return self._record_job(claim, deployment)
 
     def _with_namespace(self, request: DeploymentRequest) -> DeploymentRequest:
         """Add the installation's namespace to the request: a scheduler service has no database with the namespace."""
@@ -35,24 +35,24 @@ class ClaimDeployer:
         known = JobNamespace(name=place.namespace, uid=place.namespace_uid, cluster_uid=place.cluster_uid)
         return request.model_copy(update={"namespace": known})
 
-    def _refused(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
+    def _resolve_refusal(self, claim: Claim, error: PermanentError) -> DeploymentOutcome:
         """Take the job if an earlier try has created the job and lost the answer; otherwise record the refusal.
 
         A job without the installation's labels has been deleted again by the scheduler service.
         """
         if error.cause == LABELS_REMOVED:
-            return self._not_deployed(claim, LABELS_REMOVED, error.message, refused=True)
+            return self._record_failure(claim, LABELS_REMOVED, error.message, refused=True)
         request = claim.request
         key = (claim.task, request.attempt)
         look = self.cluster.look(request.run_uid, [key])
         job = look.jobs.get(key)
         if job and job.uid:
             deployment = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
-            return self._deployed(claim, deployment)
+            return self._record_job(claim, deployment)
         refused = look.complete and job is None
-        return self._not_deployed(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=refused)
+        return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=refused)
 
-    def _deployed(self, claim: Claim, deployment: Deployment) -> DeploymentOutcome:
+    def _record_job(self, claim: Claim, deployment: Deployment) -> DeploymentOutcome:
         try:
             intent = self.claims.deployed(claim, deployment)
         except NotFound:
@@ -65,6 +65,6 @@ class ClaimDeployer:
             return DeploymentOutcome(cause=CLAIM_LOST, message=message)
         return DeploymentOutcome(job_id=deployment.job_uid, intent=intent)
 
-    def _not_deployed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:
+    def _record_failure(self, claim: Claim, cause: str, message: str, *, refused: bool) -> DeploymentOutcome:
         self.claims.failed(claim, cause, message, refused=refused)
         return DeploymentOutcome(cause=cause, message=message, refused=refused)

@@ -33,7 +33,7 @@ class HistoryActivities:
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
         """Insert the run's row once per request, also after several tries."""
-        run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._created(step)
+        run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._create_run(step)
         if run.status.is_over:
             reopen = f"`crawlctl resume {run.run_id} --reopen`"
             raise BadInput(
@@ -44,7 +44,7 @@ class HistoryActivities:
             )
         return plan_of(run, self.limits, search_attributes=self.search_attributes)
 
-    def _created(self, step: CreateHistory) -> RunRecord:
+    def _create_run(self, step: CreateHistory) -> RunRecord:
         entry = self.deployer.crawler(step.request.crawler)
         request = planned(step.request, entry, self.limits)
         return self.runs.create(_new_run(request, entry, step))

@@ -1,4 +1,4 @@
-"""Metrics that activities report to Temporal's SDK, which exposes them with its own."""
+"""Metrics of activities, exposed by Temporal's SDK together with its own metrics."""
 
 from datetime import timedelta
 

@@ -33,13 +33,13 @@ class SupervisionActivities:
         if run.crawler != step.crawler:
             raise BadInput("crawler", f"run {run.run_id} is a run of {run.crawler!r}, not of {step.crawler!r}")
         if run.workflow_id == step.workflow_id:
-            return await asyncio.to_thread(self._taken_over, run, step)
+            return await asyncio.to_thread(self._take_over, run, step)
         _refuse_to_resume_an_exported_end(run, step)
         if step.reopen:
             await self._refuse_to_reopen_an_open_run(run)
         return TakenOver(status=run.status, supervised_by=run.workflow_id)
 
-    def _taken_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
+    def _take_over(self, run: RunRecord, step: TakeOver) -> TakenOver:
         execution = Execution(step.workflow_id, step.temporal_run_id, step.began_at)
         if not step.reopen:
             run = self.runs.take_over(run.run_id, execution)

@@ -1,4 +1,4 @@
-"""Append durably to a file of JSON lines that several processes write."""
+"""Append lines to a JSON lines file, durably and from several processes."""
 
 import fcntl
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crawler_lifecycle.errors import NotReady, TemporaryError
 
-LOOK_BACK = 1024 * 1024  # bytes at the end of the file in which an identity is searched
+LOOK_BACK = 1024 * 1024  # the last bytes are searched for the identity
 
 
 def append_once(path: Path, line: str, identity: str) -> bool:

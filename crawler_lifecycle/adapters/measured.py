@@ -1,4 +1,4 @@
-"""A sink that counts and hashes the bytes that it passes on."""
+"""Count and hash bytes on the way to a sink."""
 
 import hashlib
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Admission of child tasks: how many tasks of every run the dispatcher may deploy now."""
+"""Rules for admitting child tasks: how many the dispatcher may deploy now, by run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -99,8 +99,8 @@ class JobLook:
         return self.presence is Presence.PRESENT and self.gone
 
     @property
-    def left_behind(self) -> bool:
-        """Return whether the look describes mere remains of the job."""
+    def is_orphan(self) -> bool:
+        """Return whether the look shows remains only: the object is gone, or a finalizer holds the object."""
         return self.presence in (Presence.HELD, Presence.ABSENT)
 
     @property

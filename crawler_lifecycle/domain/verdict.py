@@ -37,7 +37,7 @@ def verdict(
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
         # a stop only needs proof that the job is gone; without a stop a later look may still read the result
-        is_lost = job.gone and (job.left_behind or intent is not Intent.RUN)
+        is_lost = job.gone and (job.is_orphan or intent is not Intent.RUN)
         return _absent(row, intent, now, RESULT_UNKNOWN) if is_lost else _not_absent(row)
     if job is not None and intent is Intent.RUN and _holds_the_name(row, job):
         return None
@@ -70,12 +70,12 @@ def with_facts(row: TaskRow, facts: OutcomeFacts) -> TaskChange | None:
 
 def _holds_the_name(row: TaskRow, job: JobLook) -> bool:
     """Return whether a job in deletion still holds the task's name, and no job is on record: the deployment waits."""
-    return row.job_uid is None and job.phase is JobPhase.ENDING and not job.left_behind
+    return row.job_uid is None and job.phase is JobPhase.ENDING and not job.is_orphan
 
 
 def _belongs_to(row: TaskRow, job: JobLook) -> bool:
     """Return whether the job belongs to the row. A job is adopted if its uid is not on record yet; remains are not."""
-    return row.job_uid == job.uid or (row.job_uid is None and not job.left_behind)
+    return row.job_uid == job.uid or (row.job_uid is None and not job.is_orphan)
 
 
 def _present(

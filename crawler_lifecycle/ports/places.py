@@ -1,7 +1,4 @@
-"""Port to the place of an installation's jobs: the namespace in a cluster, on record in the database.
-
-With another cluster's kubeconfig all jobs would seem gone; the place on record reveals the mistake.
-"""
+"""Port to the place of an installation's jobs: the namespace on record, which reveals a wrong kubeconfig."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""Port for the tasks of runs: reads and writes of looks, and additions of tasks."""
+"""Port for a run's task rows: looks read and write the rows, and people add tasks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The waits of a run, and the events that end waits early: nudges and stops."""
+"""The waits of a run, which nudges and stops end early."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -254,7 +254,7 @@ class Event(Object, frozen=True):
 
 
 class Named(Object, frozen=True):
-    """Any object of a list that shows metadata only."""
+    """Any object in a metadata-only list."""
 
     metadata: Metadata
 

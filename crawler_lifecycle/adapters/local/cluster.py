@@ -1,4 +1,4 @@
-"""Adapter of the Cluster port for one machine, whose jobs are process groups."""
+"""The Cluster port on one machine, where jobs are process groups."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager

@@ -81,7 +81,7 @@ class Placing:
             shutil.rmtree(self.layout.new / draft, ignore_errors=True)
 
     def _clear_running(self) -> None:
-        """Free the places of jobs that do not run any more."""
+        """Free the places of jobs that have stopped running."""
         for place in _places(self.layout.running):
             job = self._job(place)
             if not _may_live(job):

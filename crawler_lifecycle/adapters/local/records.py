@@ -84,7 +84,7 @@ class Ended:
     message: str | None
     started_at: float | None
     stop_asked: bool
-    left_over: int = 0  # number of processes that could not be ended
+    left_over: int = 0  # processes that survived the job's end
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ WITHOUT_LIMIT = -1.0
 
 
 class FairLock:
-    """A lock that threads get in the order of their requests."""
+    """Lock granted to threads in the order of their requests."""
 
     def __init__(self) -> None:
         self._queue: deque[Lock] = deque()

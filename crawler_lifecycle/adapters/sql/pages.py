@@ -1,8 +1,4 @@
-"""Read and write a page of up to a thousand rows by a single statement.
-
-The rows travel as one JSON parameter, which the database unpacks into a table to join. So the statement's text is the
-same for any number of rows.
-"""
+"""Pages of a thousand rows for one statement: the database unpacks a JSON parameter into a table to join."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -23,7 +23,7 @@ class SqlRuns(Histories, Stops, Supervision, Exports, Notices):
 
 
 class SqlTasks(TaskRows, TaskAdditions):
-    """Reads and writes of looks, and additions of tasks."""
+    """Task rows for looks, and additions of tasks."""
 
 
 class SqlClaims(TaskClaims, NudgeClaims):

@@ -79,7 +79,7 @@ class Survey:
     @property
     def problem(self) -> str | None:
         """Return the first problem: an incomplete list, or an unclear job with a waiting row."""
-        unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.left_behind)
+        unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.is_orphan)
         of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR)
         return next(iter(self.problems), None) or next(of_jobs, None)
 
