@@ -18,7 +18,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.deletion import mark_overdue
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.orphans import look_of_orphans
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
-from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Clock
+from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Timing
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.domain.naming import MAIN_TASK, checked_uid
@@ -124,7 +124,7 @@ class Observer:
                 survey.jobs[key] = job_status.unclear_look(key, job.metadata.name, error.message, job.metadata.uid)
             return
         now = self._api.clock.now()
-        clock = Clock(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
+        timing = Timing(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
         for key in absent:
             remains = pods_by_key.get(key, ())
             look = look_of_orphans(key, survey.name(key), remains)
@@ -133,10 +133,10 @@ class Observer:
         requests: list[EventRequest] = []
         for key, job in survey.need_pods.items():
             own = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
-            look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, clock)
+            look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, timing)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own)):
                 requests.append((key, uid, job))
-        self._ask_events(survey, requests, clock)
+        self._ask_events(survey, requests, timing)
 
     def _pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
         pods_by_key: dict[JobKey, list[Pod]] = {}
@@ -174,7 +174,7 @@ class Observer:
             return
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
-    def _ask_events(self, survey: Survey, requests: Sequence[EventRequest], clock: Clock) -> None:
+    def _ask_events(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
         """Read the events that say more about why jobs wait, within the budget of a look.
 
         One list brings the events of many Jobs without a pod. A limit of ours ends a Job with rejected pods, and with
@@ -189,7 +189,7 @@ class Observer:
             events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
             known = [(key, job, events[uid]) for key, uid, job in requests if uid in events]
             survey.jobs.update(
-                (key, pod_status.look_with_events(survey.jobs[key], job, own, clock)) for key, job, own in known
+                (key, pod_status.look_with_events(survey.jobs[key], job, own, timing)) for key, job, own in known
             )
             answered.update(key for key, _, _ in known)
         unanswered = [request for request in requests if request[0] not in answered]
@@ -201,7 +201,7 @@ class Observer:
 
         first = sorted(unanswered, key=order)
         for key, uid, job in first[: max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))]:
-            survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, clock)
+            survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, timing)
             answered.add(key)
         if any(survey.jobs[key].cause == QUOTA for key in answered):  # the namespace's quota holds back all other jobs
             others = [key for key in without_pod.values() if key not in answered]
@@ -234,13 +234,13 @@ class Observer:
             return {uid: events for uid, events in by_uid.items() if uid != last}
         return {uid: by_uid.get(uid, []) for uid in uids}
 
-    def _with_events(self, look: JobLook, uid: str, job: Job, clock: Clock) -> JobLook:
+    def _with_events(self, look: JobLook, uid: str, job: Job, timing: Timing) -> JobLook:
         query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
         try:
             events = EVENTS.page(self._api.get(self._api.core_path("events"), query)).whole
         except NOT_SEEN as error:
             return replace(look, message=look.message or f"its events cannot be read: {error.message}")
-        return pod_status.look_with_events(look, job, events, clock)
+        return pod_status.look_with_events(look, job, events, timing)
 
 
 def _times(objects: Sized, size: int) -> int:

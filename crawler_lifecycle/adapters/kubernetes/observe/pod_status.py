@@ -17,8 +17,8 @@ ON_RECORD = timedelta()  # our limit is reached as soon as its cause is on recor
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """Time of the API server, and the patience for ages."""
+class Timing:
+    """The time of a look by the API server's clock, and how long states may last."""
 
     now: datetime
     patience: timedelta  # for jobs without progress
@@ -26,9 +26,9 @@ class Clock:
     with_sidecars: timedelta  # after the end of the main container
 
 
-def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], clock: Clock) -> JobLook:
+def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
     """Return the look of `job_status.look_of_job`, completed by the job's pods."""
-    look = _with_pods(key, job, own_pods, clock)
+    look = _with_pods(key, job, own_pods, timing)
     if look.phase is not JobPhase.UNCLEAR:
         look = replace(look, facts=facts_of(look, job, own_pods))
     if look.gone or look.due_at is not None:
@@ -37,12 +37,12 @@ def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], clock: Clock)
     return replace(look, due_at=due_at) if due_at else look
 
 
-def _with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], clock: Clock) -> JobLook:
+def _with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
     known = look_of_job(key, job)
     has_failed = known is not None and known.phase is JobPhase.FAILED
     pod = pods.ended_pod(own_pods, pods.FAILED) if has_failed else pods.primary_pod(own_pods)
     if known is not None and known.phase is JobPhase.ENDING:
-        is_held = known.due_at is not None and known.due_at < clock.late
+        is_held = known.due_at is not None and known.due_at < timing.late
         return (
             deletion.look_of_held_job(known, job, own_pods)
             if is_held
@@ -52,15 +52,15 @@ def _with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], clock: Clock) -> 
         return _explained(known, job, pod, own_pods)
     if pod is None:
         return _without_pod(key, job)
-    return _by_its_pod(key, job, pod, clock)
+    return _by_its_pod(key, job, pod, timing)
 
 
-def _by_its_pod(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
+def _by_its_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
     phase = pods.phase(pod)
     if phase == pods.PENDING and not pods.main_has_begun(pod):
-        return _of_pending(key, job, pod, clock)
+        return _of_pending(key, job, pod, timing)
     if phase in (pods.PENDING, pods.RUNNING):
-        return _of_running(key, job, pod, clock)
+        return _of_running(key, job, pod, timing)
     if phase in OVER:
         return build_look(key, job, JobPhase.RUNNING, OVER[phase], pod)
     return job_status.unclear_look(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
@@ -111,22 +111,22 @@ def _is_by_deletion(job: Job, failed: Condition | None, own_pods: Sequence[Pod])
     return failure.is_by_deletion(failed, own_pods, remembers=remembers)
 
 
-def _of_pending(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
+def _of_pending(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
     if not pods.is_true(pod, "PodScheduled"):
         return _waits(key, job, waiting.for_a_node(pod))
     if invalid := waiting.of_an_invalid_image(pod):
         look = build_look(key, job, JobPhase.FAILED, pod=pod)
         return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))  # the pod still exists
     wait = waiting.for_containers(pod)
-    is_hopeless = waiting.is_hopeless(wait, pod, clock.now, clock.patience)
+    is_hopeless = waiting.is_hopeless(wait, pod, timing.now, timing.patience)
     return replace(_waits(key, job, wait), give_up_after=ON_RECORD if is_hopeless else None)
 
 
-def _of_running(key: JobKey, job: Job, pod: Pod, clock: Clock) -> JobLook:
+def _of_running(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
     cause = _what_ails(pod)
     look = build_look(key, job, JobPhase.RUNNING, cause, pod)
     if cause == reasons.SIDECAR_HANGING:
-        return replace(look, give_up_after=clock.with_sidecars)
+        return replace(look, give_up_after=timing.with_sidecars)
     if cause == reasons.SIDECAR_NOT_STARTED:
         beside = ", ".join(f"container {name}: {reason}" for name, reason in pods.waiting_beside_main(pod))
         return replace(look, message=waiting.cut(beside))
@@ -158,13 +158,14 @@ def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
     return pod.metadata.uid if pod and look.cause == reasons.CONTAINER_CREATING else None
 
 
-def look_with_events(look: JobLook, job: Job, events: Sequence[Event], clock: Clock) -> JobLook:
+def look_with_events(look: JobLook, job: Job, events: Sequence[Event], timing: Timing) -> JobLook:
     if look.cause != reasons.POD_NOT_CREATED:
         wait = waiting.explained(Wait(look.cause or "", look.message), events)
         return replace(look, cause=wait.cause, message=waiting.cut(wait.message))
     wait = waiting.for_a_pod(events)
     begun = (job.status or NO_JOB_STATUS).start_time
-    is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and begun is not None and clock.now - begun > clock.patience
+    is_late = begun is not None and timing.now - begun > timing.patience
+    is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and is_late
     return replace(
         look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ON_RECORD if is_hopeless else None
     )
