@@ -1,4 +1,4 @@
-"""`crawlctl` as a process, also `python -m crawler_lifecycle.cli`."""
+"""Starts and ends the process `crawlctl`, which is also `python -m crawler_lifecycle.cli`."""
 
 import os
 import signal

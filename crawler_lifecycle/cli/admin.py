@@ -1,4 +1,4 @@
-"""Commands for operators: db upgrade, doctor, accept-namespace."""
+"""The commands for operators: db upgrade, doctor, accept-namespace."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Audits and findings as text."""
+"""Turns audits and findings into lines of text."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -24,14 +24,14 @@ def overview_lines(overview: AuditOverview) -> Iterator[str]:
         yield f"last audit           {_audit(last)}"
         yield from (f"  {name}: {_part(part)}" for name, part in last.parts.items())
     yield ""
-    yield click.style("What disagrees", bold=True)
+    yield click.style("Disagreements", bold=True)
     yield f"  {_counts(overview.open)}"
     for finding in overview.findings:
         yield from (f"  {line}" for line in finding_lines(finding))
 
 
 def finding_lines(finding: FindingRecord) -> Iterator[str]:
-    """Yield a finding and the action about it."""
+    """Yield the lines of a finding: its times, message, repair and evidence."""
     state = f"until {_time(finding.closed_at)}" if finding.closed_at else "open"
     yield f"{_time(finding.first_seen_at)}  {finding.kind}, {state}: {_about(finding.run_id)}{finding.message}"
     if finding.action:

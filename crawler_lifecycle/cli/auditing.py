@@ -1,4 +1,4 @@
-"""The command audit, which shows and repairs disagreements."""
+"""The command `audit`, which shows and repairs disagreements of database, Temporal and cluster."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Options and ways of printing for all commands."""
+"""Options and types of options, and functions for printing, that all commands share."""
 
 import getpass
 import os
@@ -72,7 +72,7 @@ def print_json(value: Any) -> None:
 
 
 def print_answer(answer: Any, lines: Callable[[Any], Iterable[str]], *, as_json: bool) -> None:
-    """Print models as JSON, or as the lines of text that the function makes of them."""
+    """Print the answer as JSON, or as lines of text by the function `lines`."""
     if as_json:
         print_json(answer)
     else:
@@ -88,17 +88,16 @@ def user_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def as_typed() -> str:
-    """Return how a user calls `crawlctl` from the present folder: by its name if a shell finds it, else by its path."""
-    beside, folder = Path(sys.executable).with_name("crawlctl"), Path.cwd()
-    if shutil.which("crawlctl") or not beside.exists():
+def crawlctl_command() -> str:
+    """Return how to call `crawlctl` from the present folder: by its name if a shell finds it, else by its path."""
+    program, folder = Path(sys.executable).with_name("crawlctl"), Path.cwd()
+    if shutil.which("crawlctl") or not program.exists():
         return "crawlctl"
-    return str(beside.relative_to(folder) if folder in beside.parents[1:] else beside)
+    return str(program.relative_to(folder) if folder in program.parents[1:] else program)
 
 
 def plain(value: Any) -> Any:
-    """Return a text, or a model with all its texts, without control characters. A crawl's output must not steer the
-    terminal."""
+    """Return the value with texts without control characters: a crawl's output must not control the terminal."""
     if type(value) is str:
         return value.replace("\r\n", "\n").translate(UNPRINTABLE)
     if isinstance(value, Mapping):
@@ -110,16 +109,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def say(line: str) -> None:
-    """Print a line. A closed terminal must not keep a stack from ending in order."""
+def print_line(line: str) -> None:
+    """Print a line if possible. An error at a closed terminal would keep a stack from ending in order."""
     try:
         click.echo(line)
     except OSError:
         return
 
 
-def tell_stderr(line: str) -> None:
-    """Print a line on stderr: with --json, stdout is for programs."""
+def print_to_stderr(line: str) -> None:
+    """Print a line on stderr if possible. With --json, stdout is only for programs."""
     try:
         click.echo(line, err=True)
     except OSError:

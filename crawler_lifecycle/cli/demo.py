@@ -1,4 +1,4 @@
-"""`crawlctl demo`: a real crawl through all four stages, on a temporary stack."""
+"""The command `demo`, which runs a real crawl through all four stages on a temporary stack."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import as_typed, json_option, plain, print_json, say, tell_stderr
+from crawler_lifecycle.cli.common import crawlctl_command, json_option, plain, print_json, print_line, print_to_stderr
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.up import EXAMPLES
 from crawler_lifecycle.errors import NotReady
@@ -47,7 +47,7 @@ def demo(results: Path, as_json: bool) -> None:
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
-            stack = Stack(plan, tell_stderr if as_json else say, passing=True)
+            stack = Stack(plan, print_to_stderr if as_json else print_line, passing=True)
             code = asyncio.run(_demo(stack, results, as_json=as_json))
     raise click.exceptions.Exit(code)
 
@@ -84,7 +84,7 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
     from crawler_lifecycle.contract.requests import RunRequest
     from crawler_lifecycle.contract.states import RunStatus, TaskStatus, Trigger
 
-    tell = tell_stderr if as_json else say
+    tell = print_to_stderr if as_json else print_line
     tell(f"Starting Temporal, the scheduler service, dispatcher, watcher, API and worker in {stack.plan.state} ...")
     async with stack.running() as control:
         tell("They are up. While this lasts:")
@@ -96,7 +96,7 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
         changes = control.runs.watch(started.run_id)
         details = await (_last(changes) if as_json else follow(changes))
         kept = results.absolute() / details.run.run_uid
-        details = _moved(details, control, kept)
+        details = _with_new_places(details, control, kept)
         await asyncio.to_thread(_keep, control, details, kept)
         items = await asyncio.to_thread(_count_items, control, details)
     completed = details.run.status is RunStatus.COMPLETED
@@ -118,7 +118,7 @@ def _count_items(control: "Control", details: "RunDetails") -> int:
 
 
 def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
-    """Copy the results of the crawl out of the stack's folder, which is removed."""
+    """Copy the results of the crawl to the folder `kept`, since the stack's folder is removed."""
     kept.mkdir(parents=True, exist_ok=True)
     exports = control.installation.settings.exports_folder
     archive, events = f"{details.run.run_uid}.zip", "events.jsonl"
@@ -128,7 +128,7 @@ def _keep(control: "Control", details: "RunDetails", kept: Path) -> None:
     (kept / "run.json").write_text(details.model_dump_json(indent=2))
 
 
-def _moved(details: "RunDetails", control: "Control", kept: Path) -> "RunDetails":
+def _with_new_places(details: "RunDetails", control: "Control", kept: Path) -> "RunDetails":
     """Return the run with the exports' new places."""
     before = str(control.installation.settings.exports_folder)
     exports = [
@@ -142,9 +142,9 @@ def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
     from crawler_lifecycle.cli.details_lines import details_lines
 
     run = details.run
-    say("")
+    print_line("")
     for line in details_lines(plain(details), datetime.now(UTC)):
-        say(line)
+        print_line(line)
     for line in (
         "",
         click.style(f"{items} items collected.", bold=True),
@@ -155,7 +155,7 @@ def _tell_end(details: "RunDetails", items: int, kept: Path) -> None:
         "Next:",
         f"  python -m zipfile -l {kept / (run.run_uid + '.zip')}",
         "  make up          keep the stack, and use it from a second terminal:",
-        f"  {as_typed()} run sleeper --arg seconds=30",
-        f"  {as_typed()} --help",
+        f"  {crawlctl_command()} run sleeper --arg seconds=30",
+        f"  {crawlctl_command()} --help",
     ):
-        say(line)
+        print_line(line)

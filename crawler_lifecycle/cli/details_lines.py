@@ -1,4 +1,4 @@
-"""All that the database records about a run, as text."""
+"""Turns the record of a run into lines of text: its fields, tasks, stop, exports, findings and timeline."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -35,7 +35,7 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
         yield "  none yet" if run.status is not RunStatus.COMPLETED else "  none"
     if details.findings:
         yield ""
-        yield click.style("Found by audits", bold=True)
+        yield click.style("Findings of audits", bold=True)
         yield from (f"  {line}" for finding in details.findings for line in finding_lines(finding))
     yield ""
     yield click.style("Log", bold=True)
@@ -95,6 +95,6 @@ def _facts(run: RunRecord) -> Iterator[str]:
 
 
 def export_line(export: ExportRecord, ends: int) -> str:
-    """Name the end only where the run has several."""
+    """Return the line of an export. The line names the end only if the run has several ends."""
     end = f"end {export.end}  " if ends > 1 else ""
     return f"{end}{export.kind:12}  {export.state:8}  {export.problem or export.location or '-'}"

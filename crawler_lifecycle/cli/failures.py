@@ -1,4 +1,4 @@
-"""Failures of commands: a line on stderr, or a JSON object with --json, and an exit status. Never a traceback."""
+"""Reports the failure of a command by an exit status, and by a line or (with --json) a JSON object on stderr."""
 
 import json
 import os
@@ -20,7 +20,7 @@ Exit status:
   3    there is no such run, task or schedule
   4    a part of the installation does not answer or is not ready
   5    the run ended, but not COMPLETED
-  6    refused at present: the run is over already, the name is taken
+  6    refused at present: for example, the run is over already, or the name is taken
   7    database, Temporal and cluster disagree (audit)
   130  interrupted; a started run goes on
 """
@@ -32,13 +32,13 @@ KINDS = {
     REFUSED: "refused",
     INTERRUPTED: "interrupted",
 }
-FAMILIES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
-LONGEST_REFUSAL = 300  # the message repeats the refused words
-COMMAND = "crawlctl.command"  # the key of the typed command in the context
+EXIT_STATUSES = ((BadInput, USAGE), (NotFound, NOT_FOUND), (Conflict, REFUSED), (TemporaryError, NOT_READY))
+LONGEST_MESSAGE = 300  # click repeats the refused words, which may be long
+TYPED_COMMAND = "crawlctl.command"  # the key of the typed command in the context
 
 
 class Commands(click.Group):
-    """A group. Its commands fail with a line, or with a JSON object after --json."""
+    """A group of commands whose failures are reported without a traceback."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -46,7 +46,7 @@ class Commands(click.Group):
         if os.environ.get("NO_COLOR"):
             extra["color"] = False
         as_json = wants_json(args) if parent is None else parent.meta["as_json"]
-        with _reported(as_json, None):
+        with _failures_reported(as_json, None):
             context = super().make_context(info_name, args, parent, **extra)
         context.meta["as_json"] = as_json
         return context
@@ -55,11 +55,11 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        ctx.meta[COMMAND] = command
+        ctx.meta[TYPED_COMMAND] = command
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _reported(ctx.meta["as_json"], ctx):
+        with _failures_reported(ctx.meta["as_json"], ctx):
             return super().invoke(ctx)
 
 
@@ -70,7 +70,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 @contextmanager
-def _reported(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
+def _failures_reported(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -78,22 +78,22 @@ def _reported(as_json: bool, ctx: click.Context | None) -> Iterator[None]:
     except click.UsageError as error:
         more = f" (see `{error.ctx.command_path} --help`)" if error.ctx and not as_json else ""
         option = _name_of(error.param) if isinstance(error, click.BadParameter) and error.param else None
-        tell_failure(_in_a_line(error) + more, error.exit_code, as_json=as_json, option=option)
+        print_failure(_in_a_line(error) + more, error.exit_code, as_json=as_json, option=option)
         raise click.exceptions.Exit(error.exit_code) from error
     except LifecycleError as error:
-        message, option = _as_typed(error, ctx.meta.get(COMMAND) if ctx else None)
-        status = next((status for family, status in FAMILIES if isinstance(error, family)), WRONG)
-        tell_failure(message, status, as_json=as_json, option=option)
+        message, option = _with_option_name(error, ctx.meta.get(TYPED_COMMAND) if ctx else None)
+        status = next((status for error_class, status in EXIT_STATUSES if isinstance(error, error_class)), WRONG)
+        print_failure(message, status, as_json=as_json, option=option)
         raise click.exceptions.Exit(status) from error
     except KeyboardInterrupt as interrupt:
         if as_json:
-            tell_failure("interrupted", INTERRUPTED, as_json=True)
+            print_failure("interrupted", INTERRUPTED, as_json=True)
         else:
             click.echo(err=True)
         raise click.exceptions.Exit(INTERRUPTED) from interrupt
 
 
-def tell_failure(message: str, status: int, *, as_json: bool, option: str | None = None) -> None:
+def print_failure(message: str, status: int, *, as_json: bool, option: str | None = None) -> None:
     """Print the reason for this exit status. docs/howto/command-line.md describes the JSON object."""
     if as_json:
         failure = {"error": KINDS[status], "exit_status": status, "message": message, "option": option}
@@ -105,12 +105,12 @@ def tell_failure(message: str, status: int, *, as_json: bool, option: str | None
 def _in_a_line(error: click.UsageError) -> str:
     """Return the error in a single line; click itself uses four."""
     message = " ".join(error.format_message().split()).rstrip(".")
-    if len(message) <= LONGEST_REFUSAL:
+    if len(message) <= LONGEST_MESSAGE:
         return message
-    return f"{message[: LONGEST_REFUSAL // 2]} ... {message[-LONGEST_REFUSAL // 2 :]}"
+    return f"{message[: LONGEST_MESSAGE // 2]} ... {message[-LONGEST_MESSAGE // 2 :]}"
 
 
-def _as_typed(error: LifecycleError, command: click.Command | None) -> tuple[str, str | None]:
+def _with_option_name(error: LifecycleError, command: click.Command | None) -> tuple[str, str | None]:
     """Return the message with the typed option or argument in place of the request's field."""
     if not isinstance(error, BadInput):
         return error.message, None

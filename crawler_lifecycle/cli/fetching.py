@@ -1,4 +1,4 @@
-"""The command fetch, which downloads the archive of a run."""
+"""The command `fetch`, which downloads and checks the archive of a run."""
 
 import hashlib
 import sys
@@ -15,8 +15,8 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 if TYPE_CHECKING:
     from crawler_lifecycle.ports import StoredArchive
 
-CHUNK = 1 << 20
-SILENCE = 60.0  # seconds without a byte
+CHUNK_BYTES = 1 << 20
+SILENCE_SECONDS = 60.0  # without a byte, until the bucket counts as unreachable
 
 
 @click.command()
@@ -40,17 +40,18 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
 
     archive = RunReader(Context.open(state)).archive(run, end)
     target = output / archive.stored.name if output.is_dir() else output
-    sha256 = _fetched(archive.stored, target, archive.sha256)
+    sha256 = _download(archive.stored, target, archive.sha256)
     if as_json:
         size = archive.stored.size
         print_json({"run_id": archive.run_id, "end": archive.end, "file": str(target), "size": size, "sha256": sha256})
     else:
-        checked = "as on record" if archive.sha256 else "none is on record to compare it with"
+        checked = "equal to the record" if archive.sha256 else "no SHA-256 is on record"
         click.echo(f"{target}: the archive of run {archive.run_id}, end {archive.end}")
         click.echo(f"  {archive.stored.size} bytes, SHA-256 {sha256} ({checked})")
 
 
-def _fetched(stored: "StoredArchive", target: Path, expected: str | None) -> str:
+def _download(stored: "StoredArchive", target: Path, expected: str | None) -> str:
+    """Write the archive to the target, compare its SHA-256 with the expected, and return it."""
     digest = hashlib.sha256()
     on_terminal = sys.stderr.isatty()
     bar = click.progressbar(length=stored.size, label=stored.name, file=sys.stderr, hidden=not on_terminal)
@@ -85,14 +86,14 @@ def _draft_of(target: Path) -> Iterator[Path]:
 def _chunks(stored: "StoredArchive") -> Iterator[Iterator[bytes]]:
     if stored.path is not None:
         with stored.path.open("rb") as source:
-            yield iter(lambda: source.read(CHUNK), b"")
+            yield iter(lambda: source.read(CHUNK_BYTES), b"")
         return
     import httpx
 
     try:
-        with httpx.stream("GET", stored.url or "", timeout=SILENCE) as answer:
+        with httpx.stream("GET", stored.url or "", timeout=SILENCE_SECONDS) as answer:
             answer.raise_for_status()
-            yield answer.iter_raw(CHUNK)
+            yield answer.iter_raw(CHUNK_BYTES)
     except httpx.HTTPStatusError as error:
         raise TemporaryError(f"the bucket answers {error.response.status_code} for {stored.name}") from error
     except httpx.HTTPError as error:

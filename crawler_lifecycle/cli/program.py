@@ -1,6 +1,7 @@
-"""All commands of `crawlctl`.
+"""The program `crawlctl` with all its commands.
 
-Commands import heavy modules in their functions: `crawlctl list` speaks to the database alone.
+Commands import heavy modules in their functions, so that a command loads only the modules in use: `crawlctl list` loads
+no Temporal client.
 """
 
 import click

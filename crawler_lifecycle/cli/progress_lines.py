@@ -1,4 +1,4 @@
-"""The progress of a run as text: its present state at a glance, or the latest changes."""
+"""Turns the progress of a run into lines of text: its present state at a glance, or its latest changes."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.records import RunDetails, RunRecord, RunSummary
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
-OVERDUE = timedelta(seconds=90)
+LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as late
 
 
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
@@ -61,7 +61,7 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
 
 
 def stage(details: RunDetails) -> str:
-    """Return which of the four stages the run is in, or that the run is stopping."""
+    """Return the stage of the run, which is one of four, or `stopping`."""
     run = details.run
     if run.status.is_over:
         return "4/4 completion"
@@ -74,7 +74,7 @@ def stage(details: RunDetails) -> str:
 
 
 def waiting(details: RunDetails) -> str | None:
-    """Return what the run waits for, and since when; None if the run is over and exported."""
+    """Return the subject for which the run waits, and since when; None if the run is over and exported."""
     run = details.run
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]
@@ -98,7 +98,7 @@ def _next_look(run: RunRecord, now: datetime) -> str:
     due = next_look_at(run)
     if due is None:
         return "when the main job has started"
-    if now - due > OVERDUE:
+    if now - due > LATE_AFTER:
         remedies = f"check its worker (crawlctl doctor) and its workflow (crawlctl resume {run.run_id})"
         return f"overdue since {rfc3339(due)}: {remedies}"
     ahead = f"in {duration(due - now)}" if due > now else "now"
@@ -106,7 +106,7 @@ def _next_look(run: RunRecord, now: datetime) -> str:
 
 
 def next_look_at(run: RunRecord) -> datetime | None:
-    """Every look records the time of the next look; the time of the first look follows from the start."""
+    """Return the time of the next look. A look records the next time; the first look's time follows from the start."""
     if run.status.is_over or run.next_look_at:
         return run.next_look_at
     return look_time(run.started_at, 1) if run.started_at else None

@@ -1,4 +1,4 @@
-"""Commands that only read: list, crawlers, show, logs."""
+"""The commands that only read: list, crawlers, show, logs."""
 
 import time
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_answer, print_json, standard_options, tell_stderr
+from crawler_lifecycle.cli.common import plain, print_answer, print_json, print_to_stderr, standard_options
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.errors import LifecycleError
 
@@ -73,7 +73,7 @@ def crawlers(file: Path | None, state: Path | None, as_json: bool) -> None:
     try:
         scheduler.check()
     except LifecycleError as error:
-        tell_stderr(f"Warning: {error.message}")
+        print_to_stderr(f"Warning: {error.message}")
     print_answer([without_values(crawler) for crawler in offered], crawler_lines, as_json=as_json)
 
 
@@ -134,7 +134,7 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
     details = runs.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
     offsets = dict.fromkeys(tasks, 0)
-    is_silent = True
+    no_output = True
     while offsets:
         fetched = 0
         for number, offset in list(offsets.items()):
@@ -142,14 +142,14 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
             _print_log(number, chunk.text, prefixed=len(tasks) > 1, as_json=as_json)
             offsets[number] = chunk.offset
             fetched += chunk.read
-            is_silent = is_silent and not chunk.text
+            no_output = no_output and not chunk.text
             at_end = not chunk.text
             if at_end and (chunk.ended or not follow or details.run.status.is_over):
                 del offsets[number]
         if offsets and follow:
             time.sleep(log_pause(fetched, FOLLOW_PAUSE))
             details = runs.show(run)
-    if is_silent:
+    if no_output:
         click.echo(f"There is no output, or no log can be read: crawlctl show {details.run.run_id}", err=True)
 
 

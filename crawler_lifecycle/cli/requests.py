@@ -1,4 +1,4 @@
-"""Requests from the words of a command line, and the options that several commands share for them."""
+"""Makes requests from the options of a command, and has the options that several commands share for requests."""
 
 from typing import TYPE_CHECKING, Any
 

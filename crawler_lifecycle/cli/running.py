@@ -1,4 +1,4 @@
-"""Commands for a run and its progress: run, watch, export."""
+"""The commands that start, watch or export a run: run, watch, export."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Commands for schedules: create, list, show, pause, resume, trigger, backfill, delete."""
+"""The commands for schedules: create, list, show, pause, resume, trigger, backfill, delete."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The progress of a run, drawn in place on a terminal and as plain lines elsewhere."""
+"""Shows the progress of a run: drawn in place on a terminal, and as plain lines elsewhere."""
 
 import asyncio
 import re
@@ -15,8 +15,8 @@ from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines
 from crawler_lifecycle.contract.records import RunDetails
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-TICK = 1.0
-LEAST_TASKS = 4
+REDRAW_SECONDS = 1.0
+LEAST_TASKS = 4  # shown also on a low terminal
 
 
 async def follow(changes: AsyncIterator[RunDetails]) -> RunDetails:
@@ -41,12 +41,12 @@ async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
     try:
         with suppress(StopAsyncIteration):
             while True:
-                await asyncio.wait([following], timeout=TICK)
+                await asyncio.wait([following], timeout=REDRAW_SECONDS)
                 if following.done():
                     last = plain(following.result())
                     following = asyncio.ensure_future(anext(changes))
                 if last is not None:
-                    screen.show(progress_lines(last, datetime.now(UTC), _room()))
+                    screen.show(progress_lines(last, datetime.now(UTC), _tasks_that_fit()))
     finally:
         following.cancel()
     assert last is not None, "a watched run is there at least once"
@@ -54,7 +54,7 @@ async def _draw(changes: AsyncIterator[RunDetails]) -> RunDetails:
 
 
 class Screen:
-    """Lines on a terminal that replace the lines before."""
+    """Lines on a terminal. New lines replace the lines that were shown before."""
 
     def __init__(self) -> None:
         self._height = 0
@@ -68,12 +68,12 @@ class Screen:
         self._height = len(shown)
 
 
-def _room() -> int:
-    """Return how many tasks fit under the run's own lines."""
+def _tasks_that_fit() -> int:
+    """Return the number of tasks that fit under the run's own lines."""
     return max(LEAST_TASKS, shutil.get_terminal_size().lines - 8)
 
 
 def _cut(line: str, width: int) -> str:
-    """Return a single line that does not wrap. Longer output would be replaced in the wrong place."""
+    """Return the line cut to the width. A wrapped line takes more rows, and the next lines would begin too low."""
     line = " ".join(line.splitlines())
     return line if len(ANSI.sub("", line)) <= width else ANSI.sub("", line)[: width - 1] + "…"

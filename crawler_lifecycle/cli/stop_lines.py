@@ -1,4 +1,4 @@
-"""The latest stop of a run as text."""
+"""Turns the latest stop of a run into lines of text."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -15,7 +15,9 @@ PHASES: dict[str, str] = {
 
 
 def stop_lines(details: RunDetails) -> Iterator[str]:
-    """Yield the actor and the door of the latest stop, and the duration of every phase."""
+    """Yield a line for every request of the latest stop, with actor and door, and a line for every phase, with its
+    duration.
+    """
     first: LogRecord | None = None
     before: datetime | None = None
     lines = _latest_stop(details.log)
@@ -36,6 +38,6 @@ def stop_lines(details: RunDetails) -> Iterator[str]:
 
 
 def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
-    """Leave out stops before the run was reopened."""
+    """Return the timeline's lines after the last reopening: earlier stops belong to an earlier end."""
     starts = [number for number, line in enumerate(log) if line.event == "reopened"]
     return log[starts[-1] :] if starts else log

@@ -1,4 +1,4 @@
-"""Commands to stop a run and to resume a run."""
+"""The commands stop and resume."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.control.control import Control
     from crawler_lifecycle.control.runs import Stopping
 
-SILENT_SECONDS = 3.0
+SECONDS_UNTIL_NOTE = 3.0
 
 
 @click.command()
@@ -47,7 +47,7 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
 
 
 async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: bool, as_json: bool) -> int:
-    stopping = await _with_a_line_at_a_delay(control.runs.stop(run, request), run)
+    stopping = await _with_note_about_delay(control.runs.stop(run, request), run)
     if as_json:
         print_json(stopping)
     else:
@@ -64,20 +64,20 @@ def _line(stopping: "Stopping") -> str:
     how = {
         "signal": "its workflow is told",
         "cancel": "its workflow took no signal and is cancelled, with the same effect",
-        "resume": "its workflow was not open and is resumed to stop it",
-    }.get(stopping.told, f"its workflow will read that at its next look ({stopping.told})")
+        "resume": "its workflow was not open, and is resumed to stop the run",
+    }.get(stopping.told, f"its workflow will read the stop at its next look ({stopping.told})")
     if stopping.not_on_record is None:
         return f"run {stopping.run_id}: {stopping.intent} is on record, {how}"
     return (
         f"run {stopping.run_id}: {stopping.intent} is not on record yet ({stopping.not_on_record}); "
-        f"{how}, and will put it on record when the database takes it"
+        f"{how}, and will put the stop on record when the database takes writes"
     )
 
 
-async def _with_a_line_at_a_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
-    """Print on stderr that a stop takes long. A locked database or a slow Temporal made the command look dead."""
+async def _with_note_about_delay(stopping: "Awaitable[Stopping]", run: str) -> "Stopping":
+    """Wait for the stop. After some seconds, print on stderr that the stop takes long: a silent command looks dead."""
     task = asyncio.ensure_future(stopping)
-    done, _ = await asyncio.wait([task], timeout=SILENT_SECONDS)
+    done, _ = await asyncio.wait([task], timeout=SECONDS_UNTIL_NOTE)
     if not done:
         click.echo(f"stop of run {run}: the database or Temporal answers slowly, waiting for it ...", err=True)
     return await task

@@ -1,4 +1,4 @@
-"""Commands for tokens of the HTTP API: create, list, revoke."""
+"""The commands for tokens of the HTTP API: create, list, revoke."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def token() -> None:
               help="Right of the token; repeatable.")  # fmt: skip
 @standard_options
 def create(name: str, scopes: tuple[str, ...], state: Path | None, as_json: bool) -> None:
-    """Make a token and print it, only now.
+    """Make a token and print its text, which cannot be shown again.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`crawlctl up`: the embedded stack in the foreground."""
+"""The command `up`, which runs the embedded stack in the foreground."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import as_typed, print_json, say, standard_options, tell_stderr
+from crawler_lifecycle.cli.common import crawlctl_command, print_json, print_line, print_to_stderr, standard_options
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
 
@@ -49,14 +49,14 @@ def up(catalogue: Path | None, free_ports: bool, temporal_port: int | None, ui_p
     from crawler_lifecycle.services.embedded.stack import Stack, owned
 
     for line in misspelt(os.environ):
-        tell_stderr(f"Warning: {line}")
+        print_to_stderr(f"Warning: {line}")
     folder = state_folder(state)
     ports = Ports.free() if free_ports else Ports()
     chosen = {"temporal": temporal_port, "web_ui": ui_port, "scheduler": scheduler_port, "api": api_port}
     ports = replace(ports, **{name: port for name, port in chosen.items() if port})
     with owned(folder):
         ports.refuse_taken()
-        tell = tell_stderr if as_json else say
+        tell = print_to_stderr if as_json else print_line
         stack = Stack(make_plan(folder, ports, _catalogue(catalogue)), tell)
         asyncio.run(_serve(stack, tell, stop_jobs=stop_jobs, as_json=as_json))
 
@@ -69,7 +69,7 @@ def _catalogue(given: Path | None) -> Path:
     path = named or EXAMPLES / "catalogue.toml"
     if named is None and not path.exists():
         raise NotReady("no crawler catalogue: name one with --catalogue FILE")
-    Catalogue.load(path)  # a clear line now, instead of a service that does not start
+    Catalogue.load(path)  # reports a mistake in the file now: the scheduler service would not start
     return path
 
 
@@ -114,11 +114,14 @@ def _announce(stack: "Stack", *, stop_jobs: bool, as_json: bool) -> None:
         f"  catalogue         {plan.environment['CRAWLER_SCHEDULER__CATALOGUE']}",
         "",
         "Try from a second terminal:",
-        *(f"  {as_typed()} {command}{option}" for command in ("doctor", "run sleeper --arg seconds=30", "list")),
+        *(
+            f"  {crawlctl_command()} {command}{option}"
+            for command in ("doctor", "run sleeper --arg seconds=30", "list")
+        ),
         "",
         "Ctrl-C ends the stack and its jobs." if stop_jobs else "Ctrl-C ends the stack; jobs go on.",
     ):
-        say(line)
+        print_line(line)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Times, statuses and tables as text."""
+"""Turns times, statuses, counts and tables into text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Runs a coroutine beside the work of a process."""
+"""Runs a coroutine in the background of a process, until a block ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine

@@ -1,4 +1,4 @@
-"""Makes the OpenAPI documents of the HTTP API and the scheduler service, with our errors."""
+"""Makes the FastAPI applications of the HTTP API and the scheduler service, and their OpenAPI documents."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Problem
-from crawler_lifecycle.services.problems import MEDIA_TYPE, speak_problems
+from crawler_lifecycle.services.problems import MEDIA_TYPE, answer_with_problems
 
 Responses = dict[int | str, dict[str, Any]]
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -32,7 +32,7 @@ def new_app(title: str, description: str, lifespan: Lifespan) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
         telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
     )
-    speak_problems(app)
+    answer_with_problems(app)
     app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
     return app
 

@@ -32,7 +32,7 @@ def result_unknown(error: TemporaryError) -> Response:
     return problem(503, error.message, cause=error.cause)
 
 
-def speak_problems(app: FastAPI) -> None:
+def answer_with_problems(app: FastAPI) -> None:
     """Register handlers that answer every exception and every unknown path with a problem."""
     app.add_exception_handler(LifecycleError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)

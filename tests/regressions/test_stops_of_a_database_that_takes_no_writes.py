@@ -95,7 +95,7 @@ async def test_the_workflow_is_told_all_the_same(
     assert plain.exit_code == 0, plain.output
     assert plain.stdout.startswith(f"run {run.run_id}: STOP is not on record yet (")
     assert "readonly" in plain.stdout
-    assert "its workflow is told, and will put it on record when the database takes it" in plain.stdout
+    assert "its workflow is told, and will put the stop on record when the database takes writes" in plain.stdout
     answer = Stopping.model_validate_json(forced.stdout)
     assert (answer.intent, answer.told) == ("FORCE", "signal")
     assert "readonly" in str(answer.not_on_record)
@@ -211,7 +211,7 @@ async def test_a_run_that_is_over_stops_no_later_run_under_its_workflow_id(
 async def test_a_wait_for_a_locked_database_is_told(
     crawlctl: Crawlctl, run: RunRecord, state: Path, temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_stopping, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(cli_stopping, "SECONDS_UNTIL_NOTE", 0.5)
     with sqlite3.connect(state / "crawler.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         async with supervised(run, temporal):

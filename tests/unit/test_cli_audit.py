@@ -66,7 +66,7 @@ def test_what_disagrees_is_told_with_status_7_and_stands_with_its_run(
     answer = crawlctl("audit", "--json")
     overview = json.loads(answer.stdout)
     assert (answer.exit_code, overview["open"]) == (7, {"unsupervised": 1})
-    assert "Found by audits" in crawlctl("show", "1").output
+    assert "Findings of audits" in crawlctl("show", "1").output
     assert json.loads(crawlctl("show", "1", "--json").stdout)["findings"][0]["acts"] == 1
 
 

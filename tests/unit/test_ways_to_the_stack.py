@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.cli.common import as_typed
+from crawler_lifecycle.cli.common import crawlctl_command
 from crawler_lifecycle.services.embedded.addresses import LOOPBACK, SERVER_PORTS, free_ports
 
 
@@ -22,14 +22,14 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_program_that_no_shell_finds_is_called_by_its_path(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(programs.parents[1])
-    assert as_typed() == ".venv/bin/crawlctl"
+    assert crawlctl_command() == ".venv/bin/crawlctl"
     monkeypatch.chdir(programs)
-    assert as_typed() == str(programs / "crawlctl")
+    assert crawlctl_command() == str(programs / "crawlctl")
 
 
 def test_a_program_on_the_path_is_called_by_its_name(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
-    assert as_typed() == "crawlctl"
+    assert crawlctl_command() == "crawlctl"
 
 
 def test_free_ports_are_none_that_a_client_may_be_given() -> None:

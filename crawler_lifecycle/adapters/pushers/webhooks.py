@@ -1,7 +1,8 @@
-"""Notices to programs by signed HTTP requests, according to the Standard Webhooks specification.
+"""Sends notices to programs by signed HTTP requests, according to the Standard Webhooks specification.
 
-A receiver accepts a notice by a status 2xx. 410 means never again: this process sends no more notices to the receiver.
-400, 413, 415 and 422 refuse this notice, which is not sent again. Other answers may pass; 429 and 503 may tell when.
+A receiver accepts a notice by a status 2xx. After 410, this process sends no more notices to the receiver. After 400,
+413, 415 and 422, this notice is not sent again. After any other answer the notice is tried again; with 429 and 503, the
+receiver may say how long to wait.
 """
 
 import base64

@@ -19,13 +19,15 @@ from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.settings.processes import ApiSettings
 
-# together fewer than the database connections of a process
+# numbers of threads; together fewer than the database connections of a process
 CHANGE_READERS, LOG_READERS, TAIL_READERS, ARCHIVE_READERS = 6, 8, 4, 2
 PATIENCE = 10.0  # seconds that a request may wait for a thread
 
 
 @dataclass
 class ApiState:
+    """The parts, limits and threads that the endpoints use. Each kind of slow call has threads of its own."""
+
     control: Control
     settings: ApiSettings
     tokens: Tokens
@@ -58,7 +60,7 @@ def _api_state(request: Request) -> ApiState:
 
 
 def caller(request: Request) -> Token:
-    """Return the token admitted by the gate."""
+    """Return the caller's token, which the gate has checked."""
     token: Token = request.state.caller
     return token
 
@@ -67,7 +69,7 @@ def needs_scope(scope: Scope) -> Callable[[Request], None]:
     def check(request: Request) -> None:
         token = caller(request)
         if scope not in token.scopes:
-            raise HTTPException(403, f"the token {token.name} has not the scope {scope}")
+            raise HTTPException(403, f"the token {token.name} lacks the scope {scope}")
 
     return check
 
