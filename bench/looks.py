@@ -19,8 +19,15 @@ from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.evidence import EvidenceRequest, EvidenceWrite, TaskEvidence
-from crawler_lifecycle.contract.steps.looks import CloseLook, LookAt, StatusWrite, TaskChange
+from crawler_lifecycle.contract.steps.looks import (
+    CloseLook,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    StatusWrite,
+    TaskChange,
+    TaskEvidence,
+)
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.ports import Cluster, NewRun

@@ -17,9 +17,8 @@ from crawler_lifecycle.bootstrap.steps import activities
 from crawler_lifecycle.control.audit_schedule import AuditSchedule
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.services import health, process
-from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics
+from crawler_lifecycle.services.audits import AuditKeeper, AuditMetrics, FailingWorkflows
 from crawler_lifecycle.services.background import in_background
-from crawler_lifecycle.services.failing import FailingWorkflows
 from crawler_lifecycle.settings.processes import MetricsSettings, WorkerSettings
 from crawler_lifecycle.workflows.plugin import LifecyclePlugin
 

@@ -10,11 +10,11 @@ from temporalio import activity
 from crawler_lifecycle.activities.auditing import (
     Ledger,
     describe_unlisted,
+    failing_workflows,
     gather_limited,
     message_or_raise,
     resume_workflow,
 )
-from crawler_lifecycle.activities.failing import failing_workflows
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import runs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo

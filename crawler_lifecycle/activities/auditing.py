@@ -1,6 +1,7 @@
 """Steps that all parts of the audit share: record findings, act, record the actions, resume a run's workflow.
 
 An audit without `repair` records nothing and does not act. Every audit returns its first findings to the caller.
+`failing_workflows` finds the open runs whose workflow fails the same workflow task again and again.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from temporalio import activity
 
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.domain.audit.runs import failing_workflow, is_failing
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Findings, Supervisors
@@ -123,3 +125,19 @@ def _count(counts: Counter[FindingKind]) -> None:
     for kind, count in counts.items():
         meter = activity.metric_meter().with_additional_attributes({"kind": kind})
         meter.create_counter("crawler_audit_findings", "what audits found, each time they found it").add(count)
+
+
+async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
+    """Describe every workflow: on no server does a list tell the attempts of a workflow task."""
+    findings = await gather_limited(partial(_finding, supervisors), runs)
+    return [finding for finding in findings if finding is not None]
+
+
+async def _finding(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
+    try:
+        workflow = await supervisors.describe(run.workflow_id)
+        if not is_failing(workflow):
+            return None
+        return failing_workflow(run, workflow, await supervisors.task_failure(run.workflow_id))
+    except PermanentError:  # concerns a single run, and `unsupervised` reports it
+        return None

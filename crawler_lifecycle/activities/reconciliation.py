@@ -12,15 +12,18 @@ from temporalio import activity
 from crawler_lifecycle.activities.metrics import count_saturated, measure_clocks
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
-from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite, TaskEvidence
 from crawler_lifecycle.contract.steps.looks import (
     ActiveTasks,
     AliveTasks,
     CloseLook,
     Differences,
+    EvidencePage,
+    EvidenceRequest,
+    EvidenceWrite,
     LookAt,
     StatusWrite,
     TaskChange,
+    TaskEvidence,
     Written,
 )
 from crawler_lifecycle.contract.steps.run import RunInput

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.contract.steps.run import Clock, Counted
 from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.looks import uids_of
 from crawler_lifecycle.domain.plan import RunLimits, plan_of

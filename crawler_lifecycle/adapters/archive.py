@@ -20,10 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, cast
 
-from crawler_lifecycle.adapters.archive_names import RULE, archived_name
-from crawler_lifecycle.adapters.measured import Measured, Sink
 from crawler_lifecycle.adapters.regular_files import open_regular
-from crawler_lifecycle.adapters.zip_entries import keep_entries_in
+from crawler_lifecycle.adapters.zip_parts import RULE, Measured, Sink, archived_name, keep_entries_in
 from crawler_lifecycle.ports import Archive, Progress
 
 CHUNK = 1024 * 1024

@@ -7,12 +7,11 @@ import click
 
 from crawler_lifecycle.cli.audit_lines import finding_lines
 from crawler_lifecycle.cli.list_lines import why
-from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, task_line
-from crawler_lifecycle.cli.stop_lines import stop_lines
+from crawler_lifecycle.cli.progress_lines import cause_of, next_look_at, stop_lines, task_line
 from crawler_lifecycle.cli.words import coloured, counts, facts, rfc3339
 from crawler_lifecycle.contract.records import ExportRecord, RunDetails, RunRecord, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ
+from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 
 LAST_LINES = 3
 

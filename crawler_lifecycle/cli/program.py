@@ -7,7 +7,7 @@ no Temporal client.
 import click
 
 from crawler_lifecycle import __version__
-from crawler_lifecycle.cli import admin, auditing, demo, fetching, reading, running, scheduling, stopping, tokens, up
+from crawler_lifecycle.cli import admin, auditing, demo, fetching, reading, running, scheduling, stopping, up
 from crawler_lifecycle.cli.failures import EXIT_CODES, Commands
 
 
@@ -39,7 +39,7 @@ for command in (
     stopping.resume,
     scheduling.schedule,
     auditing.audit,
-    tokens.token,
+    admin.token,
     admin.database,
     admin.doctor,
     admin.accept_namespace,

@@ -1,4 +1,7 @@
-"""The connection to a Temporal server, and questions about the server: its health, search attributes and pollers."""
+"""The connection to a Temporal server, questions about the server (health, search attributes, pollers), and its errors.
+
+`translated` turns the errors of Temporal's client into our own errors.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -8,17 +11,60 @@ from functools import cache
 from typing import Any
 
 from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.envconfig import ClientConfig
+from temporalio.exceptions import ApplicationError
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+from temporalio.service import RPCError, RPCStatusCode
 
-from crawler_lifecycle.control.temporal_errors import translated
-from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotReady, PermanentError, TemporaryError
 from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
+
+# the request itself is wrong; after all other errors a retry may help (CANCELLED: the SDK had no answer in time)
+PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
+FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
+
+
+@asynccontextmanager
+async def translated(address: str) -> AsyncIterator[None]:
+    """Raise the SDK's errors as our own errors, with the server's address."""
+    try:
+        yield
+    except RPCError as error:
+        raise _error_class(error)(f"Temporal at {address}: {error.message}") from error
+
+
+def _error_class(error: RPCError) -> type[LifecycleError]:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return NotReady if _misses_its_namespace(error) else NotFound
+    if error.status in FORBIDDEN:
+        return NotReady
+    return PermanentError if error.status in PERMANENT else TemporaryError
+
+
+def _misses_its_namespace(error: RPCError) -> bool:
+    """Return whether the server denies the namespace. A busy server may deny an existing namespace, so such an answer
+    must not mean that a workflow is missing.
+    """
+    return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
+
+
+def failure_of(error: WorkflowFailureError) -> LifecycleError:
+    """Return the workflow's failure as our own error."""
+    cause: BaseException = error.cause
+    while cause.__cause__ is not None and not isinstance(cause, ApplicationError):
+        cause = cause.__cause__
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    if isinstance(cause, ApplicationError) and cause.type == BadInput.__name__:
+        field, _, expected = message.partition(": ")
+        return BadInput(field, expected)
+    return PermanentError(message)
+
 
 DEFAULT_ADDRESS = "localhost:7233"
 RPC_TIMEOUT = timedelta(seconds=10)

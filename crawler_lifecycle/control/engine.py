@@ -20,9 +20,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.base import Message, Request
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
-from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection
+from crawler_lifecycle.control.connection import RPC_TIMEOUT, TemporalConnection, failure_of
 from crawler_lifecycle.control.descriptions import MISSING, run_of, task_failure, workflow_info
-from crawler_lifecycle.control.temporal_errors import failure_of
 from crawler_lifecycle.domain.audit.subjects import WorkflowInfo
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW, RUN_WORKFLOW
 from crawler_lifecycle.errors import Conflict, NotFound, PermanentError, TemporaryError

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from crawler_lifecycle.contract.clock import Clock
+from crawler_lifecycle.contract.steps.run import Clock
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 from crawler_lifecycle.domain.reasons import SUSPENDED
 

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, KeptRequest
-from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import Clock, RunPlan, RunRef
 from crawler_lifecycle.errors import BadInput
 
 

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase
-from crawler_lifecycle.contract.steps.exports import ExportsOwed
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.completion import ExportsOwed
+from crawler_lifecycle.contract.steps.run import Clock, RunRef
 
 
 @dataclass(frozen=True, slots=True)

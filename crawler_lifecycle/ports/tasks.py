@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
 

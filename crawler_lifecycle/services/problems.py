@@ -1,13 +1,18 @@
-"""Turns the errors of an HTTP service into answers of the type application/problem+json (RFC 9457)."""
+"""Makes FastAPI applications whose errors are of the type application/problem+json (RFC 9457), and their documents."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.deployment import Problem
 from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFound, NotReady, TemporaryError
 
@@ -85,3 +90,47 @@ def _field(location: tuple[object, ...]) -> str:
     their names."""
     _, *inside = location
     return ".".join(str(part) for part in inside if part != "[key]")[:200] or str(location[0])
+
+
+Responses = dict[int | str, dict[str, Any]]
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+class Health(Message):
+    status: str
+
+
+def new_app(title: str, description: str, lifespan: Lifespan) -> FastAPI:
+    """Return an application without routes. Its errors are problems, and its document says so."""
+    app = FastAPI(
+        title=title,
+        version="1.0.0",
+        description=description,
+        docs_url=None,  # the documentation pages would load scripts from foreign servers
+        redoc_url=None,
+        lifespan=lifespan,
+        generate_unique_id_function=lambda route: route.name,
+        telemetry={"auto_configure": False},  # variables in the environment must not start an export of telemetry
+    )
+    answer_with_problems(app)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]  # FastAPI's own way of changing it
+    return app
+
+
+def problems(**descriptions: str) -> Responses:
+    """Return error responses by status, written `_409="..."`."""
+    return {
+        int(status.removeprefix("_")): {"model": Problem, "description": description}
+        for status, description in descriptions.items()
+    }
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with problems under their own media type."""
+    contents = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    for path in contents["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if int(status) >= 400 and "application/json" in response.get("content", {}):
+                    response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}
+    return contents

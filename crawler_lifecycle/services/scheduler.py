@@ -23,9 +23,8 @@ from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
-from crawler_lifecycle.services.openapi import Health, new_app, problems
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
-from crawler_lifecycle.services.problems import problem, status_of
+from crawler_lifecycle.services.problems import Health, new_app, problem, problems, status_of
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import Body
 
 from crawler_lifecycle.contract.deployment import Deployment
-from crawler_lifecycle.services.openapi import Responses, problems
+from crawler_lifecycle.services.problems import Responses, problems
 
 DESCRIPTION = """
 Runs jobs in a cluster. A repeated request runs no second job. A company may use its own service in place of this

@@ -5,8 +5,7 @@ from datetime import datetime
 from temporalio import workflow
 
 from crawler_lifecycle.activities.supervision import SupervisionActivities
-from crawler_lifecycle.contract.clock import Clock
-from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import Clock, RunPlan, RunRef
 from crawler_lifecycle.contract.steps.supervision import HoldLimits
 from crawler_lifecycle.domain.limits import limit_at
 from crawler_lifecycle.workflows.options import WRITE

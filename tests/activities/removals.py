@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt
+from crawler_lifecycle.contract.steps.looks import ActiveTasks, Differences, LookAt, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look

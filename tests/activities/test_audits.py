@@ -26,10 +26,8 @@ from crawler_lifecycle.contract.audits import (
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.completion import CloseRun, Notify
-from crawler_lifecycle.contract.steps.evidence import EvidenceWrite
-from crawler_lifecycle.contract.steps.exports import RunEnd
-from crawler_lifecycle.contract.steps.looks import StatusWrite
+from crawler_lifecycle.contract.steps.completion import CloseRun, Notify, RunEnd
+from crawler_lifecycle.contract.steps.looks import EvidenceWrite, StatusWrite
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob, WorkflowInfo

@@ -11,8 +11,15 @@ from crawler_lifecycle.activities import reconciliation
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import TaskStatus
 from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
-from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite
-from crawler_lifecycle.contract.steps.looks import CloseLook, Differences, LookAt, StatusWrite
+from crawler_lifecycle.contract.steps.looks import (
+    CloseLook,
+    Differences,
+    EvidencePage,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    StatusWrite,
+)
 from crawler_lifecycle.contract.steps.run import RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, Pods, Presence

@@ -7,8 +7,7 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun
-from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.completion import CloseRun, RunEnd
 from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
 from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopTasks

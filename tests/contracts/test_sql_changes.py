@@ -14,8 +14,7 @@ from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.ports import Claim, Execution
 from tests.databases import MakeRun, ref_to
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.failures import Contended
-from crawler_lifecycle.adapters.sql.fence import hold
 from crawler_lifecycle.adapters.sql.schema import histories, installation
+from crawler_lifecycle.adapters.sql.transactions import hold
 from crawler_lifecycle.errors import Conflict, NotReady, PermanentError, TemporaryError
 from tests.databases import MakeRun
 

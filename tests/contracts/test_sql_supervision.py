@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.store import SqlStore
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.deployment import Deployment
 from crawler_lifecycle.contract.records import RunRecord, TaskRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import OVER, ExportState, Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
+from crawler_lifecycle.contract.steps.run import Clock, RunRef
 from crawler_lifecycle.errors import Conflict, Fenced, NotFound
 from crawler_lifecycle.ports import Claim, Execution, Runs
 from tests.databases import MakeRun, give_away, in_substance, ref_to

@@ -15,8 +15,7 @@ from crawler_lifecycle.adapters.sql.pages import ROWS_IN_A_PAGE
 from crawler_lifecycle.adapters.sql.store import SqlStore
 from crawler_lifecycle.contract.records import TaskRecord
 from crawler_lifecycle.contract.states import OVER, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import TaskRow
 from tests.contracts.statements import counted

@@ -11,10 +11,10 @@ from datetime import timedelta
 from temporalio.client import RPCTimeoutOrCancelledError, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from crawler_lifecycle.adapters.archive_names import archived_name
+from crawler_lifecycle.adapters.zip_parts import archived_name
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps.exports import RunEnd
+from crawler_lifecycle.contract.steps.completion import RunEnd
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED

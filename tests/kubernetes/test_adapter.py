@@ -17,7 +17,7 @@ from crawler_lifecycle.adapters.kubernetes.http.connection import Access, Connec
 from crawler_lifecycle.adapters.kubernetes.observe.looking import JobPatience
 from crawler_lifecycle.contract.deployment import Crawler, DeploymentRequest, Resources
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.looks import EndRequest, JobLook, JobPhase, Look
 from crawler_lifecycle.errors import NotReady
 from tests.behaviours import RUNS_UNTIL_ASKED, Behaviour

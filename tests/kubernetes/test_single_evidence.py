@@ -8,7 +8,7 @@ import pytest
 
 from crawler_lifecycle.contract.records import RunDetails
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ
+from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.naming import job_name
 from tests.kubernetes import rights

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler_lifecycle.adapters.local.environment import passed_on
+from crawler_lifecycle.adapters.local.placing import passed_on
 from crawler_lifecycle.contract.deployment import Crawler
 from tests.clusters import LocalBench
 

@@ -13,12 +13,18 @@ import pytest
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
-from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite
-from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite, TaskChange
+from crawler_lifecycle.contract.steps.looks import (
+    EvidencePage,
+    EvidenceRequest,
+    EvidenceWrite,
+    LookAt,
+    StatusWrite,
+    TaskChange,
+)
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.ports import Cluster
-from crawler_lifecycle.workflows import evidence
+from crawler_lifecycle.workflows import looks
 from tests.house import House
 from tests.plays import Play
 from tests.waiting import until
@@ -84,8 +90,8 @@ async def test_statuses_wait_no_longer_for_many_than_for_one(monkeypatch: pytest
         info=lambda: SimpleNamespace(get_current_history_size=lambda: 0),
         execute_activity_method=answer,
     )
-    monkeypatch.setattr(evidence, "workflow", fake)
-    await evidence.collect_evidence(RunRef(run_id=7, run_uid="uid", epoch=1), "0-9")
+    monkeypatch.setattr(looks, "workflow", fake)
+    await looks.collect_evidence(RunRef(run_id=7, run_uid="uid", epoch=1), "0-9")
     assert len(pages) == 9
 
 
@@ -97,7 +103,7 @@ async def test_a_history_that_has_become_long_takes_no_more_of_it_and_the_run_en
         handle = await stage.start(BOOKS.model_copy(update={"tasks": tasks}))
         assert RunStatus((await handle.result())["status"]) is RunStatus.COMPLETED
         size = (await handle.describe()).raw_description.workflow_execution_info.history_size_bytes
-    assert evidence.LONG_HISTORY < size < 50_000_000
+    assert looks.LONG_HISTORY < size < 50_000_000
     assert 0 < len(collected(script)) < tasks / 2
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.fence import hold
+from crawler_lifecycle.adapters.sql.transactions import hold
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look
 from crawler_lifecycle.errors import Fenced, TemporaryError

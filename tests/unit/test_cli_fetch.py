@@ -10,8 +10,7 @@ from threading import Thread
 import pytest
 
 from crawler_lifecycle.contract.records import RunRecord
-from crawler_lifecycle.control.archives import RunArchive
-from crawler_lifecycle.control.reading import RunReader
+from crawler_lifecycle.control.reading import RunArchive, RunReader
 from crawler_lifecycle.ports import StoredArchive
 from tests.commands import Crawlctl
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from crawler_lifecycle.cli import screen
 from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.cli.list_lines import list_lines
-from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, stage, waiting
-from crawler_lifecycle.cli.stop_lines import stop_lines
+from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, stage, stop_lines, waiting
 from crawler_lifecycle.cli.words import duration
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus

@@ -8,20 +8,20 @@ import pytest
 ONLY_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere all processes are gone through")
 LEAVES_ONE_BEHIND = """
 import os, subprocess, time
-from crawler_lifecycle.adapters.local import descendants
+from crawler_lifecycle.adapters.local import processes
 
-assert descendants.adopt()
+assert processes.adopt()
 read, write = os.pipe()
 # the child ends at once; its own child is in another session, and goes on until it reads
 script = f"(setsid sh -c 'read line <&{read}' &) ; (exit 0 &) ; exit 7"
 job = subprocess.Popen(["sh", "-c", script], pass_fds=(read,))
-job.returncode = descendants.wait_for(job.pid)
-before = descendants.none_left()
+job.returncode = processes.wait_for(job.pid)
+before = processes.none_left()
 os.write(write, b"\\n")
 deadline = time.monotonic() + 20
-while not (after := descendants.none_left()) and time.monotonic() < deadline:
+while not (after := processes.none_left()) and time.monotonic() < deadline:
     time.sleep(0.01)
-print(job.returncode, before, after, descendants.none_left())
+print(job.returncode, before, after, processes.none_left())
 """
 
 
@@ -33,7 +33,7 @@ def test_an_orphan_in_another_session_is_known_until_it_ends() -> None:
 
 def test_the_signal_that_ended_a_child_is_its_code() -> None:
     script = (
-        "import subprocess; from crawler_lifecycle.adapters.local.descendants import wait_for;"
+        "import subprocess; from crawler_lifecycle.adapters.local.processes import wait_for;"
         "job = subprocess.Popen(['sh', '-c', 'kill -9 $$']); job.returncode = wait_for(job.pid); print(job.returncode)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.contract.steps.run import Clock
 from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of, is_held, limit_at
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, TaskRow
 

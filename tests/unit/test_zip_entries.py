@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from crawler_lifecycle.adapters.zip_entries import keep_entries_in
+from crawler_lifecycle.adapters.zip_parts import keep_entries_in
 
 MORE_THAN_A_PLAIN_ZIP_HAS = 0x10000 + 10
 

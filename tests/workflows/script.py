@@ -12,24 +12,34 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun, Notify, Removal, RemoveJobs, RunOutcome
+from crawler_lifecycle.contract.steps.completion import (
+    CloseRun,
+    ExportedFiles,
+    ExportSignal,
+    Notify,
+    Removal,
+    RemoveJobs,
+    RunEnd,
+    RunOutcome,
+)
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, RunMoment, StartRun
-from crawler_lifecycle.contract.steps.evidence import EvidencePage, EvidenceRequest, EvidenceWrite, TaskEvidence
-from crawler_lifecycle.contract.steps.exports import ExportedFiles, ExportSignal, RunEnd
 from crawler_lifecycle.contract.steps.looks import (
     ActiveTasks,
     AliveTasks,
     CloseLook,
     Differences,
+    EvidencePage,
+    EvidenceRequest,
+    EvidenceWrite,
     LookAt,
     StatusWrite,
     TaskChange,
+    TaskEvidence,
     Written,
 )
-from crawler_lifecycle.contract.steps.run import Counted, RunInput, RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import Clock, Counted, RunInput, RunPlan, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.contract.steps.supervision import (
     CreateHistory,

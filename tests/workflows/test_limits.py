@@ -6,11 +6,10 @@ import pytest
 from temporalio.activity import info
 from temporalio.testing import WorkflowEnvironment
 
-from crawler_lifecycle.contract.clock import Clock
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, Trigger
 from crawler_lifecycle.contract.steps.deployment import MainJobStatus
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import Clock, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.plays import Play, played
 from tests.workflows.script import STARTED, UNAVAILABLE, Script, in_turn, moments

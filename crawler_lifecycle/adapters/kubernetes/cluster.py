@@ -26,7 +26,7 @@ from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPa
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import ConfirmedPlaces, NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest, JobNamespace
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.errors import NotFound, NotReady, Refused

@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
 from crawler_lifecycle.adapters.local.stopping import Stopper
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey, Look
 from crawler_lifecycle.domain.naming import checked_uid

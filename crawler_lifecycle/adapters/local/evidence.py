@@ -6,7 +6,7 @@ from pathlib import Path
 from crawler_lifecycle.adapters import log_files
 from crawler_lifecycle.adapters.local.looking import moment
 from crawler_lifecycle.adapters.local.records import JobFolder, Unreadable
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
+from crawler_lifecycle.contract.steps.looks import TaskEvidence
 from crawler_lifecycle.domain.looks import JobLook, JobPhase
 
 

@@ -3,6 +3,9 @@
 A job's place is an empty file, first in the folder `waiting` and, from the job's start on, in the folder `running`. All
 processes that change places hold the same lock. A runner inherits its job's lock, so a started runner never looks dead.
 The next call to `start_waiting` repairs an interrupted operation.
+
+A runner inherits only the environment variables without which programs do not run. Any other variable may hold a
+secret. A crawler's own variables stand in the `environment` of its catalogue entry.
 """
 
 import fcntl
@@ -11,16 +14,32 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from crawler_lifecycle.adapters.local import processes
-from crawler_lifecycle.adapters.local.environment import passed_on
 from crawler_lifecycle.adapters.local.layout import JOB_NAME, Layout, names
 from crawler_lifecycle.adapters.local.records import JobFolder, Spec, Unreadable
 from crawler_lifecycle.adapters.regular_files import open_regular
+
+PASSED_ON = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP"),
+        *("LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+        # without these variables the runner, a Python program, might not find its modules
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LD_LIBRARY_PATH"),
+    }
+)
+
+
+def passed_on(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name in PASSED_ON}
+
 
 logger = logging.getLogger(__name__)
 RUNNER = "crawler_lifecycle.adapters.local.runner"

@@ -5,12 +5,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.fence import hold, log
 from crawler_lifecycle.adapters.sql.histories import FRESH_TASK
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_properties, task_histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, hold, log, transaction
 from crawler_lifecycle.contract.states import ALIVE, Intent, RunStatus
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
 
-from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.notices import PREFIX, name_of
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import (
@@ -19,7 +18,7 @@ from crawler_lifecycle.adapters.sql.schema import (
     history_properties,
     task_histories,
 )
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading
+from crawler_lifecycle.adapters.sql.transactions import LIVE, OnDatabase, reading
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.domain.audit.subjects import AuditedRun

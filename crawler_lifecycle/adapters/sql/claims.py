@@ -6,10 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, not_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.fence import fence, held_intent, hold
 from crawler_lifecycle.adapters.sql.reading import run_row
 from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories, task_histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, held_intent, hold, reading, transaction
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import IN_CLUSTER, Intent, RunStatus, TaskStatus

@@ -4,14 +4,13 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
-from crawler_lifecycle.adapters.sql.fence import fence
 from crawler_lifecycle.adapters.sql.reading import export_record
 from crawler_lifecycle.adapters.sql.schema import exports, histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, reading, transaction
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.records import ExportRecord
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.exports import ExportsOwed
+from crawler_lifecycle.contract.steps.completion import ExportsOwed
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import NotFound

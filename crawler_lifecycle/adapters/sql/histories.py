@@ -6,11 +6,19 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Update, and_, case, func, insert, select, update
 
-from crawler_lifecycle.adapters.sql.fence import LIVE, fence, is_logged, keep_property, log
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.reading import find, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import LONGEST_WORKFLOW_ID, histories, installation, task_histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import (
+    LIVE,
+    OnDatabase,
+    fence,
+    is_logged,
+    keep_property,
+    log,
+    reading,
+    transaction,
+)
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import ALIVE, ExportState, Intent, RunStatus, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunRef

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, select
 
-from crawler_lifecycle.adapters.sql.explaining import explained
-from crawler_lifecycle.adapters.sql.fence import fence, keep_property
+from crawler_lifecycle.adapters.sql.reading import explained
 from crawler_lifecycle.adapters.sql.schema import history_properties
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, keep_property, reading, transaction
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, RunRecord
 from crawler_lifecycle.contract.steps.run import RunRef

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, select, update
 
-from crawler_lifecycle.adapters.sql.fence import LIVE
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import OWN_INSTALLATION, histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import LIVE, OnDatabase, reading, transaction
 from crawler_lifecycle.errors import LifecycleError
 from crawler_lifecycle.ports import Nudge
 

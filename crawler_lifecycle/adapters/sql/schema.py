@@ -9,8 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from crawler_lifecycle.adapters.sql.moments import growing
-from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, Model, UtcDateTime, words
+from crawler_lifecycle.adapters.sql.types import Document, Id, Line, Lines, Model, UtcDateTime, growing, words
 from crawler_lifecycle.contract.audits import FindingKind
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, TaskStatus, Trigger

@@ -5,10 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
-from crawler_lifecycle.adapters.sql.fence import fence, hold, log
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, hold, log, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase

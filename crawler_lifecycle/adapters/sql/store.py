@@ -2,7 +2,6 @@
 
 from crawler_lifecycle.adapters.sql.additions import TaskAdditions
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
-from crawler_lifecycle.adapters.sql.changes import LiveChanges
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
 from crawler_lifecycle.adapters.sql.database import Database
 from crawler_lifecycle.adapters.sql.exports import Exports
@@ -11,7 +10,7 @@ from crawler_lifecycle.adapters.sql.histories import Histories
 from crawler_lifecycle.adapters.sql.notices import Notices
 from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
-from crawler_lifecycle.adapters.sql.records import RunRecords
+from crawler_lifecycle.adapters.sql.records import LiveChanges, RunRecords
 from crawler_lifecycle.adapters.sql.stops import Stops
 from crawler_lifecycle.adapters.sql.supervision import Supervision
 from crawler_lifecycle.adapters.sql.tasks import TaskRows

@@ -6,16 +6,14 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Row, Select, func, select, update
 
-from crawler_lifecycle.adapters.sql.fence import fence, hold, log
 from crawler_lifecycle.adapters.sql.histories import NOT_WAITING
 from crawler_lifecycle.adapters.sql.reading import own_row, run_record, run_row
 from crawler_lifecycle.adapters.sql.schema import histories, history_logs, task_histories
 from crawler_lifecycle.adapters.sql.stops import STOPS
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
-from crawler_lifecycle.contract.clock import Clock
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, hold, log, reading, transaction
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import Clock, RunRef
 from crawler_lifecycle.domain.limits import HELD, RELEASED, clock_of
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.reasons import DISPATCHER, MAIN_JOB

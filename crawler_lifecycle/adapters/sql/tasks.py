@@ -6,13 +6,11 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Update, and_, case, func, not_, or_, select, update
 
-from crawler_lifecycle.adapters.sql.fence import fence
 from crawler_lifecycle.adapters.sql.pages import pages, table_of
 from crawler_lifecycle.adapters.sql.schema import task_histories
-from crawler_lifecycle.adapters.sql.transactions import OnDatabase, reading, transaction
+from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, reading, transaction
 from crawler_lifecycle.contract.states import OVER, TaskStatus
-from crawler_lifecycle.contract.steps.evidence import TaskEvidence
-from crawler_lifecycle.contract.steps.looks import TaskChange
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import RunRef
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.errors import NotFound

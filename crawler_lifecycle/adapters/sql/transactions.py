@@ -1,12 +1,20 @@
-"""Decorators that make a method one transaction, and the base class for such methods."""
+"""Decorators that make a method one transaction, the base class for such methods, and the fences of transactions.
+
+Every transaction about a run begins with `fence`, `hold` or `held_intent`, which lock the run's row.
+"""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Column, ColumnElement, Connection, func, insert, select, update
 
 from crawler_lifecycle.adapters.sql.database import Database
+from crawler_lifecycle.adapters.sql.schema import histories, history_logs, history_properties
+from crawler_lifecycle.contract.states import Intent, RunStatus
+from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.domain.naming import event_id
+from crawler_lifecycle.errors import Fenced, NotFound
 
 
 class OnDatabase:
@@ -44,3 +52,66 @@ def reading(method: Callable[Concatenate[S, Connection, P], T]) -> Callable[Conc
             return method(self, connection, *args, **kwargs)
 
     return read
+
+
+LIVE = tuple(status for status in RunStatus if not status.is_over)
+Assignment = tuple[Column[Any], Any]
+
+
+def fence(connection: Connection, run: RunRef, *assignments: Assignment) -> None:
+    """Write the values and lock the run's row. Raise Fenced if the run has another supervisor.
+
+    MySQL assigns in order: a value computed from an old value comes before the old value's assignment.
+    """
+    this_run = (histories.c.id == run.run_id, _unindexed(histories.c.run_uid) == run.run_uid)
+    held = update(histories).where(*this_run, histories.c.epoch == run.epoch)
+    if connection.execute(held.ordered_values((histories.c.epoch, run.epoch), *assignments)).rowcount:
+        return
+    epoch = connection.scalar(select(histories.c.epoch).where(*this_run))
+    if epoch is None:
+        raise NotFound(f"there is no run {run.run_id} with the uid {run.run_uid}")
+    raise Fenced(f"run {run.run_id} has another supervisor now (epoch {epoch}, ours is {run.epoch})")
+
+
+def hold(connection: Connection, run_id: int) -> None:
+    """Lock the run's row for a caller without an epoch: a door, or a deployer with its claim."""
+    connection.execute(update(histories).where(histories.c.id == run_id).values(epoch=histories.c.epoch))
+
+
+def held_intent(connection: Connection, run_id: int) -> Intent:
+    """Lock the run's row and return its intent, which does not change before the transaction ends."""
+    hold(connection, run_id)
+    intent = connection.scalar(select(histories.c.intent).where(histories.c.id == run_id))
+    if intent is None:
+        raise NotFound(f"there is no run {run_id}")
+    return Intent(intent)
+
+
+def _unindexed(column: Column[str]) -> ColumnElement[str]:
+    """Hide the column from the planner: two writers that lock a run through different indexes deadlock."""
+    return func.lower(column)
+
+
+def log(connection: Connection, run: RunRef, key: str, values: dict[str, Any]) -> None:
+    """Add a line to the run's timeline unless the key is logged already. The caller holds the lock on the run's row."""
+    if not is_logged(connection, run, key):
+        uid = _line_uid(run, key)
+        connection.execute(insert(history_logs).values(history_id=run.run_id, entry_uid=uid, **values))
+
+
+def keep_property(connection: Connection, run: RunRef, name: str, value: str) -> None:
+    """Write the property, replacing an earlier value. The caller holds the lock on the run's row."""
+    key = {"history_id": run.run_id, "name": name}
+    known = update(history_properties).filter_by(**key).values(value=value)
+    if not connection.execute(known).rowcount:
+        connection.execute(insert(history_properties).values(**key, value=value))
+
+
+def is_logged(connection: Connection, run: RunRef, key: str) -> bool:
+    line = history_logs.c
+    mine = (line.history_id == run.run_id, line.entry_uid == _line_uid(run, key))
+    return connection.scalar(select(line.id).where(*mine)) is not None
+
+
+def _line_uid(run: RunRef, key: str) -> str:
+    return event_id(run.run_uid, f"log:{key}")

@@ -1,11 +1,20 @@
-"""Column types: both databases give back times, words and texts as they were written."""
+"""Column types: both databases give back times, words and texts as they were written.
 
+`growing` makes a column whose time grows with every write, although clocks differ and a write may wait for its lock.
+The value is the writer's clock, or a microsecond after the row's value, whichever is later. The database computes the
+value while the row is locked.
+"""
+
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Enum, Integer, String, Text
+from sqlalchemy import BigInteger, Column, DateTime, Dialect, Enum, Integer, String, Text, bindparam, literal_column
 from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from crawler_lifecycle.contract.base import Message
@@ -98,3 +107,28 @@ def storable(text: str) -> str:
 def words(kind: type[Word]) -> Enum:
     """Return the type for a column of such words, stored as text: a new word needs no migration."""
     return Enum(kind, native_enum=False, length=16, values_callable=lambda members: [word.value for word in members])
+
+
+class later(FunctionElement[datetime]):  # noqa: N801 (the name of the SQL function)
+    type = UtcDateTime()
+    inherit_cache = True
+
+
+def growing(name: str, clock: Callable[[], datetime]) -> Column[datetime]:
+    moment = bindparam(None, callable_=clock, type_=UtcDateTime())
+    return Column(name, UtcDateTime, nullable=False, default=clock, onupdate=later(moment, literal_column(name)))
+
+
+@compiles(later, "mysql")
+def _mysql(element: later, compiler: SQLCompiler, **options: Any) -> str:
+    moment, before = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"GREATEST(CAST({moment} AS DATETIME(6)), {before} + INTERVAL 1 MICROSECOND)"
+
+
+@compiles(later, "sqlite")
+def _sqlite(element: later, compiler: SQLCompiler, **options: Any) -> str:
+    """Compile for SQLite, where a moment is text with six digits after the point: its functions know three."""
+    moment, before = (compiler.process(clause, **options) for clause in element.clauses)
+    second, micros = f"substr({before}, 1, 19)", f"(substr({before}, 21, 6) + 1)"
+    carried = f"datetime({second}, ({micros} / 1000000) || ' seconds')"
+    return f"max({moment}, printf('%s.%06d', {carried}, {micros} % 1000000))"

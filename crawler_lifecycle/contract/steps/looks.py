@@ -1,4 +1,4 @@
-"""Inputs and results of a look's steps: observe the cluster, write the differences."""
+"""Inputs and results of a look's steps: observe the cluster, read and write evidence, write the differences."""
 
 from datetime import datetime
 
@@ -89,3 +89,32 @@ class AliveTasks(Message):
     @property
     def total(self) -> int:
         return self.queued + self.pending + self.active
+
+
+LOG_NOT_READ = "log not read"  # prefix for the event with the reason why the last log lines are absent
+
+
+class EvidenceRequest(RunInput):
+    tasks: str
+
+
+class TaskEvidence(Message):
+    """Evidence about a task's end, bounded in size."""
+
+    task: int
+    attempt: int
+    job_uid: str | None = Field(default=None, description="job of the evidence; none: known by task and attempt")
+    message: str | None = None
+    node: str | None = None
+    restarts: int = 0
+    log_tail: str = ""
+    events: list[str] = []
+
+
+class EvidencePage(Message):
+    items: list[TaskEvidence]
+    rest: str = Field(default="", description="tasks for further pages, as ranges")
+
+
+class EvidenceWrite(RunInput):
+    items: list[TaskEvidence]

@@ -6,8 +6,7 @@ from datetime import datetime
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.notices import NoticeKind
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, run_finding, timestamp
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.reasons import BY_A_STOP

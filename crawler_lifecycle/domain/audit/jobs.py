@@ -5,8 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
-from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, ListedJob, run_finding, timestamp
 from crawler_lifecycle.domain.lingering import removable
 from crawler_lifecycle.domain.looks import JobKey, JobLook, Look
 

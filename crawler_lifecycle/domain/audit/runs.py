@@ -1,12 +1,11 @@
-"""Rules for open runs: a missing supervisor, an overdue look, an expired claim."""
+"""Rules for open runs: a missing supervisor, an overdue look, an expired claim, a workflow that fails the same task."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.domain.audit.findings import run_finding, timestamp
-from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
+from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo, run_finding, timestamp
 from crawler_lifecycle.domain.looks import JobPhase, Look, TaskRow
 
 ENDED_WELL = ("completed", "canceled")  # a supervisor ends so only when the end of its run is on record
@@ -98,3 +97,26 @@ def claim_expired(run: AuditedRun, tasks: Sequence[int], since: datetime) -> Fin
     expired = f"{len(tasks)} tasks are DEPLOYING by claims that ran out at {timestamp(since)}"
     message = f"{expired}: {claimant} should have taken them up"
     return run_finding(run, FindingKind.CLAIM_EXPIRED, message)
+
+
+ATTEMPTS = 3  # the second attempt may follow a worker's death
+WHAT_TO_DO = (
+    "start a worker of the version that began the run, or one without the bug, and it goes on by itself; "
+    "if that cannot be: `temporal workflow terminate --workflow-id {}`, then `crawlctl resume {}`"
+)
+
+
+def is_failing(workflow: WorkflowInfo) -> bool:
+    """Return whether the pending workflow task failed or timed out at least twice in a row."""
+    return workflow.is_open and workflow.is_ours and workflow.task_attempt >= ATTEMPTS
+
+
+def failing_workflow(run: AuditedRun, workflow: WorkflowInfo, failure: str | None) -> Finding:
+    since = f" since {timestamp(workflow.task_since)}" if workflow.task_since else ""
+    times = workflow.task_attempt - 1
+    message = (
+        f"it is {run.status}, and its workflow has failed the same task {times} times{since} "
+        f"({failure or 'its history does not say why'}): nothing of the run goes on, and a stop only waits. "
+        f"{WHAT_TO_DO.format(run.workflow_id, run.run_id)}"
+    )
+    return run_finding(run, FindingKind.WORKFLOW_FAILING, message)

@@ -1,8 +1,9 @@
-"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits."""
+"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits; findings and times as text."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from crawler_lifecycle.contract.audits import Finding, FindingKind
 from crawler_lifecycle.contract.states import ExportState, RunStatus
 from crawler_lifecycle.domain.looks import JobKey
 
@@ -65,3 +66,11 @@ class ListedJob:
     run_uid: str | None
     key: JobKey | None
     made_at: datetime | None = None
+
+
+def run_finding(run: AuditedRun, kind: FindingKind, message: str) -> Finding:
+    return Finding(kind=kind, subject=run.run_uid, run_id=run.run_id, run_uid=run.run_uid, message=message)
+
+
+def timestamp(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

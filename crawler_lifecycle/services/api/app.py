@@ -14,9 +14,8 @@ from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.services.api import archives, audits, commands, runs, schedules, streams
 from crawler_lifecycle.services.api.caller_check import ApiCallerCheck
 from crawler_lifecycle.services.api.document import COMMON, DESCRIPTION
-from crawler_lifecycle.services.api.entity_tags import EntityTags
 from crawler_lifecycle.services.api.metrics import RequestCounting
-from crawler_lifecycle.services.api.normalized_requests import NormalizedRequests
+from crawler_lifecycle.services.api.middleware import EntityTags, NormalizedRequests
 from crawler_lifecycle.services.api.page_files import files, page_router
 from crawler_lifecycle.services.api.parameters import method_not_allowed, refuse_unknown_parameters
 from crawler_lifecycle.services.api.state import READING, ApiState, CurrentApi
@@ -24,7 +23,7 @@ from crawler_lifecycle.services.api.tokens import Tokens
 from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate
-from crawler_lifecycle.services.openapi import Health, new_app
+from crawler_lifecycle.services.problems import Health, new_app
 from crawler_lifecycle.settings import Settings
 
 HEALTH = ("/healthz", "/readyz")

@@ -8,11 +8,10 @@ from starlette.datastructures import Headers
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from crawler_lifecycle.control.archives import RunArchive
+from crawler_lifecycle.control.reading import RunArchive
 from crawler_lifecycle.services.api.document import ARCHIVE, NOT_ACCEPTABLE
 from crawler_lifecycle.services.api.state import READING, CurrentApi, Run
-from crawler_lifecycle.services.openapi import problems
-from crawler_lifecycle.services.problems import problem
+from crawler_lifecycle.services.problems import problem, problems
 
 CHECKSUM = "X-Archive-SHA256"
 

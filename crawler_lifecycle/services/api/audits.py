@@ -10,7 +10,7 @@ from crawler_lifecycle.control.audits import AuditStarted
 from crawler_lifecycle.services.api.document import AUDITING, NOT_ACCEPTABLE, TOO_LARGE
 from crawler_lifecycle.services.api.messages import RequestBody
 from crawler_lifecycle.services.api.state import OPERATING, READING, CurrentApi
-from crawler_lifecycle.services.openapi import Responses, problems
+from crawler_lifecycle.services.problems import Responses, problems
 
 ID = "crawler-audit-0d4c7a52-3c55-4d8e-8a6f-1f0b4f6b7c10-9f1b7d0a6f0b"
 AT, LATER = "2026-11-20T09:00:00Z", "2026-11-20T09:00:02Z"

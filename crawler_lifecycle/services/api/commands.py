@@ -11,8 +11,7 @@ from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, Caller, CurrentApi, Run
-from crawler_lifecycle.services.openapi import problems
-from crawler_lifecycle.services.problems import problem, result_unknown
+from crawler_lifecycle.services.problems import problem, problems, result_unknown
 
 DOOR = "api"
 KEY = Header(

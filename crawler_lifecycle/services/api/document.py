@@ -2,7 +2,7 @@
 
 from fastapi import Body
 
-from crawler_lifecycle.services.openapi import Responses, problems
+from crawler_lifecycle.services.problems import Responses, problems
 
 DESCRIPTION = """
 Start, watch and stop runs of crawlers, and start runs by the clock.

@@ -9,10 +9,10 @@ from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
 from crawler_lifecycle.errors import NotFound
 from crawler_lifecycle.services.api import messages
-from crawler_lifecycle.services.api.cursors import cursor_to, place_in
 from crawler_lifecycle.services.api.document import CRAWLERS, ME, NO_RUN, NOT_ACCEPTABLE, PAGE, TASK, TASKS, VIEW
+from crawler_lifecycle.services.api.parameters import cursor_to, place_in
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
-from crawler_lifecycle.services.openapi import problems
+from crawler_lifecycle.services.problems import problems
 
 LAST_TASK = 10**9
 

@@ -19,8 +19,7 @@ from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.services.api import document as docs
 from crawler_lifecycle.services.api import messages
 from crawler_lifecycle.services.api.state import OPERATING, READING, Caller, CurrentApi
-from crawler_lifecycle.services.openapi import problems
-from crawler_lifecycle.services.problems import problem, result_unknown
+from crawler_lifecycle.services.problems import problem, problems, result_unknown
 
 Name = Annotated[str, Path(max_length=1000, description="name of the schedule")]
 NewName = Annotated[ScheduleId, Path(description="name of the schedule")]

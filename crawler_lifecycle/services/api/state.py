@@ -12,9 +12,8 @@ from starlette.exceptions import HTTPException
 from crawler_lifecycle.control.bulkhead import Bulkhead
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.ports import Records
+from crawler_lifecycle.services.api.limits import Readiness, StreamSlots
 from crawler_lifecycle.services.api.metrics import Metrics
-from crawler_lifecycle.services.api.readiness import Readiness
-from crawler_lifecycle.services.api.slots import StreamSlots
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.settings.processes import ApiSettings

@@ -17,7 +17,7 @@ from crawler_lifecycle.services.api.document import CHANGES, LOG, LOG_STREAM, NO
 from crawler_lifecycle.services.api.messages import LogPart
 from crawler_lifecycle.services.api.state import READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.api.tokens import Scope, Token
-from crawler_lifecycle.services.openapi import problems
+from crawler_lifecycle.services.problems import problems
 
 FURTHEST = 1 << 50
 REVOKED_SECONDS = 2.0

@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import Condition, ContainerSt
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
 from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
-from crawler_lifecycle.contract.steps.evidence import LOG_NOT_READ, TaskEvidence
+from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 

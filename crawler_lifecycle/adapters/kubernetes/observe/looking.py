@@ -13,10 +13,8 @@ from crawler_lifecycle.adapters.kubernetes.http.decoding import EVENTS, JOBS, PO
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import Event, Job, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import job_status, pod_status, pods
-from crawler_lifecycle.adapters.kubernetes.observe.absence import Absence
-from crawler_lifecycle.adapters.kubernetes.observe.deletion import mark_overdue
-from crawler_lifecycle.adapters.kubernetes.observe.namespace import NamespaceCheck
-from crawler_lifecycle.adapters.kubernetes.observe.orphans import look_of_orphans
+from crawler_lifecycle.adapters.kubernetes.observe.deletion import look_of_orphans, mark_overdue
+from crawler_lifecycle.adapters.kubernetes.observe.namespace import Absence, NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.outcome_facts import facts_of
 from crawler_lifecycle.adapters.kubernetes.observe.pod_status import Timing
 from crawler_lifecycle.adapters.kubernetes.observe.survey import Survey

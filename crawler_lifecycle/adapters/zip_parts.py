@@ -1,0 +1,90 @@
+"""Parts of a zip: its list of entries in a file, the names of its files, and a sink that counts and hashes its bytes.
+
+`zipfile` keeps an object for every entry, half a kilobyte, for the zip's directory at the end. It only appends to the
+list, counts the list, and reads the list once from the beginning. So a file can stand in for the list, and memory does
+not grow with the number of files.
+
+Names in the archive are text that every unzip program accepts, and that gives back the original bytes. These bytes
+become `%` and two hexadecimal digits: bytes outside UTF-8, control characters, and characters with a meaning for
+folders, drives or wildcards on Windows. A percent sign before two such digits becomes `%25`.
+"""
+
+import hashlib
+import os
+import pickle
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import IO, Any, Protocol
+
+
+def keep_entries_in(file: IO[bytes], archive: zipfile.ZipFile) -> None:
+    """Keep the entries of a new zip in a file, which has to stay open until the zip is closed."""
+    archive.filelist = _Entries(file)
+    archive.NameToInfo = _EmptyDict()
+
+
+class _Entries(list[zipfile.ZipInfo]):
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._count = 0
+
+    def append(self, entry: zipfile.ZipInfo) -> None:
+        pickle.dump(entry, self._file)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[zipfile.ZipInfo]:
+        self._file.seek(0)
+        for _ in range(self._count):
+            yield pickle.load(self._file)  # noqa: S301 (only this process has the file)
+
+
+class _EmptyDict(dict[str, zipfile.ZipInfo]):
+    """A dict without content: `zipfile` uses names only to find entries again and to warn about duplicates."""
+
+    def __setitem__(self, name: str, entry: Any) -> None:
+        pass
+
+
+RULE = "a byte of a name that not every system takes is % and two hexadecimal digits; percent-decoding gives the name"
+TO_ESCAPE = re.compile(rb'[\x00-\x1f\x7f\\\\:*?"<>|]|%(?=[0-9A-Fa-f]{2})')
+
+
+def archived_name(path: str) -> str:
+    """Return a file's name in the archive; `path` is relative, as the file system gives the path."""
+    escaped = TO_ESCAPE.sub(lambda match: b"%%%02X" % match[0][0], os.fsencode(path))
+    return escaped.decode("utf-8", "surrogateescape").translate(NO_TEXT)
+
+
+NO_TEXT = {0xDC00 + byte: f"%{byte:02X}" for byte in range(0x80, 0x100)}
+
+
+class Sink(Protocol):
+    """A target written from beginning to end; seeking back is not needed."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+class Measured:
+    """Pass bytes on, count and hash them. There is no seek, so no byte changes after it was hashed."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes, /) -> int:
+        self._digest.update(data)
+        self.size += len(data)
+        return self._sink.write(data)
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
