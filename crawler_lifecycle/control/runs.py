@@ -1,4 +1,4 @@
-"""Commands for runs: start, stop, add tasks, resume, export."""
+"""The commands for runs: start, stop, add tasks, resume, export."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -42,7 +42,7 @@ class Started(Message):
 
 
 class Stopping(Message):
-    """A stop that was accepted; `told` says how the run's workflow learned of the stop."""
+    """Answer to a stop. `told` says how the run's workflow learned of the stop: signal, cancel, resume, or later."""
 
     run_id: int
     run_uid: str
@@ -103,10 +103,10 @@ class RunCommands(RunReader):
         async def written() -> RunRecord | None:
             return await self._context.database(lambda store: store.runs.find(workflow_id, first_execution_run_id))
 
-        row = await self._unless_it_fails(handle, written, "made a run of it")
+        row = await self._wait_for_run(handle, written, "made a run of it")
         return _started(row, workflow_id, first_execution_run_id)
 
-    async def _unless_it_fails(
+    async def _wait_for_run(
         self, handle: WorkflowHandle[Any, Any], find: Callable[[], Awaitable[RunRecord | None]], step: str
     ) -> RunRecord:
         """Return the run as soon as `find` finds the run. If the workflow fails before, raise its error."""
@@ -252,7 +252,7 @@ class RunCommands(RunReader):
             run = await self._context.database(lambda store: store.runs.get(before.run_id))
             return run if run.epoch > before.epoch else None
 
-        return await self._unless_it_fails(handle, taken_over, f"taken over run {before.run_id}")
+        return await self._wait_for_run(handle, taken_over, f"taken over run {before.run_id}")
 
     async def export(self, run: int | str) -> RunOverview:
         """Announce and archive the run's last end again, under the same ids, and what earlier ends still lack."""

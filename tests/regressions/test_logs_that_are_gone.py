@@ -83,7 +83,7 @@ async def test_a_stream_that_begins_between_two_places_goes_on(
     api = ApiState(control, ApiSettings(), Tokens(Path("none")))
     follower = Follower(api, "uid", 0, 1, 0)
     monkeypatch.setattr(following, "_read", reading(*reads))
-    monkeypatch.setattr(following, "_follower", lambda *_: follower)
+    monkeypatch.setattr(following, "_new_follower", lambda *_: follower)
     if there:
         assert (await following.begin(api, "7", 0, (1, 0))).read == (NOTHING_NEW, 0)
         return

@@ -22,7 +22,7 @@ MOST_CHANGES = 10_000  # with more changes at once, the follower reads the whole
 PAGE = 200
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-Sent = dict[int, datetime]
+Sent = dict[int, datetime]  # times of the last changes by RunID
 
 
 def id_of(moment: datetime) -> str:
@@ -64,28 +64,32 @@ class View:
         self._api = api
         self._run = run
         self._latest_sent = None if last is None else _not_ahead(last)  # the latest change sent
-        self._sent: Sent | None = None if last is None else {}
+        self._sent: Sent | None = None if last is None else {}  # None: a new view has not read any change
         self._sent_notices = dict[str, datetime]()  # times of notices by id
-        self._greeted = False
+        self._is_open = False
 
     def next_events(self) -> list[bytes]:
         """Read the changes, and return the events that bring the follower up to date."""
-        changes = self._read()
-        fresh = [change for change in reversed(changes) if self._sent is not None and self._is_new(change)]
-        wanted = [change for change in fresh if self._run in (None, change.run_id)]
-        events = [self._opening_event(changes)] if self._needs_opening_event(changes, fresh) else []
+        changes = self._read_changes()
+        new_changes = [change for change in reversed(changes) if self._is_new(change)]
+        has_opening_event = self._needs_opening_event(changes, new_changes)
+        events = [self._opening_event(changes)] if has_opening_event else []
         if len(changes) <= MOST_CHANGES:
             self._mark_old_notices(changes)
-            events += self._run_events(wanted)
-        self._sent = {change.run_id: change.changed_at for change in changes}
-        high = self._later(changes[0].changed_at if changes else None)
-        self._latest_sent = None if high is None else _not_ahead(high)
-        since = self._since()
-        self._sent_notices = {uid: at for uid, at in self._sent_notices.items() if at >= since}
-        self._greeted = self.works = True
+            events += self._run_events([change for change in new_changes if self._run in (None, change.run_id)])
+        self._note_as_sent(changes)
+        self._is_open = self.works = True
         return events
 
-    def _read(self) -> Sequence[Changed]:
+    def _note_as_sent(self, changes: Sequence[Changed]) -> None:
+        """Note the changes for the next pass, and forget notices that the next pass cannot read any more."""
+        self._sent = {change.run_id: change.changed_at for change in changes}
+        latest = self._latest_with(changes)
+        self._latest_sent = None if latest is None else _not_ahead(latest)
+        since = self._since()
+        self._sent_notices = {uid: at for uid, at in self._sent_notices.items() if at >= since}
+
+    def _read_changes(self) -> Sequence[Changed]:
         if self._sent is None and (latest := self._api.records.latest_change()) is not None:
             self._latest_sent = _not_ahead(latest)  # the latest of all runs: the followed run may be quiet for long
         return self._api.records.changed_since(self._since(), MOST_CHANGES + 1, self._run)
@@ -96,7 +100,7 @@ class View:
         return max(BEGINNING, self._latest_sent - LOOK_BACK)
 
     def _mark_old_notices(self, changes: Sequence[Changed]) -> None:
-        """Mark old notices as sent: a new view reads notices of earlier changes itself."""
+        """Mark the old notices as sent, if the view is new: the follower has read the notices of earlier changes."""
         if self._sent is None:
             known = [change.run_id for change in changes] if self._run is None else [self._run]
             for start in range(0, len(known), PAGE):
@@ -106,33 +110,33 @@ class View:
     def _is_new(self, change: Changed) -> bool:
         return self._sent is not None and self._sent.get(change.run_id) != change.changed_at
 
-    def _needs_opening_event(self, changes: Sequence[Changed], fresh: Sequence[Changed]) -> bool:
-        return not self._greeted or not self.works or (len(changes) > MOST_CHANGES and bool(fresh))
+    def _needs_opening_event(self, changes: Sequence[Changed], new_changes: Sequence[Changed]) -> bool:
+        return not self._is_open or not self.works or (len(changes) > MOST_CHANGES and bool(new_changes))
 
     def _opening_event(self, changes: Sequence[Changed]) -> bytes:
         """Return `ready`, for a beginning and after an outage, or `reset`: the follower has to read the state anew."""
         new_view = self._sent is None or len(changes) > MOST_CHANGES
-        high = self._later(changes[0].changed_at if changes else None) if new_view else self._latest_sent
-        return event("reset" if len(changes) > MOST_CHANGES else "ready", place=id_of(high or BEGINNING))
+        latest = self._latest_with(changes) if new_view else self._latest_sent
+        return event("reset" if len(changes) > MOST_CHANGES else "ready", place=id_of(latest or BEGINNING))
 
-    def _run_events(self, fresh: Sequence[Changed]) -> list[bytes]:
+    def _run_events(self, new_changes: Sequence[Changed]) -> list[bytes]:
         """Return the states in the order of changes, so that a broken stream leaves no gap before its last event.
 
         Notices of a run come before its state: a client waiting for a start learns of the start before the end.
         """
-        events, high, new_notices = [], self._latest_sent, dict[str, datetime]()
-        for start in range(0, len(fresh), PAGE):
-            page = fresh[start : start + PAGE]
+        events, latest, new_notices = [], self._latest_sent, dict[str, datetime]()
+        for start in range(0, len(new_changes), PAGE):
+            page = new_changes[start : start + PAGE]
             numbers = [change.run_id for change in page]
             states = {run.run_id: run for run in self._api.records.summaries(numbers)}
             notices = self._unsent_notices(numbers)
             new_notices |= {notice.notice_id: notice.at for of_run in notices.values() for notice in of_run}
             for change in page:
-                place = id_of(high or BEGINNING)  # the previous id, since the run of this event is not complete yet
+                place = id_of(latest or BEGINNING)  # the previous id, since the state of the run is still to be sent
                 events += [event("notice", notice, place) for notice in notices[change.run_id]]
-                high = max(change.changed_at, high or change.changed_at)
+                latest = max(change.changed_at, latest or change.changed_at)
                 if change.run_id in states:
-                    events.append(event("run", states[change.run_id], id_of(high)))
+                    events.append(event("run", states[change.run_id], id_of(latest)))
         self._sent_notices |= new_notices  # last, since a failure above repeats the whole pass
         return events
 
@@ -144,8 +148,10 @@ class View:
                 unsent[notice.run_id].append(notice)
         return unsent
 
-    def _later(self, moment: datetime | None) -> datetime | None:
-        return max((time for time in (self._latest_sent, moment) if time is not None), default=None)
+    def _latest_with(self, changes: Sequence[Changed]) -> datetime | None:
+        """Return the time of the latest change, sent before or now. The first change is the latest."""
+        times = [self._latest_sent, changes[0].changed_at if changes else None]
+        return max((time for time in times if time is not None), default=None)
 
 
 def _not_ahead(moment: datetime) -> datetime:

@@ -15,23 +15,22 @@ from crawler_lifecycle.services.api.runs import one_task
 from crawler_lifecycle.services.api.state import ApiState
 from crawler_lifecycle.services.problems import status_of
 
-SHORTEST = PAUSE.total_seconds()
+SHORTEST_PAUSE = PAUSE.total_seconds()
 OUTAGE_PAUSES = Backoff(PAUSE, timedelta(seconds=5))
 CATCHING_UP = 1 << 14  # characters; after a longer part, the next part is read without a pause
 
-Read = tuple[LogPart, int]
+Read = tuple[LogPart, int]  # the part, and the number of fetched bytes
 Place = tuple[int | None, int]  # attempt (none: the last attempt) and byte in its log
 
 logger = logging.getLogger(__name__)
 
 
-def part(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
+def log_part(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> LogPart:
     """Return the log from this byte of the attempt; if another attempt began meanwhile, its log from the beginning."""
     return _read(api, run, task, attempt, offset)[0]
 
 
 def _read(api: ApiState, run: int | str, task: int, attempt: int | None, offset: int) -> Read:
-    """Return a part with the number of fetched bytes."""
     row = one_task(api, run, task)
     uid = api.control.runs.overview(run).run.run_uid
     chunk = api.control.runs.task_log(uid, row, offset if attempt in (None, row.attempt) else 0)
@@ -43,7 +42,7 @@ async def begin(api: ApiState, run: str, task: int, place: Place) -> "Follower":
 
     An outage is reported in the stream, which goes on afterwards.
     """
-    follower = await api.log_readers.run(_follower, api, run, task, place)
+    follower = await api.log_readers.run(_new_follower, api, run, task, place)
     try:
         follower.read = await _first_read(api, follower)
     except TemporaryError as error:
@@ -63,7 +62,7 @@ async def _first_read(api: ApiState, follower: "Follower") -> Read:
         return await api.log_readers.run(follower.next)
 
 
-def _follower(api: ApiState, run: str, task: int, place: Place) -> "Follower":
+def _new_follower(api: ApiState, run: str, task: int, place: Place) -> "Follower":
     run_uid = api.control.runs.overview(run).run.run_uid
     attempt, offset = place
     return Follower(api, run_uid, task, one_task(api, run, task).attempt if attempt is None else attempt, offset)
@@ -92,7 +91,7 @@ class Follower:
             for message in events:
                 yield message
             silent = 0.0 if events else silent + (pause or 0.0)
-            if silent >= PAUSES_PER_COMMENT * SHORTEST:
+            if silent >= PAUSES_PER_COMMENT * SHORTEST_PAUSE:
                 silent = 0.0
                 yield COMMENT
             if pause is None or (pause and await closes_within(self.api, pause)):
@@ -106,9 +105,9 @@ class Follower:
             return self._after_failure(error)
         was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None
         self.attempt, self.offset = part.attempt, part.offset
-        place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST)
+        place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST_PAUSE)
         if part.text or (was_away and not part.ended):
-            # a program that prints all the time must not be read without pauses, so only a long part is
+            # after a short part there is a pause: a program that prints all the time would be read all the time
             is_all = len(part.text) < CATCHING_UP and not part.ended
             return [event("log", part, place)], pause if is_all else 0.0
         return ([event("end", part, place)], None) if part.ended else ([], pause)
@@ -121,6 +120,6 @@ class Follower:
             return [event("problem", problem)] if self.outages == 1 else [], OUTAGE_PAUSES.seconds(self.outages)
         self.missing += 1
         if self.missing == 1:
-            return [], SHORTEST
+            return [], SHORTEST_PAUSE
         over = LogPart(attempt=self.attempt, text="", offset=max(self.offset, 0), ended=True)
         return [event("problem", problem), event("end", over)], None
