@@ -1,4 +1,4 @@
-"""Turns the progress of a run into lines of text: its present state at a glance, its latest changes, its latest stop."""
+"""Turns the progress of a run into lines of text: its present state at a glance, its latest changes and latest stop."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,8 @@ from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord,
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
-ASKED = ("stop", "force stop")
+LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as overdue
+ASKED = ("stop", "force stop")  # events in the timeline
 PHASES: dict[str, str] = {
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
@@ -45,9 +46,6 @@ def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
     """Return the timeline's lines after the last reopening: earlier stops belong to an earlier end."""
     starts = [number for number, line in enumerate(log) if line.event == "reopened"]
     return log[starts[-1] :] if starts else log
-
-
-LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as late
 
 
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:

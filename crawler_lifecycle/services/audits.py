@@ -1,4 +1,4 @@
-"""Keeps the audit's schedule in Temporal and metrics about audits, and searches for workflows that fail again and again.
+"""Keeps the audit's schedule in Temporal and metrics about audits, and searches for workflows that fail repeatedly.
 
 Every worker does all three. The metrics show an audit that does not run any more by its growing age.
 
