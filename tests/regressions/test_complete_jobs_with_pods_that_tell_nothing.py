@@ -28,8 +28,8 @@ def look(*pods: Json, there: Json | None = COMPLETE) -> Look:
     return Observer(Shelf().put(jobs=[there] if there else [], pods=pods), OURS).look(RUN, [KEY])
 
 
-def told(there: Json, grace: int | None = 0) -> Json:
-    """Return the pod as deleted at the second of its end. A node that is done leaves no grace."""
+def deleted_at_its_end(there: Json, grace: int | None = 0) -> Json:
+    """Return the pod as deleted in the second of its end. A node that has cleaned up leaves no grace."""
     there = deleted(there, LATER)
     there["metadata"]["deletionGracePeriodSeconds"] = grace
     return there
@@ -41,17 +41,17 @@ def with_status(there: Json, **status: Any) -> Json:
 
 @pytest.mark.parametrize(("part", "nonsense"), PARTS)
 def test_a_complete_job_with_a_broken_pod_is_unclear_until_the_pod_is_gone(part: str, nonsense: object) -> None:
-    broken = with_status(told(pod("Succeeded", ended(0))), **{part: nonsense})
+    broken = with_status(deleted_at_its_end(pod("Succeeded", ended(0))), **{part: nonsense})
     seen = look(broken)
     assert seen.jobs[KEY].phase is JobPhase.UNCLEAR
     assert "cannot be read" in (seen.problem or ""), "a person learns which pod is in the way"
     before = row()
     assert after(before, seen, look(broken)) == before
-    assert after(before, seen, look()).status is TaskStatus.SUCCEEDED, "nothing is left that tells more"
+    assert after(before, seen, look()).status is TaskStatus.SUCCEEDED, "the pod that could tell more is gone"
 
 
-def test_two_broken_pods_are_no_clearer_than_one() -> None:
-    broken = with_status(told(pod("Succeeded", ended(0))), containerStatuses=7)
+def test_two_broken_pods_are_as_unclear_as_a_single_pod() -> None:
+    broken = with_status(deleted_at_its_end(pod("Succeeded", ended(0))), containerStatuses=7)
     twin = {**broken, "metadata": {**broken["metadata"], "name": "twin", "uid": "twin"}}
     for pods in ([broken, twin], [twin, pod("Succeeded", ended(0)), broken]):
         [seen] = look(*pods).jobs.values()
@@ -62,12 +62,12 @@ def test_an_end_on_record_outlives_a_pod_that_breaks() -> None:
     over = pod("Succeeded", ended(0))
     seen = after(row(), look(over, there=job(active=1)))
     assert seen.facts is not None
-    done = after(seen, look(with_status(told(over), containerStatuses=7)), look())
+    done = after(seen, look(with_status(deleted_at_its_end(over), containerStatuses=7)), look())
     assert (done.status, done.exit_code) == (TaskStatus.SUCCEEDED, 0)
 
 
 def test_a_stop_is_not_kept_waiting_by_a_broken_pod_and_its_job_is_removed() -> None:
-    broken = with_status(told(pod("Succeeded", ended(0))), containerStatuses=7)
+    broken = with_status(deleted_at_its_end(pod("Succeeded", ended(0))), containerStatuses=7)
     seen = look(broken)
     assert (seen.jobs[KEY].gone, seen.jobs[KEY].removable) == (True, True), "the Job proves that nothing of it runs"
     assert after(row(), seen, intent=Intent.STOP).status is TaskStatus.STOPPED
@@ -78,7 +78,7 @@ def test_a_stop_is_not_kept_waiting_by_a_broken_pod_and_its_job_is_removed() -> 
 def test_a_pod_without_its_main_containers_end_does_not_leave_the_order_to_the_row(
     statuses: list[Json] | None, intent: Intent
 ) -> None:
-    left = with_status(told(pod("Succeeded")), containerStatuses=statuses)
+    left = with_status(deleted_at_its_end(pod("Succeeded")), containerStatuses=statuses)
     left["spec"]["containers"] = [{"name": "crawl"}, {"name": "proxy"}]
     over = after(row(), look(left), intent=intent)
     assert over.status is (TaskStatus.FAILED if intent is Intent.RUN else TaskStatus.STOPPED)
@@ -89,7 +89,7 @@ def test_a_pod_without_its_main_containers_end_does_not_leave_the_order_to_the_r
 
 def test_who_told_it_is_said_and_that_the_order_is_not_known() -> None:
     drained = condition("DisruptionTarget", "EvictionByEvictionAPI")
-    left = with_status(told(pod("Succeeded")), containerStatuses=None, conditions=[drained])
+    left = with_status(deleted_at_its_end(pod("Succeeded")), containerStatuses=None, conditions=[drained])
     over = after(row(), look(left))
     assert (over.status, over.reason, over.exit_code) == (TaskStatus.FAILED, "drained", 0)
     assert over.facts is not None
@@ -107,7 +107,7 @@ def test_a_pod_that_its_kubelet_ended_was_told_unless_two_dates_say_otherwise(at
 
 @pytest.mark.parametrize("phase", ["Unknown", "Dreaming", None])
 def test_a_pod_in_an_unknown_phase_that_was_told_is_not_done(phase: str | None) -> None:
-    assert after(row(), look(told(pod(phase, ended(0))))).status is TaskStatus.FAILED
+    assert after(row(), look(deleted_at_its_end(pod(phase, ended(0))))).status is TaskStatus.FAILED
 
 
 @pytest.mark.parametrize(

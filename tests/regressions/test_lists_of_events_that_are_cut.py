@@ -29,7 +29,7 @@ def events_of(task: int) -> list[Json]:
 
 def without_pods(page: int, order: range) -> Shelf:
     jobs = [job(task, 1, uid=f"uid-{task}") for task in range(TASKS)]
-    return Shelf(page=page).put(jobs=jobs, events=[one for task in order for one in events_of(task)])
+    return Shelf(page=page).put(jobs=jobs, events=[item for task in order for item in events_of(task)])
 
 
 def look(shelf: Shelf) -> Look:

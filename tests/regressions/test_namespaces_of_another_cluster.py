@@ -175,8 +175,8 @@ def test_requests_that_cross_are_each_compared_with_their_own_namespace(tmp_path
 
         tasks = range(20 * CROSSING)
         with at_every_step(), ThreadPoolExecutor(CROSSING) as pool:
-            made = list(pool.map(deploy, tasks))
-        assert made == [not task % 2 for task in tasks]
+            created = list(pool.map(deploy, tasks))
+        assert created == [not task % 2 for task in tasks]
         assert len(server.objects["jobs"]) == len(tasks) // 2
 
 

@@ -57,7 +57,7 @@ def _check_change(life: Life, now: int, look: Look, before: TaskRow, current: Ta
 
 
 def _may_have_hidden_its_pods(past: Sequence[Moment]) -> bool:
-    """Whether a look at the complete Job may have been told of no pod."""
+    """Return whether a list of pods may have been empty while the Job was complete."""
     first = next((number for number, moment in enumerate(past) if moment.says("Complete")), len(past))
     return any(not moment.pods for moment in past[first:])
 
