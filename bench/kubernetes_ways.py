@@ -19,9 +19,9 @@ import urllib3
 from kubernetes.client import ApiClient, BatchV1Api
 from kubernetes.config import new_client_from_config
 
+from crawler_lifecycle.adapters.kubernetes.http.answers import GZIP, PLAIN
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
-from crawler_lifecycle.adapters.kubernetes.http.receiving import GZIP, PLAIN
 from crawler_lifecycle.adapters.kubernetes.observe.looking import Observer
 from crawler_lifecycle.domain.naming import job_name
 

@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
-from crawler_lifecycle.activities.audits import AuditActivities
+from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.activities.deploying import ClaimDeployer
 from crawler_lifecycle.activities.deployment import DeploymentActivities
 from crawler_lifecycle.activities.exports import ExportActivities

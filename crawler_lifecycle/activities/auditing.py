@@ -1,20 +1,23 @@
-"""Steps that all parts of the audit share: record findings, act, record the actions, resume a run's workflow.
+"""Activities that begin and finish an audit, and steps that all parts of the audit share.
 
-An audit without `repair` records nothing and does not act. Every audit returns its first findings to the caller.
-`failing_workflows` finds the open runs whose workflow fails the same workflow task again and again.
+The parts have modules of their own (`audit_runs` and so on). They record findings, act, record the actions, and resume
+a run's workflow. An audit without `repair` records nothing and does not act. Every audit returns its first findings to
+the caller. `failing_workflows` finds the open runs whose workflow fails the same workflow task again and again.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 from temporalio import activity
 
-from crawler_lifecycle.contract.audits import AuditPage, AuditRef, Finding, FindingKind
+from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, Finding, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
+from crawler_lifecycle.contract.steps.run import Counted
 from crawler_lifecycle.domain.audit.runs import failing_workflow, is_failing
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, WorkflowInfo
 from crawler_lifecycle.errors import LifecycleError, PermanentError
@@ -141,3 +144,33 @@ async def _finding(supervisors: Supervisors, run: AuditedRun) -> Finding | None:
         return failing_workflow(run, workflow, await supervisors.task_failure(run.workflow_id))
     except PermanentError:  # concerns a single run, and `unsupervised` reports it
         return None
+
+
+@dataclass(frozen=True)
+class AuditActivities:
+    findings: Findings
+    kept_for: timedelta  # age at which audits and closed findings are deleted
+    remove_unknown_jobs: bool = False
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def begin_audit(self, step: AuditRequest) -> AuditRef:
+        """Begin the execution's only audit, also after several tries."""
+        audit = AuditRef(
+            audit_uid=activity.info().workflow_run_id or "",
+            began_at=datetime.now(UTC),
+            repair=step.repair,
+            remove_unknown_jobs=step.remove_unknown_jobs or self.remove_unknown_jobs,
+        )
+        if audit.repair:
+            self.findings.begin(audit)
+        return audit
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def finish_audit(self, report: AuditReport) -> Counted:
+        """Close the open findings that this audit did not see again, for the parts examined to their end."""
+        if not report.audit.repair:
+            return Counted(count=0)
+        kinds = [kind for part, result in report.parts.items() if result.problem is None for kind in part.kinds]
+        closed = self.findings.close(report.audit, kinds) if kinds else 0
+        self.findings.finish(report, self.kept_for)
+        return Counted(count=closed)

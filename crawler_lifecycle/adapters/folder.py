@@ -11,7 +11,7 @@ from typing import IO
 
 from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.json_lines import append_once, check_writable
-from crawler_lifecycle.adapters.run_files import files_of
+from crawler_lifecycle.adapters.regular_files import files_of
 from crawler_lifecycle.contract.notices import ExportEvent
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError

@@ -1,4 +1,4 @@
-"""Safe opening of files in places where a crawl may have put a pipe, link or device.
+"""Safe opening of files in places where a crawl may have put a pipe, link or device; the folder with a run's files.
 
 A pipe's reader waits for a writer, perhaps for ever. A link leads anywhere.
 """
@@ -7,6 +7,9 @@ import errno
 import os
 import stat
 from pathlib import Path
+
+from crawler_lifecycle.domain.naming import checked_uid
+from crawler_lifecycle.errors import Refused, TemporaryError
 
 OTHER_KINDS = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP, errno.EISDIR)
 
@@ -32,3 +35,14 @@ def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, folder: int | No
 
 def _not_regular(number: int, path: str | Path) -> NotRegular:
     return NotRegular(number, "not a regular file", str(path))
+
+
+def files_of(folder: Path, run_uid: str) -> Path | None:
+    """Return the run's folder, or None without files. Refuse a link."""
+    files = folder / checked_uid(run_uid)
+    try:
+        if files.is_symlink():
+            raise Refused(f"{files} is a link: only a real folder is exported")
+        return files if files.is_dir() else None
+    except OSError as error:
+        raise TemporaryError(f"{files} cannot be read: {error}") from error

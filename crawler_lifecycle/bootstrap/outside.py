@@ -46,7 +46,7 @@ def pusher(settings: Settings) -> "Pusher":
 
 def limited(pusher: "Pusher", slots: int) -> "Pusher":
     """Limit the worker slots for notices, so that a slow receiver delays no other activity."""
-    from crawler_lifecycle.adapters.pushers.limited import LimitedPusher
+    from crawler_lifecycle.adapters.pushers.fan_out import LimitedPusher
 
     return LimitedPusher(pusher, max(1, slots // SLOTS_PER_NOTICE))
 

@@ -37,7 +37,7 @@ def _audits(parts: Parts, supervisors: "Supervisors") -> Sequence[object]:
     from crawler_lifecycle.activities.audit_handovers import HandoverAudit
     from crawler_lifecycle.activities.audit_jobs import JobAudit
     from crawler_lifecycle.activities.audit_runs import RunAudit
-    from crawler_lifecycle.activities.audits import AuditActivities
+    from crawler_lifecycle.activities.auditing import AuditActivities
 
     chosen, patience, store = parts.settings.audit, parts.patience, parts.store
     records, findings, tasks = store.records, store.findings, store.tasks

@@ -1,4 +1,4 @@
-"""Turns the progress of a run into lines of text: its present state at a glance, its latest changes and latest stop."""
+"""Turns the progress of a run into lines: its present state at a glance, its latest changes, its latest stop."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta

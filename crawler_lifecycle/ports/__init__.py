@@ -7,10 +7,19 @@ write to a run compares the epoch in its RunRef and raises Fenced when another s
 """
 
 from crawler_lifecycle.ports.claims import Backlog, Claim, Claims, Nudge
-from crawler_lifecycle.ports.cluster import NO_UIDS, Cluster, Deployer, KeepFacts, LogChunk, Uids, keep_no_facts
-from crawler_lifecycle.ports.findings import Acted, Findings
+from crawler_lifecycle.ports.cluster import (
+    NO_UIDS,
+    Cluster,
+    Deployer,
+    KeepFacts,
+    KnowsItsPlace,
+    LogChunk,
+    Place,
+    Places,
+    PlacesInMemory,
+    Uids,
+    keep_no_facts,
+)
 from crawler_lifecycle.ports.outside import Announcer, Archive, Archiver, Progress, Pusher, StoredArchive, Supervisors
-from crawler_lifecycle.ports.places import KnowsItsPlace, Place, Places, PlacesInMemory
-from crawler_lifecycle.ports.records import EndDeliveries, ExpiredClaims, Records, ScheduledRun
-from crawler_lifecycle.ports.runs import Execution, NewRun, Runs
-from crawler_lifecycle.ports.tasks import Addition, Tasks
+from crawler_lifecycle.ports.records import Acted, EndDeliveries, ExpiredClaims, Findings, Records, ScheduledRun
+from crawler_lifecycle.ports.runs import Addition, Execution, NewRun, Runs, Tasks

@@ -1,5 +1,9 @@
-"""Port for writing runs: their states, stops, supervisors, exports and notices."""
+"""Ports for writing runs: their states, stops, supervisors, exports and notices; and for their task rows.
 
+Looks read and write the task rows, and people add tasks.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -8,9 +12,11 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.notices import ExportEvent, Notice
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest, StopRequest
-from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase
+from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.contract.steps.completion import ExportsOwed
+from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
 from crawler_lifecycle.contract.steps.run import Clock, RunRef
+from crawler_lifecycle.domain.looks import JobKey, TaskRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +157,51 @@ class Runs(Protocol):
     def keep_notice(self, run: RunRef, notice: Notice) -> Notice:
         """Keep the notice with its run and return the notice to send: every try under an id sends the notice kept
         first. Only the last notice of progress is kept.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Tasks to add to an open run. `key` identifies the request."""
+
+    run_id: int
+    count: int
+    key: str
+    most_tasks: int
+    actor: str | None
+    door: str
+
+
+class Tasks(Protocol):
+    """Tasks of a run. A statement reads or writes up to 1,000 tasks.
+
+    `hurried`: a step that must not wait follows the write. The write is tried once, and waits for the locks of other
+    writers for seconds only; TemporaryError then.
+    """
+
+    def by_status(self, run_id: int) -> dict[TaskStatus, list[int]]:
+        """Return the task numbers by status, for all statuses that occur."""
+
+    def rows(self, run_id: int, tasks: Sequence[int]) -> list[TaskRow]:
+        """Return the rows that a verdict needs, in the order of the task numbers."""
+
+    def sync(self, run: RunRef, changes: Sequence[TaskChange], *, hurried: bool = False) -> int:
+        """Write every change whose row still has the attempt and version from its reading. Return the number of writes.
+
+        An end without a time in its change gets the present time.
+        """
+
+    def reconcile(self, run: RunRef, evidence: Sequence[TaskEvidence], *, hurried: bool = False) -> int:
+        """Keep evidence with every task that is still at the same attempt. Return how many rows were written."""
+
+    def unexplained(self, run_id: int) -> list[JobKey]:
+        """Return the jobs that ended by themselves and have no evidence on record."""
+
+    def cancel_queued(self, run: RunRef, reason: str) -> int:
+        """Turn QUEUED to STOPPED. Return how many tasks were turned."""
+
+    def add(self, addition: Addition) -> range:
+        """Return the numbers of the new tasks, QUEUED; after an earlier addition with the same key, its tasks.
+
+        The run cannot end meanwhile. Conflict if no task is alive any more, or if the run has to stop or is over.
         """

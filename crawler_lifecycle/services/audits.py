@@ -2,9 +2,9 @@
 
 Every worker does all three. The metrics show an audit that does not run any more by its growing age.
 
-A run whose workflow fails its tasks makes no progress and never ends, and no workflow can report the problem, since the
-audit is a workflow itself. So a plain loop of the worker describes every open run, keeps problems among the findings of
-audits, and counts the problems.
+A run whose workflow fails again and again at the same Temporal workflow task makes no progress and never ends. The
+audit cannot be relied on to report the problem, since the audit is a workflow itself. So a plain loop in every worker
+asks Temporal about every open run, records problems among the findings of audits, and counts the problems in a metric.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from crawler_lifecycle.activities.audit_handovers import HandoverAudit
 from crawler_lifecycle.activities.audit_jobs import JobAudit
 from crawler_lifecycle.activities.audit_runs import RunAudit
-from crawler_lifecycle.activities.audits import AuditActivities
+from crawler_lifecycle.activities.auditing import AuditActivities
 from crawler_lifecycle.contract.audits import (
     AuditContinuation,
     AuditPage,
@@ -24,8 +24,7 @@ from crawler_lifecycle.contract.audits import (
     PartReport,
 )
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
-from crawler_lifecycle.workflows.failures import failing_with_activity_message
-from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded
+from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import AUDIT, WRITE
 
 FINDINGS_RETURNED = 200

@@ -25,9 +25,8 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 from crawler_lifecycle.domain.reasons import BY_A_STOP, LIMITS, MAX_DURATION
 from crawler_lifecycle.workflows.deployment import DeploymentEnd, deploy
 from crawler_lifecycle.workflows.exporting import export_if_possible
-from crawler_lifecycle.workflows.failures import failing_with_activity_message
 from crawler_lifecycle.workflows.initiation import Beginning, begin, decoded_input
-from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded_stop
+from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded_stop, failing_with_activity_message
 from crawler_lifecycle.workflows.options import ANNOUNCE, OPTIONAL, WRITE
 from crawler_lifecycle.workflows.reconciliation import reconcile
 from crawler_lifecycle.workflows.removal import remove_after_export, remove_before_export

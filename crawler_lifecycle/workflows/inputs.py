@@ -1,15 +1,17 @@
 """Decode the inputs of workflows: a bad input ends its workflow at once with a line that names the field.
 
 The SDK would try for ever to decode an unsuitable input. So inputs arrive undecoded and are validated in the workflow's
-first lines.
+first lines. An activity's own error message is shown as the workflow's failure.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pydantic import BaseModel
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from crawler_lifecycle.contract.requests import StopRequest, parse
 from crawler_lifecycle.errors import BadInput
@@ -52,3 +54,18 @@ def _parsed(model: type[M], data: bytes) -> M:
 
 def _refusal(error: BadInput) -> ApplicationError:
     return ApplicationError(error.message, type="BadInput", non_retryable=True)
+
+
+@contextmanager
+def failing_with_activity_message() -> Iterator[None]:
+    """Raise an activity's failure under the activity's own message.
+
+    Otherwise Temporal's tools show "Activity task failed" as the workflow's failure, and hide our sentence in a cause.
+    """
+    try:
+        yield
+    except ActivityError as error:
+        if not isinstance(error.cause, ApplicationError):
+            raise
+        failure = error.cause
+        raise ApplicationError(failure.message, type=failure.type, non_retryable=failure.non_retryable) from error

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import urllib3
 
+from crawler_lifecycle.adapters.kubernetes.http import answers, time_limits
 from crawler_lifecycle.adapters.kubernetes.http import api as transport
-from crawler_lifecycle.adapters.kubernetes.http import receiving, time_limits
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.connection import Access
@@ -250,7 +250,7 @@ def test_a_list_that_became_too_old_begins_anew(api: Api, server: ApiServer, mon
 def test_a_page_that_is_too_long_comes_in_smaller_ones(
     api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "LARGEST_ANSWER", 20_000)
+    monkeypatch.setattr(answers, "LARGEST_ANSWER", 20_000)
     for number in range(20):
         server.put("jobs", a_job(f"job-{number:02}") | {"spec": {"template": "x" * 5_000}})
 
@@ -262,7 +262,7 @@ def test_a_page_that_is_too_long_comes_in_smaller_ones(
 def test_an_object_that_is_too_long_by_itself_is_told(
     api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "LARGEST_ANSWER", 1_000)
+    monkeypatch.setattr(answers, "LARGEST_ANSWER", 1_000)
     server.put("jobs", a_job("one") | {"spec": {"template": "x" * 5_000}})
 
     with pytest.raises(ApiFailed, match="too long"):

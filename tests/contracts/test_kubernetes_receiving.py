@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler_lifecycle.adapters.kubernetes.http import receiving
+from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from tests.api_servers import Answered, ApiServer, Fault, an_access, an_api_server
@@ -124,7 +124,7 @@ def test_a_long_no_that_cannot_be_unpacked_is_a_no(api: Api, server: ApiServer) 
 def test_what_is_too_long_once_it_is_unpacked_is_given_up(
     api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch, filling: Callable[[int], bytes]
 ) -> None:
-    monkeypatch.setattr(receiving, "LARGEST_ANSWER", 1 << 20)
+    monkeypatch.setattr(answers, "LARGEST_ANSWER", 1 << 20)
     spoil(server, lambda _: gzip.compress(filling((1 << 20) + 1)))
     with pytest.raises(ApiFailed, match="too long"):
         api.get(api.jobs_path())
@@ -135,7 +135,7 @@ def test_what_is_too_long_once_it_is_unpacked_is_given_up(
 def test_who_drips_what_unpacks_to_nothing_is_left(
     api: Api, server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving, "LONGEST_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(answers, "LONGEST_ANSWER_SECONDS", 0.5)
     over = threading.Event()
     empty_blocks = b"\x00\x00\x00\xff\xff" * 10_000
     server.faults = [Fault("GET", "/jobs", drips=over, spoils=lambda packed: packed[:10] + empty_blocks)]

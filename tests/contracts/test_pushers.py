@@ -15,8 +15,7 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from crawler_lifecycle.adapters.pushers.channels import LARGEST_ANSWER, LARGEST_MESSAGE, PusherChannels
-from crawler_lifecycle.adapters.pushers.fan_out import FanOut, NamedPusher
-from crawler_lifecycle.adapters.pushers.limited import LimitedPusher
+from crawler_lifecycle.adapters.pushers.fan_out import FanOut, LimitedPusher, NamedPusher
 from crawler_lifecycle.adapters.pushers.webhooks import LONGEST_PAUSE, Webhook, endpoints
 from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import LifecycleError, NotReady, Refused, TemporaryError

@@ -21,8 +21,7 @@ from botocore import endpoint
 
 from crawler_lifecycle.adapters.aws import upload as uploading
 from crawler_lifecycle.adapters.aws.archives import S3Archiver
-from crawler_lifecycle.adapters.aws.part_sizes import LARGEST, MOST_PARTS, part_size
-from crawler_lifecycle.adapters.aws.upload import Upload
+from crawler_lifecycle.adapters.aws.upload import LARGEST, MOST_PARTS, Upload, part_size
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Archive
 from tests.proxy import Proxy, proxy_to

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from crawler_lifecycle.adapters.archive import archive_writer
 from crawler_lifecycle.adapters.aws.client import calling, make_client
 from crawler_lifecycle.adapters.aws.upload import MEND, Upload, wait_after_lost_answer
-from crawler_lifecycle.adapters.run_files import files_of
+from crawler_lifecycle.adapters.regular_files import files_of
 from crawler_lifecycle.domain.naming import archive_name, checked_uid
 from crawler_lifecycle.errors import NotFound, TemporaryError
 from crawler_lifecycle.ports import Archive, Progress, StoredArchive

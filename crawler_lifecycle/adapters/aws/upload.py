@@ -1,6 +1,9 @@
 """Upload of an S3 object while its bytes are created, with at most one part in memory.
 
 The object exists when `complete` has returned, and not before. An upload without `complete` is aborted.
+
+The total size is unknown, and S3 takes 10,000 parts. Parts have the same size for as long as possible, because a part
+is held in memory and some servers want equal parts; the last parts grow, so that 10,000 are enough.
 """
 
 import logging
@@ -14,8 +17,21 @@ from typing import Any, Self
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError, ResponseStreamingError
 
 from crawler_lifecycle.adapters.aws.client import calling
-from crawler_lifecycle.adapters.aws.part_sizes import MOST_PARTS, part_size
 from crawler_lifecycle.errors import LifecycleError, PermanentError
+
+MOST_PARTS = 10_000
+ALIKE = 5_000  # so many parts have the first size
+STEP = 500  # then the size doubles every so many parts
+LARGEST = 1024**3  # bytes: a part is held in memory
+
+
+def part_size(number: int, first: int) -> int:
+    """Return the part's size in bytes; numbers begin at 1."""
+    if number <= ALIKE:
+        return first
+    doublings = (number - ALIKE - 1) // STEP + 1
+    return max(first, min(first << doublings, LARGEST))
+
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,8 @@ from crawler_lifecycle.adapters.kubernetes.logs.follower import Listening
 from crawler_lifecycle.adapters.kubernetes.logs.store import Logs
 from crawler_lifecycle.adapters.kubernetes.naming import METADATA_LIST, selector
 from crawler_lifecycle.adapters.kubernetes.observe.changes import Changes
-from crawler_lifecycle.adapters.kubernetes.observe.inventory import inventory
 from crawler_lifecycle.adapters.kubernetes.observe.job_status import end_of
-from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs
+from crawler_lifecycle.adapters.kubernetes.observe.jobs import Jobs, inventory
 from crawler_lifecycle.adapters.kubernetes.observe.looking import PATIENT, JobPatience, Observer
 from crawler_lifecycle.adapters.kubernetes.observe.namespace import ConfirmedPlaces, NamespaceCheck
 from crawler_lifecycle.adapters.kubernetes.observe.pods import has_ended

@@ -2,6 +2,7 @@
 
 All receivers get a notice at the same time. A retry leaves out receivers that have accepted the notice or refused it
 for good: the process remembers the latest outcomes. Another process repeats the notice; receivers drop repeats by id.
+The notices under way at once are limited: a slow receiver must leave worker slots for the steps of runs.
 """
 
 import threading
@@ -80,3 +81,23 @@ class FanOut:
             while len(self._settled) > REMEMBERED:
                 self._settled.popitem(last=False)
         return outcome
+
+
+LONGEST_WAIT = 1.0  # seconds: a working receiver has accepted its notice by then
+
+
+class LimitedPusher:
+    def __init__(self, pusher: Pusher, most: int) -> None:
+        self._pusher = pusher
+        self._slots = threading.BoundedSemaphore(most)
+
+    def send(self, notice: Notice) -> None:
+        if not self._slots.acquire(timeout=LONGEST_WAIT):
+            raise TemporaryError("others are waited for until it is its turn: a receiver is slow")
+        try:
+            self._pusher.send(notice)
+        finally:
+            self._slots.release()
+
+    def check(self) -> str:
+        return self._pusher.check()

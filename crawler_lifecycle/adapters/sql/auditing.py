@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select, union_all
 
-from crawler_lifecycle.adapters.sql.notices import PREFIX, name_of
+from crawler_lifecycle.adapters.sql.exports import PREFIX, name_of
 from crawler_lifecycle.adapters.sql.pages import pages
 from crawler_lifecycle.adapters.sql.schema import (
     OWN_INSTALLATION,

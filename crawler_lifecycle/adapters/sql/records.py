@@ -5,9 +5,9 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from crawler_lifecycle.adapters.sql.exports import notices_of
 from crawler_lifecycle.adapters.sql.findings import findings_of
 from crawler_lifecycle.adapters.sql.migrate import check
-from crawler_lifecycle.adapters.sql.notices import notices_of
 from crawler_lifecycle.adapters.sql.reading import (
     SUMMARY_COLUMNS,
     explained,

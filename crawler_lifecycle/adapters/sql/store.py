@@ -4,10 +4,9 @@ from crawler_lifecycle.adapters.sql.additions import TaskAdditions
 from crawler_lifecycle.adapters.sql.auditing import AuditedRuns
 from crawler_lifecycle.adapters.sql.claims import TaskClaims
 from crawler_lifecycle.adapters.sql.database import Database
-from crawler_lifecycle.adapters.sql.exports import Exports
+from crawler_lifecycle.adapters.sql.exports import Exports, Notices
 from crawler_lifecycle.adapters.sql.findings import SqlFindings
 from crawler_lifecycle.adapters.sql.histories import Histories
-from crawler_lifecycle.adapters.sql.notices import Notices
 from crawler_lifecycle.adapters.sql.nudges import NudgeClaims
 from crawler_lifecycle.adapters.sql.places import SqlPlaces
 from crawler_lifecycle.adapters.sql.records import LiveChanges, RunRecords

@@ -15,16 +15,19 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing, continuation, refusal
-from crawler_lifecycle.adapters.kubernetes.http.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
-from crawler_lifecycle.adapters.kubernetes.http.receiving import (
+from crawler_lifecycle.adapters.kubernetes.http.answers import (
     GZIP,
     LONGEST_ANSWER_SECONDS,
     PLAIN,
+    ApiFailed,
+    Missing,
     TooLong,
     as_they_come,
+    continuation,
+    refusal,
     whole,
 )
+from crawler_lifecycle.adapters.kubernetes.http.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limits_of
 from crawler_lifecycle.settings.cluster import longest_request

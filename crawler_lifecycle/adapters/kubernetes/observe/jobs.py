@@ -1,11 +1,12 @@
-"""Read, list and delete our Jobs and pods by their key (task, attempt) in a run.
+"""Read, list and delete our Jobs and pods by their key (task, attempt) in a run, and list the jobs of all runs.
 
 A Job is ours by its labels, or by the uid on record: a user may have edited the labels since the deployment.
 Threads share the work on a page of jobs, one call per job, so that one failing job delays no other job.
+The inventory of all runs reads the metadata of Jobs, and of pods without a Job.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,12 +16,13 @@ import msgspec
 from crawler_lifecycle.adapters.kubernetes import naming
 from crawler_lifecycle.adapters.kubernetes.http.answers import Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
-from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, NAMED, PODS, Decoder, Unreadable
+from crawler_lifecycle.adapters.kubernetes.http.decoding import JOBS, METADATA, NAMED, PODS, Decoder, Unreadable
 from crawler_lifecycle.adapters.kubernetes.naming import key_named, key_of
 from crawler_lifecycle.adapters.kubernetes.objects import NO_LABELS, Job, JobStatus, Labels, Metadata, Object, Pod
+from crawler_lifecycle.domain.audit.subjects import ListedJob
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.domain.naming import checked_uid, job_name
-from crawler_lifecycle.errors import TemporaryError
+from crawler_lifecycle.errors import BadInput, TemporaryError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -165,3 +167,34 @@ def _newest_first(pods: Iterable[Pod]) -> list[Pod]:
 def _age(pod: Pod) -> tuple[float, str]:
     created_at = pod.metadata.creation_timestamp
     return created_at.timestamp() if created_at else 0.0, pod.metadata.name
+
+
+def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
+    """Yield the jobs in pages of the API server. An error in a page is raised, and makes the inventory invalid."""
+    seen: set[tuple[str | None, JobKey | None]] = set()
+    for path in (api.jobs_path(), api.core_path("pods")):
+        query = {"labelSelector": naming.selector(installation)}
+        for body in api.pages(path, query, accept=naming.METADATA_LIST):
+            page = METADATA.page(body)
+            listed = [_listed(item.metadata) for item in page.whole if _is_ours(item.metadata.labels, installation)]
+            listed += [ListedJob(item.name, None, None) for item in page.broken if _is_ours(item.labels, installation)]
+            new = [job for job in listed if job.key is None or (job.run_uid, job.key) not in seen]
+            seen |= {(job.run_uid, job.key) for job in new}
+            yield new
+
+
+def _is_ours(labels: Labels | None, installation: str | None) -> bool:
+    owner = (labels or NO_LABELS).installation
+    return owner is not None and installation in (None, owner)
+
+
+def _listed(metadata: Metadata) -> ListedJob:
+    labels = metadata.labels or NO_LABELS
+    return ListedJob(metadata.name, _run_uid(labels), key_of(labels), metadata.creation_timestamp)
+
+
+def _run_uid(labels: Labels) -> str | None:
+    try:
+        return checked_uid(labels.run_uid or "")
+    except BadInput:
+        return None
