@@ -16,9 +16,17 @@ def check_room(folders: Iterable[Path]) -> str:
 
     NotReady where a folder takes no file, or has so little room that the next run may fill the folder.
     """
-    there = [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    there = [folder for folder in dict.fromkeys(folders) if _is_there(folder)]
     free = {folder: _room_in(folder) for folder in there}
     return ", ".join(f"{folder}: {room >> 20} MiB free" for folder, room in free.items()) or "no folder of this machine"
+
+
+def _is_there(folder: Path) -> bool:
+    """Return whether the folder exists. A failing disk or a missing right says nothing about that."""
+    try:
+        return folder.is_dir()
+    except OSError as error:
+        raise NotReady(f"{folder} cannot be read ({error.strerror or error}): check its disk and its rights") from error
 
 
 def _room_in(folder: Path) -> int:

@@ -19,10 +19,10 @@ class DiskWatch:
     pause: float = PAUSE
     _problem: str | None = field(default=None, init=False)
 
-    def check(self) -> None:
-        """Raise NotReady if the last check found a full disk. No disk is read here: strangers may ask often."""
-        if self._problem is not None:
-            raise NotReady(self._problem)
+    @property
+    def has_problem(self) -> bool:
+        """Whether the last check found a full disk. A full disk makes no process unready: reading and stops go on."""
+        return self._problem is not None
 
     async def run(self) -> None:
         """Check for ever. Only a new problem is logged: the log may be on the same disk."""

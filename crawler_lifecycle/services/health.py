@@ -6,6 +6,7 @@ services. A process is ready while all its needs have answered lately.
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -20,8 +21,10 @@ from prometheus_client.registry import Collector
 from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.bootstrap.parts import Parts
 from crawler_lifecycle.errors import LifecycleError, NotReady
+from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
 
+logger = logging.getLogger(__name__)
 TRIES = 4  # within a time limit, so that a single slow answer does not count
 PATIENCE_WITH_A_CLIENT = 10.0
 
@@ -82,7 +85,8 @@ class Health(Collector):
     def missing(self) -> list[str]:
         """Return the needs without a recent answer, including needs without any answer."""
         silent = [name for name, pulse in self.answered.items() if not pulse.seen_within(self.limits.ready_seconds)]
-        return self.stuck() + [f"{name}: {self.answered[name].problem or 'no answer'}" for name in silent]
+        problems = [f"{name}: {self.answered[name].problem or 'no answer'}" for name in silent]
+        return self.stuck() + [without_paths(problem) for problem in problems]
 
     def collect(self) -> Iterable[Metric]:
         ages = GaugeMetricFamily("process_pulse_age_seconds", "Since this was last seen to work", labels=["of"])
@@ -154,7 +158,7 @@ async def served(
     passes = {"passes": loop.succeeded} if loop else {}
     health = Health(limits, (loop or Pulses()).turned, passes | {name: Pulse() for name in needs})
     tasks = [
-        asyncio.create_task(_keep_asking(need, health.answered[name], limits.ready_seconds / TRIES))
+        asyncio.create_task(_keep_asking(name, need, health.answered[name], limits.ready_seconds / TRIES))
         for name, need in needs.items()
     ]
     if loop is None:
@@ -181,13 +185,19 @@ def _opened(limits: HealthSettings, port: int, health: Health) -> Door:
         ) from error
 
 
-async def _keep_asking(need: Need, answered: Pulse, pause: float) -> None:
+async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> None:
+    """Ask for the need for ever. The log has a new problem whole, and the health endpoint without its paths."""
     while True:
         try:
             await need()
             answered.beat()
         except LifecycleError as error:
+            if error.message != answered.problem:
+                logger.warning("not ready: %s: %s", name, error.message)
             answered.missed(error.message)
+        except Exception as error:  # the end of this loop would leave the process unready for ever
+            logger.exception("not ready: %s", name)
+            answered.missed(f"unexpected {type(error).__name__}; the log tells more")
         await asyncio.sleep(pause)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response, Security
 from fastapi.security import HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from crawler_lifecycle.adapters.catalogue import Catalogue
 from crawler_lifecycle.contract.deployment import Crawler, CrawlerNames, Deployment, DeploymentRequest, checked_token
@@ -25,6 +25,7 @@ from crawler_lifecycle.services.disk import DiskWatch
 from crawler_lifecycle.services.gate import Gate, require_token
 from crawler_lifecycle.services.placing import PlacesJobs, PlacingLoop
 from crawler_lifecycle.services.problems import Health, new_app, problem, problems, status_of
+from crawler_lifecycle.services.public_problems import PublicProblems, without_paths
 from crawler_lifecycle.services.scheduler_document import COMMON, DEPLOYED, DESCRIPTION, ENTRY, REQUEST
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ class SchedulerService:
             "scheduler_deployments", "Deployments asked for, by outcome", ["outcome"], registry=self.metrics
         )
         self.duration = Histogram("scheduler_deployment_seconds", "Time a deployment took", registry=self.metrics)
+        self.disk_problem = Gauge(
+            "scheduler_disk_problem", "1 while a disk takes no writes or has little room", registry=self.metrics
+        )
+        self.public_problems = PublicProblems()
 
     def deploy(self, request: DeploymentRequest) -> Deployment:
         with self.duration.time():
@@ -149,15 +154,16 @@ async def healthz() -> Health:
 
 @health_router.get("/readyz", responses={503: COMMON[503]})
 def readyz(service: CurrentService) -> Health:
-    """Deployments can be made: the cluster answers, and its disk has room. Needs no token."""
-    service.disks.check()
-    if service.placing and service.placing.problem:
-        raise TemporaryError(service.placing.problem)
-    return Health(status=service.cluster.check())
+    """Deployments can be made: the cluster answers. Needs no token."""
+    with service.public_problems.shown():
+        if service.placing and service.placing.problem:
+            raise TemporaryError(service.placing.problem)
+        return Health(status=without_paths(service.cluster.check()))
 
 
 @health_router.get("/metrics", include_in_schema=False)
 def metrics(service: CurrentService) -> Response:
+    service.disk_problem.set(service.disks.has_problem)
     return Response(generate_latest(service.metrics), media_type=CONTENT_TYPE_LATEST)
 
 

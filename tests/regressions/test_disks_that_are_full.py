@@ -1,22 +1,30 @@
-"""A full disk stopped everything, and doctor said that all was well. (W3)"""
+"""A full disk stopped everything, and doctor said that all was well. (W3)
+
+Later a full disk took every replica of the API away and kept the stack from starting. (M4)"""
 
 import asyncio
 import logging
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from temporalio.testing import WorkflowEnvironment
 
 from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.control.control import Control
 from crawler_lifecycle.control.installation import Installation
-from crawler_lifecycle.errors import NotReady
+from crawler_lifecycle.errors import NotReady, TemporaryError
+from crawler_lifecycle.services.background import in_background
 from crawler_lifecycle.services.disk import DiskWatch
+from crawler_lifecycle.services.embedded.stack import _serves_its_catalogue
+from crawler_lifecycle.services.health import served as health_served
+from crawler_lifecycle.services.public_problems import without_paths
+from crawler_lifecycle.settings.processes import HealthSettings
 from tests.apis import problem
 from tests.apis import served as api_served
-from tests.schedulers import SmallCluster, a_catalogue
+from tests.schedulers import TOKEN, SmallCluster, a_catalogue
 from tests.schedulers import served as scheduler_served
 from tests.waiting import until
 
@@ -73,24 +81,129 @@ async def test_a_process_tells_once_that_it_cannot_write_and_once_that_it_can(
     assert len(caplog.messages) == 2, caplog.messages
 
 
-def refused(url: str) -> str | None:
-    """Return the reason why the service is not ready. The first look at the disk is a moment after the start."""
-    answer = httpx.get(f"{url}/readyz", trust_env=False, timeout=30)
-    return None if answer.status_code == 200 else problem(answer, 503).detail
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every disk counts as full. This takes no mount."""
+    monkeypatch.setattr("crawler_lifecycle.adapters.disk.ENOUGH", 1 << 62)
 
 
-def test_the_scheduler_service_is_not_ready(small: Path) -> None:
-    catalogue = a_catalogue(small)
-    fill(small, 1 << 20)
-    with scheduler_served(SmallCluster(), catalogue, folders=[small]) as url:
-        assert until(lambda: refused(url)).endswith(
-            f"are free in {small}: make room there before nothing can be written"
-        )
+def a_scheduler_client(url: str) -> httpx.Client:
+    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30, trust_env=False)
 
 
-def test_the_api_is_not_ready(small: Path, database_url: str) -> None:
-    (small / "exports").mkdir()
-    fill(small, 1 << 20)
-    with api_served(small, database_url) as api:
-        assert until(lambda: "MiB are free in" in (refused(api.url) or ""))
-        assert httpx.get(f"{api.url}/healthz", trust_env=False).status_code == 200
+def told_of(read_metrics: Callable[[], str], gauge: str) -> bool:
+    return f"{gauge} 1.0" in read_metrics()
+
+
+def test_the_scheduler_service_stays_ready(full: None, tmp_path: Path) -> None:
+    """Otherwise `crawlctl up` waits for a disk with room, and no run on it can be shown or stopped. (M4)"""
+    catalogue = a_catalogue(tmp_path)
+    with scheduler_served(SmallCluster(), catalogue, folders=[tmp_path]) as url, a_scheduler_client(url) as http:
+        until(lambda: told_of(lambda: http.get("/metrics").text, "scheduler_disk_problem"), "the metrics to tell it")
+        assert http.get("/readyz").status_code == 200
+
+
+def test_the_api_stays_ready(full: None, tmp_path: Path, database_url: str, real_time: WorkflowEnvironment) -> None:
+    """Otherwise a full disk takes every replica away, and with them the way to stop a run. (M4)"""
+    (tmp_path / "exports").mkdir()
+    address = real_time.client.service_client.config.target_host
+    with api_served(tmp_path, database_url, TEMPORAL_ADDRESS=address) as api, api.client() as http:
+        until(lambda: told_of(lambda: http.get("/metrics").text, "api_disk_problem"), "the metrics to tell it")
+        assert http.get("/readyz").status_code == 200
+
+
+async def test_the_stack_waits_for_no_room(full: None, tmp_path: Path) -> None:
+    """A cluster that makes no job is no reason to wait either. (M4)"""
+    cluster = SmallCluster()
+    cluster.trouble = TemporaryError("the disk is full")
+    with scheduler_served(cluster, a_catalogue(tmp_path), folders=[tmp_path]) as url:
+        variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
+        control = Control(Installation.of(tmp_path, variables))
+        await _serves_its_catalogue(control)
+        with pytest.raises(TemporaryError, match="the disk is full"):
+            control.parts.deployer.check()
+
+
+NO_NAME = Path("/" + "x" * 300)  # of which the file system tells nothing, as of a folder on a broken disk
+
+
+def test_a_folder_that_cannot_be_read_is_not_ready() -> None:
+    with pytest.raises(NotReady, match="cannot be read"):
+        check_room([NO_NAME])
+
+
+async def test_a_watch_outlives_a_folder_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The watch ended without a word, and told of no full disk any more. (M5)"""
+    folders = [NO_NAME]
+    watch = DiskWatch(folders, pause=0.01)
+    with caplog.at_level(logging.INFO, "crawler_lifecycle.services.disk"):
+        async with in_background(watch.run()), asyncio.timeout(20):
+            while not watch.has_problem:
+                await asyncio.sleep(0.01)
+            folders[:] = [tmp_path]
+            while watch.has_problem:
+                await asyncio.sleep(0.01)
+    assert len(caplog.messages) == 2, caplog.messages
+
+
+async def test_a_need_is_asked_again_after_a_fault() -> None:
+    """A fault in one question ended the asking, and the process was not ready for ever. (M5)"""
+    asked = iter([RuntimeError("a fault in our program")])
+
+    async def need() -> None:
+        for fault in asked:
+            raise fault
+
+    async with health_served(HealthSettings(port=0, ready_seconds=0.4), {"database": need}) as door:
+        assert door is not None
+        ready = f"http://127.0.0.1:{door.server_address[1]}/readyz"
+        await asyncio.to_thread(until, lambda: httpx.get(ready).status_code == 200, "the process to be ready")
+
+
+async def test_strangers_read_no_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """`/readyz` needs no token, and named the folders of the machine. The log names them. (L5)"""
+
+    async def need() -> None:
+        raise NotReady(f"nothing can be written in {tmp_path}/jobs (No space left on device): make room there")
+
+    async with health_served(HealthSettings(port=0, ready_seconds=0.4), {"disk": need}) as door:
+        assert door is not None
+        ready = f"http://127.0.0.1:{door.server_address[1]}/readyz"
+
+        def problem_told() -> str | None:
+            text = httpx.get(ready).text
+            return text if "nothing can be" in text else None
+
+        text = await asyncio.to_thread(until, problem_told, "the problem to be told")
+    assert "nothing can be written in <path> (No space left on device): make room there" in text
+    assert str(tmp_path) in caplog.text
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_strangers_read_no_path_at_the_services(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = SmallCluster()
+    monkeypatch.setattr(cluster, "check", lambda: f"local cluster in {tmp_path}: 1 of 2 places taken")
+    with scheduler_served(cluster, a_catalogue(tmp_path)) as url:
+        assert httpx.get(f"{url}/readyz").json() == {"status": "local cluster in <path>: 1 of 2 places taken"}
+    file, away = Path(database_url.removeprefix("sqlite:///")), tmp_path / "away.db"
+    with api_served(tmp_path, database_url) as api:
+        file.rename(away)
+        detail = problem(httpx.get(f"{api.url}/readyz", timeout=30), 503).detail
+        away.rename(file)
+    assert detail.startswith("there is no database at <path>: start the stack")
+    assert f"there is no database at {file}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("the cluster at http://10.0.0.1:6443/api says 403", "the cluster at http://10.0.0.1:6443/api says 403"),
+        ("the database at mysql://crawler@db/crawls is away", "the database at mysql://crawler@db/crawls is away"),
+        ("'/var/lib/a b' and (/srv/x), /y.", "'<path> b' and (<path>), <path>."),
+        ("8/9 pods", "8/9 pods"),
+    ],
+)
+def test_addresses_are_no_paths(message: str, shown: str) -> None:
+    assert without_paths(message) == shown

@@ -40,9 +40,9 @@ async def healthz() -> Health:
 
 @health_router.get("/readyz", responses={503: COMMON[503]})
 async def readyz(api: CurrentApi) -> Health:
-    """Database and Temporal answer, or did a moment ago, and the disks have room. Needs no token."""
-    api.disks.check()
-    await api.readiness.require(lambda: _require_answers(api))
+    """Database and Temporal answer, or did a moment ago. Needs no token."""
+    with api.public_problems.shown():
+        await api.readiness.require(lambda: _require_answers(api))
     return Health(status="ready")
 
 
@@ -58,6 +58,7 @@ async def _require_answers(api: ApiState) -> None:
 @health_router.get("/metrics", include_in_schema=False, dependencies=READING)
 async def metrics(api: CurrentApi) -> Response:
     api.metrics.streams.set(api.streams.open)
+    api.metrics.disk_problem.set(api.disks.has_problem)
     return Response(api.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 

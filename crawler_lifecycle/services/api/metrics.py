@@ -23,6 +23,9 @@ class Metrics:
         )
         self.seconds = Histogram("api_request_seconds", "Time until an answer began", registry=registry)
         self.streams = Gauge("api_streams", "Streams that are open", registry=registry)
+        self.disk_problem = Gauge(
+            "api_disk_problem", "1 while a disk takes no writes or has little room", registry=registry
+        )
 
     def text(self) -> bytes:
         return generate_latest(REGISTRY) + generate_latest(self.registry)

@@ -16,6 +16,7 @@ from crawler_lifecycle.services.api.limits import Readiness, StreamSlots
 from crawler_lifecycle.services.api.metrics import Metrics
 from crawler_lifecycle.services.api.tokens import Scope, Token, Tokens
 from crawler_lifecycle.services.disk import DiskWatch
+from crawler_lifecycle.services.public_problems import PublicProblems
 from crawler_lifecycle.settings.processes import ApiSettings
 
 # numbers of threads; together fewer than the database connections of a process
@@ -43,6 +44,7 @@ class ApiState:
         default_factory=lambda: Bulkhead("the store of archives", ARCHIVE_READERS, patience=PATIENCE)
     )
     readiness: Readiness = field(default_factory=Readiness)
+    public_problems: PublicProblems = field(default_factory=PublicProblems)
     disks: DiskWatch = field(default_factory=lambda: DiskWatch(()))
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ class Stack:
         api = await self._start_child(service_part("api"))
         drain = control.installation.settings.worker.drain_seconds
         worker = await self._start_child(lifecycle_part(drain))
-        await scheduler.wait_ready(lambda: _answers(control))
+        await scheduler.wait_ready(lambda: _serves_its_catalogue(control))
         await api.wait_ready(lambda: _is_alive(self.plan.api_url))
         await worker.wait_ready(lambda: _polls(control, worker.started_at))
         for child in self._children:
@@ -198,8 +198,11 @@ def _migrate(plan: Plan) -> str:
     return upgrade(plan.environment["CRAWLER_DATABASE__URL"])
 
 
-async def _answers(control: Control) -> None:
-    await asyncio.to_thread(_check, control)
+async def _serves_its_catalogue(control: Control) -> None:
+    """Ask the scheduler service for its crawlers. Its readiness is no condition of a start: the stack shows and stops
+    runs also while no job can be made, on a full disk for instance.
+    """
+    await asyncio.to_thread(control.parts.deployer.crawler_names)
 
 
 async def _is_alive(url: str) -> None:
@@ -215,7 +218,3 @@ async def _polls(control: Control, since: float) -> None:
     pollers = await control.engine.pollers()
     if not any(last_poll >= since for last_poll in pollers.values()):
         raise NotReady("it does not ask for work yet")
-
-
-def _check(control: Control) -> None:
-    control.parts.deployer.check()
