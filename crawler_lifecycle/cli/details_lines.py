@@ -39,8 +39,8 @@ def details_lines(details: RunDetails, now: datetime) -> Iterator[str]:
     yield ""
     yield click.style("Log", bold=True)
     for line in details.log:
-        who = f" ({', '.join(part for part in (line.actor, line.door) if part)})" if line.actor or line.door else ""
-        yield f"  {rfc3339(line.at)}  {line.event}: {line.message}{who}"
+        requester = ", ".join(part for part in (line.actor, line.door) if part)
+        yield f"  {rfc3339(line.at)}  {line.event}: {line.message}" + (f" ({requester})" if requester else "")
 
 
 def _task_lines(run_id: int, task: TaskRecord, now: datetime) -> Iterator[str]:

@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
 LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as overdue
-ASKED = ("stop", "force stop")  # events in the timeline
+REQUESTS = ("stop", "force stop")  # events in the timeline
 PHASES: dict[str, str] = {
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
     StopPhase.FORCED: "jobs made to end", StopPhase.PROVED: "proved",
@@ -23,29 +23,29 @@ def stop_lines(details: RunDetails) -> Iterator[str]:
     """Yield a line for every request of the latest stop, with actor and door, and a line for every phase, with its
     duration.
     """
-    first: LogRecord | None = None
-    before: datetime | None = None
+    first_request: LogRecord | None = None
+    last_phase_at: datetime | None = None
     lines = _latest_stop(details.log)
     proved = any(line.event == StopPhase.PROVED for line in lines)
     for line in lines:
-        if line.event in ASKED:
-            who = ", ".join(part for part in (line.actor, line.door) if part)
-            yield f"{line.event} asked {rfc3339(line.at)} by {who or 'an unnamed caller'}: {line.message}"
-            first = first or line
+        if line.event in REQUESTS:
+            requester = ", ".join(part for part in (line.actor, line.door) if part)
+            yield f"{line.event} asked {rfc3339(line.at)} by {requester or 'an unnamed caller'}: {line.message}"
+            first_request = first_request or line
         elif line.event in PHASES:
-            took = line.at - (before or (first or line).at)
+            took = line.at - (last_phase_at or (first_request or line).at)
             yield f"{PHASES[line.event]} after {took.total_seconds():.1f} s: {line.message}"
-            before = line.at
+            last_phase_at = line.at
         elif line.event == StopPhase.UNCONFIRMED:
             yield f"not confirmed: {line.message}"
-    if first and not proved and not details.run.status.is_over:
+    if first_request and not proved and not details.run.status.is_over:
         yield "not proved yet: a job of the run may still be running"
 
 
 def _latest_stop(log: Sequence[LogRecord]) -> Sequence[LogRecord]:
     """Return the timeline's lines after the last reopening: earlier stops belong to an earlier end."""
-    starts = [number for number, line in enumerate(log) if line.event == "reopened"]
-    return log[starts[-1] :] if starts else log
+    reopenings = [number for number, line in enumerate(log) if line.event == "reopened"]
+    return log[reopenings[-1] :] if reopenings else log
 
 
 def progress_lines(details: RunDetails, now: datetime, most_tasks: int) -> Iterator[str]:
@@ -107,7 +107,7 @@ def stage(details: RunDetails) -> str:
 
 
 def waiting(details: RunDetails) -> str | None:
-    """Return the subject for which the run waits, and since when; None if the run is over and exported."""
+    """Return the event for which the run waits, or its cause; None if the run is over and exported."""
     run = details.run
     if run.status.is_over:
         pending = [export.kind for export in details.exports if export.state == "pending"]

@@ -1,4 +1,4 @@
-"""Schedules and their occurrences as text."""
+"""Turns schedules and their occurrences into lines of text."""
 
 import shlex
 from collections.abc import Iterator, Sequence

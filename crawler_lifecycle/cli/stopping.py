@@ -1,4 +1,4 @@
-"""The commands stop and resume."""
+"""The commands that stop a run or give a run a supervisor again: stop, resume."""
 
 import asyncio
 from pathlib import Path
@@ -51,7 +51,7 @@ async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: b
     if as_json:
         print_json(stopping)
     else:
-        click.echo(_line(stopping))
+        click.echo(_stop_line(stopping))
     if not wait:
         return OK
     details = await _until_proved(control, stopping.run_id, as_json=as_json)
@@ -60,7 +60,7 @@ async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: b
     return OK
 
 
-def _line(stopping: "Stopping") -> str:
+def _stop_line(stopping: "Stopping") -> str:
     how = {
         "signal": "its workflow is told",
         "cancel": "its workflow took no signal and is cancelled, with the same effect",

@@ -25,6 +25,9 @@ from crawler_lifecycle.errors import BadInput, LifecycleError, NotFound, NotRead
 from crawler_lifecycle.workflows.converter import lifecycle_data_converter
 from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 
+DEFAULT_ADDRESS = "localhost:7233"
+RPC_TIMEOUT = timedelta(seconds=10)
+CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server sends no byte at all
 # the request itself is wrong; after all other errors a retry may help (CANCELLED: the SDK had no answer in time)
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
@@ -64,11 +67,6 @@ def failure_of(error: WorkflowFailureError) -> LifecycleError:
         field, _, expected = message.partition(": ")
         return BadInput(field, expected)
     return PermanentError(message)
-
-
-DEFAULT_ADDRESS = "localhost:7233"
-RPC_TIMEOUT = timedelta(seconds=10)
-CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server sends no byte at all
 
 
 class TemporalConnection:

@@ -18,6 +18,9 @@ from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import Conflict, NotFound, TemporaryError
 from crawler_lifecycle.ports import LogChunk, StoredArchive
 
+POLL_PAUSE = 0.3  # seconds between two reads of a watched run
+EXPORT_PATIENCE = 30.0  # seconds to wait for the exports of a run that is over
+
 
 @dataclass(frozen=True, slots=True)
 class RunArchive:
@@ -53,10 +56,6 @@ def _refuse_without_archive(run: RunRecord, export: ExportRecord | None) -> None
             f"the archive of run {run.run_id} could not be made: {export.problem}; "
             f"`crawlctl export {run.run_id}` tries again"
         )
-
-
-POLL_PAUSE = 0.3
-EXPORT_PATIENCE = 30.0
 
 
 class RunReader:

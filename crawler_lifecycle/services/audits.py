@@ -27,6 +27,9 @@ from crawler_lifecycle.ports import Findings, Records, Supervisors
 log = logging.getLogger(__name__)
 UPDATE_PAUSE = 30.0  # seconds between two updates of the metrics
 UPDATES_PER_KEEP = 20  # the schedule is kept every ten minutes
+RUNS_IN_A_PAGE = 500
+SEARCH_PAUSE = 15.0  # seconds between two searches, at least
+PAUSE_PER_DURATION = 20  # a pause is so many times as long as the search before, if that is longer than SEARCH_PAUSE
 
 
 @dataclass(eq=False)
@@ -50,6 +53,8 @@ class AuditMetrics(Collector):
 
 @dataclass
 class AuditKeeper:
+    """Loop that keeps the audit's schedule in Temporal, and the metrics about audits."""
+
     keep_schedule: Callable[[], Awaitable[None]]
     read_overview: Callable[[], AuditOverview]
     metrics: AuditMetrics
@@ -80,13 +85,10 @@ class AuditKeeper:
             log.warning("the findings of audits cannot be read for the metrics: %s", error.message)
 
 
-RUNS_IN_A_PAGE = 500
-PAUSE = 15.0  # seconds
-PAUSE_PER_DURATION = 20  # a pause is so many times as long as the search before, if that is longer than PAUSE
-
-
 @dataclass
 class FailingWorkflows:
+    """Loop that searches for failing workflows of runs."""
+
     records: Records
     findings: Findings
     supervisors: Supervisors
@@ -104,7 +106,7 @@ class FailingWorkflows:
                 await self.search()
             except LifecycleError as error:
                 log.warning("the search for failing workflows is not possible: %s", error.message)
-            await asyncio.sleep(max(PAUSE, PAUSE_PER_DURATION * (time.monotonic() - began)))
+            await asyncio.sleep(max(SEARCH_PAUSE, PAUSE_PER_DURATION * (time.monotonic() - began)))
 
     async def search(self) -> list[Finding]:
         """Report and return every open run with a failing workflow, and close the findings of recovered runs."""

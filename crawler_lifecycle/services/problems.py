@@ -19,6 +19,9 @@ from crawler_lifecycle.errors import BadInput, Conflict, LifecycleError, NotFoun
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_SECONDS = 5
 
+Responses = dict[int | str, dict[str, Any]]
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
 
 def problem(
     status: int,
@@ -90,10 +93,6 @@ def _field(location: tuple[object, ...]) -> str:
     their names."""
     _, *inside = location
     return ".".join(str(part) for part in inside if part != "[key]")[:200] or str(location[0])
-
-
-Responses = dict[int | str, dict[str, Any]]
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Health(Message):

@@ -9,6 +9,8 @@ from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.states import Intent, TaskStatus
 from crawler_lifecycle.contract.steps.run import RunInput
 
+LOG_NOT_READ = "log not read"  # prefix of the event with the reason why the last log lines are absent
+
 
 class ActiveTasks(Message):
     """The beginning of a look: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
@@ -89,9 +91,6 @@ class AliveTasks(Message):
     @property
     def total(self) -> int:
         return self.queued + self.pending + self.active
-
-
-LOG_NOT_READ = "log not read"  # prefix for the event with the reason why the last log lines are absent
 
 
 class EvidenceRequest(RunInput):

@@ -1,7 +1,7 @@
-"""Limits what strangers and tokens cost: open live streams, and questions whether the API is ready.
+"""Limits the open live streams of a process and of a token, and limits how often the readiness of the API is checked.
 
-Strangers may ask for readiness, which is checked at most once a second: questions must not multiply the requests to
-database and Temporal.
+Strangers may ask for readiness, which is checked at most once a second: their questions must not multiply the requests
+to database and Temporal.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.services.problems import RETRY_AFTER_SECONDS
+
+VALID_SECONDS = 1.0  # of a check for readiness
 
 
 @dataclass
@@ -46,10 +48,9 @@ class StreamSlots:
             self._open -= Counter({token: 1})  # the subtraction drops tokens without a stream
 
 
-VALID_SECONDS = 1.0
-
-
 class Readiness:
+    """The result of the last check for readiness, which is valid for a moment."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._checking = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""Refuses unknown and repeated query parameters, and makes the cursors of list pages.
+"""Query parameters: refuses unknown and repeated parameters, and makes and reads the cursors of list pages.
 
 A misspelt filter would otherwise return everything, and a repeated filter would lose its first value. A cursor says
 where the next page begins, and is valid only for the same list and filters.
@@ -16,6 +16,7 @@ from crawler_lifecycle.errors import BadInput
 from crawler_lifecycle.services.problems import problem
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+DIGEST_LENGTH = 12
 
 
 def refuse_unknown_parameters(request: Request) -> None:
@@ -45,9 +46,6 @@ async def method_not_allowed(request: Request, error: Exception) -> Response:
     return problem(405, error.detail, headers={"Allow": ", ".join(method for method in METHODS if method in allowed)})
 
 
-DIGEST = 12
-
-
 def cursor_to(place: int, about: str) -> str:
     """Return the cursor for the place. `about` names the list: its installation and filters."""
     plain = f"{place}.{_digest(place, about)}"
@@ -56,7 +54,7 @@ def cursor_to(place: int, about: str) -> str:
 
 def place_in(cursor: str, about: str) -> int:
     """Return the place. BadInput: the cursor belongs to another installation, list or filter, or was never issued."""
-    match = re.fullmatch(rf"(\d{{1,18}})\.([0-9a-f]{{{DIGEST}}})", _decoded(cursor))
+    match = re.fullmatch(rf"(\d{{1,18}})\.([0-9a-f]{{{DIGEST_LENGTH}}})", _decoded(cursor))
     if not match or _digest(int(match[1]), about) != match[2]:
         raise BadInput("cursor", "expected the `next` of the page before, asked for with the same filters")
     return int(match[1])
@@ -70,4 +68,4 @@ def _decoded(cursor: str) -> str:
 
 
 def _digest(place: int, about: str) -> str:
-    return hashlib.sha256(f"{place}:{about}".encode()).hexdigest()[:DIGEST]
+    return hashlib.sha256(f"{place}:{about}".encode()).hexdigest()[:DIGEST_LENGTH]
