@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field
 
 from crawler_lifecycle.contract.deployment import Crawler, Resources
-from crawler_lifecycle.contract.requests import as_bad_input
+from crawler_lifecycle.contract.requests import refusals_as_bad_input
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
 logger = logging.getLogger(__name__)
@@ -159,10 +159,8 @@ def _validated(path: Path, name: str, table: Any) -> Crawler:
         raise BadInput("entry", "expected a table")
     if "name" in table:
         raise BadInput("name", "the name of the table is the crawler's name; leave this out")
-    try:
+    with refusals_as_bad_input():
         entry = _Entry.model_validate({**table, "name": name})
-    except ValidationError as error:
-        raise as_bad_input(error) from error
     if not (entry.image or (entry.command and entry.command[0])):
         raise BadInput("command", "expected the program to run, or an `image`")
     return Crawler.model_validate(entry.model_dump() | {"command": [_expanded(path, part) for part in entry.command]})

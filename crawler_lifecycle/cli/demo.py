@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,7 +93,7 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
         request = RunRequest(crawler=CRAWLER, tasks=TASKS, trigger=Trigger.MANUAL)
         started = await control.runs.start(request)
         changes = control.runs.watch(started.run_id)
-        details = await (_last(changes) if as_json else follow(changes))
+        details = [change async for change in changes][-1] if as_json else await follow(changes)
         kept = results.absolute() / details.run.run_uid
         details = _with_new_places(details, control, kept)
         await asyncio.to_thread(_keep, control, details, kept)
@@ -106,10 +105,6 @@ async def _crawl(stack: "Stack", results: Path, *, as_json: bool) -> int:
     else:
         _tell_end(details, items, kept)
     return OK if completed and succeeded else NOT_COMPLETED
-
-
-async def _last(changes: "AsyncIterator[RunDetails]") -> "RunDetails":
-    return [details async for details in changes][-1]
 
 
 def _count_items(control: "Control", details: "RunDetails") -> int:

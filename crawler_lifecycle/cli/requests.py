@@ -36,43 +36,31 @@ def record_options(command: Command) -> Command:
 
 
 def make_request(crawler: str, arguments: Arguments, options: dict[str, Any]) -> "RunRequest":
-    from pydantic import ValidationError
-
-    from crawler_lifecycle.contract.requests import RunRequest, as_bad_input
+    from crawler_lifecycle.contract.requests import RunRequest, refusals_as_bad_input
     from crawler_lifecycle.contract.states import Trigger
 
     fields = {
         name + ("_seconds" if name in DURATIONS else ""): value for name, value in options.items() if value is not None
     }
     fields["trigger"] = Trigger(fields.get("trigger", Trigger.MANUAL))
-    try:
+    with refusals_as_bad_input():
         return RunRequest(crawler=crawler, arguments=dict(arguments), **fields)
-    except ValidationError as error:
-        raise as_bad_input(error) from error
 
 
 def make_schedule(schedule_id: str, crawler: str, arguments: Arguments, options: dict[str, Any]) -> "ScheduleRequest":
-    from pydantic import ValidationError
-
-    from crawler_lifecycle.contract.requests import as_bad_input
+    from crawler_lifecycle.contract.requests import refusals_as_bad_input
     from crawler_lifecycle.contract.schedules import Overlap, ScheduleRequest
 
     rules: dict[str, Any] = {name: options.pop(name) for name in RULES}
     rules |= {f"{name}_seconds": options.pop(name) for name in RULES_IN_SECONDS}
     rules |= {"overlap": Overlap(rules["overlap"]), "cron": list(options.pop("cron"))}
     options |= {"requested_by": options["requested_by"] or user_name(), "trigger": "scheduled"}
-    try:
+    with refusals_as_bad_input():
         return ScheduleRequest(schedule_id=schedule_id, run=make_request(crawler, arguments, options), **rules)
-    except ValidationError as error:
-        raise as_bad_input(error) from error
 
 
 def make_stop(*, force: bool, reason: str | None, actor: str | None) -> "StopRequest":
-    from pydantic import ValidationError
+    from crawler_lifecycle.contract.requests import StopRequest, refusals_as_bad_input
 
-    from crawler_lifecycle.contract.requests import StopRequest, as_bad_input
-
-    try:
+    with refusals_as_bad_input():
         return StopRequest(force=force, reason=reason, actor=actor or user_name(), door="crawlctl")
-    except ValidationError as error:
-        raise as_bad_input(error) from error

@@ -1,6 +1,8 @@
 """Requests of people and programs to start, resume or stop a run, and the checks of these requests."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Self, TypeVar
 
@@ -144,13 +146,20 @@ def _is_valid(stop: dict[str, object]) -> bool:
 
 def parse(model: type[M], payload: bytes | str) -> M:
     """Return the request; raise BadInput with the field and the expected value."""
-    try:
+    with refusals_as_bad_input():
         return model.model_validate_json(payload)
+
+
+@contextmanager
+def refusals_as_bad_input() -> Iterator[None]:
+    """Raise BadInput, with the field and the expected value, where a model refuses its values."""
+    try:
+        yield
     except ValidationError as error:
-        raise as_bad_input(error) from error
+        raise _bad_input(error) from error
 
 
-def as_bad_input(error: ValidationError) -> BadInput:
+def _bad_input(error: ValidationError) -> BadInput:
     first, *others = error.errors(include_url=False, include_context=False)
     field = ".".join(str(part) for part in first["loc"] if part != "[key]")
     if not field:  # an error about the whole model: our own rules carry the field's name as their type

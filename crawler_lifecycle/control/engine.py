@@ -8,11 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import (
-    DescribeWorkflowExecutionRequest,
-    GetWorkflowExecutionHistoryRequest,
-    GetWorkflowExecutionHistoryReverseRequest,
-)
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -123,30 +119,19 @@ class Engine(TemporalConnection):
     async def describe(self, workflow_id: str) -> WorkflowInfo:
         try:
             async with self.calls() as client:
-                answer = await client.workflow_service.describe_workflow_execution(
-                    DescribeWorkflowExecutionRequest(
-                        namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
-                    ),
-                    retry=True,
-                    timeout=RPC_TIMEOUT,
-                )
+                description = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
         except NotFound:
             return MISSING
-        return workflow_info(answer)
+        return workflow_info(description.raw_description)
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
-        client = await self.client()
-        request = GetWorkflowExecutionHistoryRequest(
-            namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id), maximum_page_size=1
-        )
         try:
-            async with self.calls():
-                answer = await client.workflow_service.get_workflow_execution_history(
-                    request, retry=True, timeout=RPC_TIMEOUT
-                )
+            async with self.calls() as client:
+                handle = client.get_workflow_handle(workflow_id)
+                first = await anext(handle.fetch_history_events(page_size=1, rpc_timeout=RPC_TIMEOUT))
         except NotFound:
             return None
-        began = answer.history.events[0].workflow_execution_started_event_attributes
+        began = first.workflow_execution_started_event_attributes
         try:
             return run_of(await client.data_converter.decode(began.input.payloads))
         except (RuntimeError, ValueError, KeyError) as error:  # wrong bytes, or an unknown encoding

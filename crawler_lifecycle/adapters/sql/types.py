@@ -15,7 +15,7 @@ from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
-from sqlalchemy.types import TypeDecorator, TypeEngine
+from sqlalchemy.types import TypeDecorator
 
 from crawler_lifecycle.contract.base import Message
 
@@ -28,11 +28,8 @@ Document = Text().with_variant(MEDIUMTEXT, "mysql")
 class UtcDateTime(TypeDecorator[datetime]):
     """A time: aware in UTC outside, naive with microseconds inside."""
 
-    impl = DateTime
+    impl = DateTime().with_variant(DATETIME(fsp=6), "mysql")
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
-        return dialect.type_descriptor(DATETIME(fsp=6) if dialect.name == "mysql" else DateTime())
 
     def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         if value is None:
@@ -62,16 +59,13 @@ class Line(TypeDecorator[str]):
 class Lines(TypeDecorator[str]):
     """Longer text from outside. Text above the limit keeps its end if `keep_end`, otherwise its beginning."""
 
-    impl = Text
+    impl = Document
     cache_ok = True
 
     def __init__(self, longest: int, *, keep_end: bool = False) -> None:
         super().__init__()
         self.longest = longest
         self.keep_end = keep_end
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
-        return dialect.type_descriptor(MEDIUMTEXT() if dialect.name == "mysql" else Text())
 
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
         if value is None:
@@ -82,15 +76,12 @@ class Lines(TypeDecorator[str]):
 class Model(TypeDecorator[Message]):
     """A model from the contract, stored as JSON."""
 
-    impl = Text
+    impl = Document
     cache_ok = True
 
     def __init__(self, kind: type[Message]) -> None:
         super().__init__()
         self.kind = kind
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
-        return dialect.type_descriptor(MEDIUMTEXT() if dialect.name == "mysql" else Text())
 
     def process_bind_param(self, value: Message | None, _dialect: Dialect) -> str | None:
         return None if value is None else value.model_dump_json(exclude_none=True)

@@ -3,9 +3,8 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
-from pydantic import ValidationError
 
-from crawler_lifecycle.contract.requests import RunRequest, StopRequest, as_bad_input
+from crawler_lifecycle.contract.requests import RunRequest, StopRequest, refusals_as_bad_input
 from crawler_lifecycle.control.runs import Resumed, Started, Stopping
 from crawler_lifecycle.errors import Conflict, TemporaryError
 from crawler_lifecycle.services.api import document as docs
@@ -65,10 +64,8 @@ async def start(
 
 def _request(body: messages.StartRequest, caller: str) -> RunRequest:
     given = body.model_dump(exclude_unset=True)
-    try:
+    with refusals_as_bad_input():
         return RunRequest(**given | {"trigger": body.trigger, "requested_by": body.requested_by or caller})
-    except ValidationError as error:
-        raise as_bad_input(error) from error
 
 
 @router.post(

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from pydantic import ValidationError
 
-from crawler_lifecycle.contract.requests import Moment, as_bad_input
+from crawler_lifecycle.contract.requests import Moment, refusals_as_bad_input
 from crawler_lifecycle.contract.schedules import (
     Backfilled,
     Outcome,
@@ -90,10 +89,8 @@ def _request(schedule: str, body: messages.ScheduleBody, caller: str) -> Schedul
     given = body.model_dump(exclude_unset=True)
     run = body.run.model_dump(exclude={"trigger"}, exclude_unset=True)
     run["requested_by"] = body.run.requested_by or caller
-    try:
+    with refusals_as_bad_input():
         return ScheduleRequest(**given | {"run": run, "overlap": body.overlap, "schedule_id": schedule})
-    except ValidationError as error:
-        raise as_bad_input(error) from error
 
 
 @router.post(
