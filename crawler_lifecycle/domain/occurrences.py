@@ -41,12 +41,14 @@ class Circumstances:
 
 def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
     """Return the outcome for every due time, oldest first."""
-    started = _by_time(due, known)
-    occurrences = [_started(at, started[at]) if at in started else _not_started(at, known) for at in due]
+    started = _starts_by_due_time(due, known)
+    occurrences = [
+        _started_occurrence(at, started[at]) if at in started else _unstarted_occurrence(at, known) for at in due
+    ]
     return _with_missed(occurrences, known)
 
 
-def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
+def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
     """Return starts by due time. A manual trigger has no due time: its start is earlier than the next due time by
     more than the jitter."""
     starts: dict[datetime, Start] = {}
@@ -57,7 +59,7 @@ def _by_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, St
     return starts
 
 
-def _started(at: datetime, start: Start) -> Occurrence:
+def _started_occurrence(at: datetime, start: Start) -> Occurrence:
     late = start.started_at - at
     detail = f"{int(late.total_seconds())} s after it was due" if late > SETTLING else ""
     return Occurrence(
@@ -65,7 +67,7 @@ def _started(at: datetime, start: Start) -> Occurrence:
     )
 
 
-def _not_started(at: datetime, known: Circumstances) -> Occurrence:
+def _unstarted_occurrence(at: datetime, known: Circumstances) -> Occurrence:
     if pause := _pause_at(at, known.pauses):
         words = " by ".join(part for part in ("paused", pause.actor) if part)
         return _skipped(at, SkipReason.PAUSED, f"{words}: {pause.reason}" if pause.reason else words)

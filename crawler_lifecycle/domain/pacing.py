@@ -1,4 +1,4 @@
-"""Times of looks, and pauses between tries.
+"""Rules for times: when the next look is due, and how long to pause between tries.
 
 Look times count from the start of reconciliation (the anchor) and never from the end of the last look, so neither slow
 looks nor nudges move later looks.

@@ -1,4 +1,4 @@
-"""Verdicts: the new status of a task's row, from a look. The rules are the same for every cluster.
+"""Verdicts: how a look changes a task's row. The rules are the same for every cluster.
 
 The verdict `None` means: the row is right already, or the look proves no change.
 """

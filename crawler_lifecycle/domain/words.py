@@ -1,4 +1,4 @@
-"""Words for numbers."""
+"""Put a number and its noun into words, for messages."""
 
 
 def counted(number: int, noun: str) -> str:

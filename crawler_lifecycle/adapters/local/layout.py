@@ -1,4 +1,4 @@
-"""The folders and files of the local cluster.
+"""Names of the local cluster's folders and files, and a check that the root folder is mounted.
 
 root/jobs/<run_uid>/<job name>/   records about a job (see `records`)
 root/waiting/<time>-<job name>    empty file for a waiting job, oldest first

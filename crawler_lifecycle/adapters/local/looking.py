@@ -43,7 +43,7 @@ class Observer:
         try:
             coming = self._coming(run_uid)  # read before the jobs: a job that comes in between is then listed below
             listed = [job for job in self._list(run_uid) if wanted is None or job.task in wanted]
-            jobs = self._see(listed)
+            jobs = self._look_at_all(listed)
             self._refuse_if_away()
         except (TemporaryError, BadInput) as error:
             return Look(complete=False, problem=error.message)
@@ -55,7 +55,7 @@ class Observer:
 
     def look_at_jobs(self, run_uid: str, jobs: Iterable[JobKey]) -> dict[JobKey, JobLook]:
         """Look at these jobs by task and attempt; absent jobs are left out."""
-        return self._see(self._local_job(run_uid, task, attempt) for task, attempt in jobs)
+        return self._look_at_all(self._local_job(run_uid, task, attempt) for task, attempt in jobs)
 
     def folder(self, run_uid: str, task: int, attempt: int) -> JobFolder | None:
         """Return the job's folder if the folder exists and belongs to this installation."""
@@ -69,15 +69,15 @@ class Observer:
     def _local_job(self, run_uid: str, task: int, attempt: int) -> LocalJob:
         return LocalJob(task, attempt, JobFolder(self._layout.run(run_uid) / job_name(run_uid, task, attempt)))
 
-    def _see(self, listed: Iterable[LocalJob]) -> dict[JobKey, JobLook]:
+    def _look_at_all(self, listed: Iterable[LocalJob]) -> dict[JobKey, JobLook]:
         jobs: dict[JobKey, JobLook] = {}
         doubts: list[_Doubt] = []
         waiting = _Waiting(self._layout)
         for job in listed:
             try:
-                seen = self._job(job, waiting)
+                seen = self._look_at(job, waiting)
             except (Unreadable, OSError) as error:
-                seen = self._unclear(job, str(error))
+                seen = self._look_at_unreadable(job, str(error))
             if isinstance(seen, _Doubt):
                 doubts.append(seen)
             elif seen:
@@ -122,7 +122,7 @@ class Observer:
         if not self._layout.jobs.is_dir():
             raise TemporaryError(self._layout.missing)
 
-    def _job(self, job: LocalJob, waiting: "_Waiting") -> "JobLook | _Doubt | None":
+    def _look_at(self, job: LocalJob, waiting: "_Waiting") -> "JobLook | _Doubt | None":
         folder = job.folder
         ended = folder.ended()
         if not ended and (started := folder.started()):
@@ -144,7 +144,7 @@ class Observer:
         cause = CAPACITY if waiting.has(spec.place) else "starting"
         return JobLook(job.task, job.attempt, spec.uid, job.name, JobPhase.WAITING, cause=cause)
 
-    def _unclear(self, job: LocalJob, problem: str) -> "JobLook | _Doubt | None":
+    def _look_at_unreadable(self, job: LocalJob, problem: str) -> "JobLook | _Doubt | None":
         folder = job.folder
         look = JobLook(job.task, job.attempt, "", job.name, JobPhase.UNCLEAR, message=problem)
         try:
@@ -219,17 +219,17 @@ def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
 
 def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
     living = doubt.folder.processes(survey)
-    left = replace(doubt.look, pods=Pods.MAY_RUN if living else Pods.NONE)
-    if left.phase is JobPhase.UNCLEAR:
-        return left
+    remains = replace(doubt.look, pods=Pods.MAY_RUN if living else Pods.NONE)
+    if remains.phase is JobPhase.UNCLEAR:
+        return remains
     if living:
-        left = replace(left, cause=POD_OVERDUE)
-    if left.phase.has_ended:
-        return left
+        remains = replace(remains, cause=POD_OVERDUE)
+    if remains.phase.has_ended:
+        return remains
     if doubt.folder.goes_on_in(living):
         return replace(doubt.look, cause="runner_lost")
     message = "the runner was killed, and so was the job or its end was not seen: nobody knows the result"
-    return replace(left, phase=JobPhase.VANISHED, reason="runner_lost", message=message)
+    return replace(remains, phase=JobPhase.VANISHED, reason="runner_lost", message=message)
 
 
 def moment(seconds: float) -> datetime:

@@ -1,4 +1,4 @@
-"""Logs among a run's files. Crawls can write there too, so no step follows a link."""
+"""Read and write logs among a run's files. Crawls can write there too, so no step follows a link."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Runs with changed jobs, from one stream of the installation's Jobs.
+"""Follow changes: one stream of the installation's Jobs tells the runs whose jobs have changed.
 
 The stream may end, be silent or be cut off at any time. A new stream continues from the last version, or starts from
 the beginning if the last version is too old, and then names every run once. Looks find all changes that the stream
