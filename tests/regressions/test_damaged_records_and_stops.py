@@ -83,7 +83,7 @@ def test_a_job_that_ends_while_its_damaged_records_are_read_is_seen_as_it_ended(
     local.cluster.deploy(request)
     local.until_ended(request)
     damage(local, request, "spec.json", "started.json")
-    monkeypatch.setattr(Observer, "_job", _read_before_its_end)
+    monkeypatch.setattr(Observer, "_look_at", _read_before_its_end)
     job = until_gone(local, request)
     assert (job.phase, job.exit_code) == (JobPhase.FAILED, 3)
 
