@@ -10,18 +10,18 @@ LEAVES_ONE_BEHIND = """
 import os, subprocess, time
 from crawler_lifecycle.adapters.local import processes
 
-assert processes.adopt()
+assert processes.adopt_orphans()
 read, write = os.pipe()
 # the child ends at once; its own child is in another session, and goes on until it reads
 script = f"(setsid sh -c 'read line <&{read}' &) ; (exit 0 &) ; exit 7"
 job = subprocess.Popen(["sh", "-c", script], pass_fds=(read,))
-job.returncode = processes.wait_for(job.pid)
-before = processes.none_left()
+job.returncode = processes.wait_for_child(job.pid)
+before = processes.has_no_child()
 os.write(write, b"\\n")
 deadline = time.monotonic() + 20
-while not (after := processes.none_left()) and time.monotonic() < deadline:
+while not (after := processes.has_no_child()) and time.monotonic() < deadline:
     time.sleep(0.01)
-print(job.returncode, before, after, processes.none_left())
+print(job.returncode, before, after, processes.has_no_child())
 """
 
 
@@ -33,8 +33,9 @@ def test_an_orphan_in_another_session_is_known_until_it_ends() -> None:
 
 def test_the_signal_that_ended_a_child_is_its_code() -> None:
     script = (
-        "import subprocess; from crawler_lifecycle.adapters.local.processes import wait_for;"
-        "job = subprocess.Popen(['sh', '-c', 'kill -9 $$']); job.returncode = wait_for(job.pid); print(job.returncode)"
+        "import subprocess; from crawler_lifecycle.adapters.local.processes import wait_for_child;"
+        "job = subprocess.Popen(['sh', '-c', 'kill -9 $$']); job.returncode = wait_for_child(job.pid);"
+        "print(job.returncode)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert ran.stdout.split() == ["-9"], ran.stderr

@@ -157,14 +157,14 @@ def _same_time(first: float, second: float) -> bool:
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def adopt() -> bool:
+def adopt_orphans() -> bool:
     """Become the parent of descendants after their own parent's end. Return False where the system cannot do so."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
-def wait_for(pid: int) -> int:
+def wait_for_child(pid: int) -> int:
     """Return the child's exit code; a negative code is the signal that ended the child. Reap other children."""
     while True:
         ended, status = os.waitpid(-1, 0)
@@ -172,8 +172,8 @@ def wait_for(pid: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def none_left() -> bool:
-    """Return whether this process has no child any more."""
+def has_no_child() -> bool:
+    """Reap ended children. Return whether no child of this process is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

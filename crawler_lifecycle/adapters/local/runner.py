@@ -43,7 +43,7 @@ class Runner:
         self.started_at: float | None = None
         self.first: processes.First | None = None
         self.deadline_passed = False
-        self.adopts = processes.adopt()
+        self.adopts = processes.adopt_orphans()
 
     def run(self) -> None:
         if self.job.stop_asked:
@@ -110,11 +110,11 @@ class Runner:
         self.deadline_passed = True
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
-        code = process.returncode = processes.wait_for(process.pid)
+        code = process.returncode = processes.wait_for_child(process.pid)
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)
         stop_asked = self.job.was_signalled
-        is_clean = self.adopts and processes.none_left()
+        is_clean = self.adopts and processes.has_no_child()
         left_over = 0 if is_clean else processes.kill_until_none(self._processes, PATIENCE_WITH_LEFTOVERS)
         code = code if code >= 0 else 128 - code
         reason = "deadline_exceeded" if self.deadline_passed else _reason(code)

@@ -1,4 +1,4 @@
-"""Looks at Jobs in deletion: do pods still live, is the Job overdue, and which remains are there.
+"""Looks at Jobs in deletion: whether pods still live, whether the Job is overdue, and which remains are there.
 
 Pods that outlived a provably absent Job are the remains of that Job.
 """
