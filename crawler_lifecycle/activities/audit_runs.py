@@ -7,14 +7,7 @@ from datetime import UTC, datetime
 
 from temporalio import activity
 
-from crawler_lifecycle.activities.auditing import (
-    Ledger,
-    describe_unlisted,
-    failing_workflows,
-    gather_limited,
-    message_or_raise,
-    resume_workflow,
-)
+from crawler_lifecycle.activities import auditing
 from crawler_lifecycle.contract.audits import AuditPage, AuditStep, Finding, FindingKind
 from crawler_lifecycle.domain.audit import runs as rules
 from crawler_lifecycle.domain.audit.subjects import AuditedRun, AuditPatience, WorkflowInfo
@@ -38,18 +31,18 @@ class RunAudit:
     async def audit_runs(self, step: AuditStep) -> AuditPage:
         """Resume unsupervised runs; report runs with a failing workflow, an overdue look or an expired claim."""
         page, rest = await asyncio.to_thread(self.records.open_runs, int(step.after or 0), RUNS_IN_A_PAGE)
-        ledger, by_id = Ledger(step.audit, self.findings), {run.run_id: run for run in page}
+        ledger, by_id = auditing.Ledger(step.audit, self.findings), {run.run_id: run for run in page}
         unsupervised_runs, just_closed = await self._unsupervised(page)
         await ledger.keep_open([(FindingKind.UNSUPERVISED, run.run_uid) for run in just_closed])
         unsupervised_ids = {finding.run_id for finding in unsupervised_runs}
         supervised = [run for run in page if run.run_id not in unsupervised_ids]
-        failing = await failing_workflows(self.supervisors, supervised)
+        failing = await auditing.failing_workflows(self.supervisors, supervised)
         stuck = await self._stuck(supervised)
 
         async def act(finding: Finding) -> Finding:
             if finding.kind is not FindingKind.UNSUPERVISED or finding.run_id is None:
                 return finding
-            return await resume_workflow(self.supervisors, by_id[finding.run_id], finding)
+            return await auditing.resume_workflow(self.supervisors, by_id[finding.run_id], finding)
 
         settled = await ledger.settle([*unsupervised_runs, *failing, *stuck], act, examined=len(page))
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
@@ -57,7 +50,7 @@ class RunAudit:
     async def _unsupervised(self, page: Sequence[AuditedRun]) -> tuple[list[Finding], list[AuditedRun]]:
         """Return the findings, and the runs whose workflow closed a moment ago, which the next audit judges."""
         late = {run.run_id for run in page if rules.look_overdue(run, datetime.now(UTC), self.patience)}
-        workflows = await self._with_run_ids(page, await describe_unlisted(self.supervisors, page, late))
+        workflows = await self._with_run_ids(page, await auditing.describe_unlisted(self.supervisors, page, late))
         rows = await asyncio.to_thread(self.records.audited_by_id, workflows) if workflows else {}
         now = datetime.now(UTC)
         findings, just_closed = list[Finding](), list[AuditedRun]()
@@ -70,7 +63,7 @@ class RunAudit:
                 findings.append(finding)
             elif not workflow.is_open and row is not None and not row.status.is_over:
                 just_closed.append(run)
-        return await gather_limited(self._allow_if_jobs_remain, findings), just_closed
+        return await auditing.gather_limited(self._allow_if_jobs_remain, findings), just_closed
 
     async def _with_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
@@ -87,9 +80,9 @@ class RunAudit:
             try:
                 return replace(workflow, of_run=await self.supervisors.requested_run_id(run.workflow_id))
             except LifecycleError as error:
-                return replace(workflow, problem=message_or_raise(error))
+                return replace(workflow, problem=auditing.message_or_raise(error))
 
-        return dict(zip(workflows, await gather_limited(with_run_id, workflows), strict=True))
+        return dict(zip(workflows, await auditing.gather_limited(with_run_id, workflows), strict=True))
 
     async def _allow_if_jobs_remain(self, finding: Finding) -> Finding:
         """Allow the resume on an old copy of the database while the cluster still shows how the run's jobs ended."""

@@ -11,21 +11,8 @@ from temporalio import activity
 
 from crawler_lifecycle.activities.metrics import count_saturated, measure_clocks
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
+from crawler_lifecycle.contract.steps import looks
 from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
-from crawler_lifecycle.contract.steps.looks import (
-    ActiveTasks,
-    AliveTasks,
-    CloseLook,
-    Differences,
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
-    LookAt,
-    StatusWrite,
-    TaskChange,
-    TaskEvidence,
-    Written,
-)
 from crawler_lifecycle.contract.steps.run import RunInput
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue, removable
@@ -39,7 +26,7 @@ from crawler_lifecycle.ports import Cluster, Runs, Tasks, Uids
 CHANGES_IN_A_LOOK = 3_000
 EVIDENCE_IN_A_PAGE = 150
 BYTES_IN_A_PAGE = 1_000_000
-T = TypeVar("T", TaskChange, TaskEvidence)
+T = TypeVar("T", looks.TaskChange, looks.TaskEvidence)
 FULL_FOR_THE_RUN = "the cluster is full: tasks wait for room, and for minutes none of the run has started"
 STOPPING_WITH_EVIDENCE = 100  # a stop with thousands of jobs must not wait for the logs of them all
 JOBS_REMOVED_IN_A_PAGE = 100  # a job's log may have to be stored before the removal
@@ -55,17 +42,17 @@ class ReconciliationActivities:
     cluster: Cluster
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_active_running_tasks(self, step: RunInput) -> ActiveTasks:
+    def get_active_running_tasks(self, step: RunInput) -> looks.ActiveTasks:
         """Return the tasks that the database has as alive or LOST: a look may still find the end of a LOST task."""
         run = self.runs.current(step.run)
         by_status = self.tasks.by_status(run.run_id)
         watched = {
             status: to_ranges(by_status[status]) for status in (*ALIVE, TaskStatus.LOST) if by_status.get(status)
         }
-        return ActiveTasks(by_status=watched, nudge=run.nudge_sent, intent=run.intent)
+        return looks.ActiveTasks(by_status=watched, nudge=run.nudge_sent, intent=run.intent)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_history_statuses_to_sync(self, step: LookAt) -> Differences:
+    def get_history_statuses_to_sync(self, step: looks.LookAt) -> looks.Differences:
         """Take one look at all tasks and return only the differences."""
         clock, run = time.monotonic(), self.runs.current(step.run)
         numbers = [number for ranges in step.active.by_status.values() for number in from_ranges(ranges)]
@@ -82,7 +69,7 @@ class ReconciliationActivities:
         unwanted = (*lingering(look, open_rows, run.intent), *overdue(look, rows))
         saturated = saturation(rows, look, began)
         count_saturated(saturated, run.cluster)
-        return Differences(
+        return looks.Differences(
             known=look.complete,
             changes=page,
             evidence=to_ranges(_tasks_to_explain(page)),
@@ -97,7 +84,7 @@ class ReconciliationActivities:
         )
 
     @activity.defn(no_thread_cancel_exception=True)
-    def get_bulk_task_history_data(self, step: EvidenceRequest) -> EvidencePage:
+    def get_bulk_task_history_data(self, step: looks.EvidenceRequest) -> looks.EvidencePage:
         """Return a page of the evidence that explains ended tasks, and the tasks for further pages."""
         numbers = from_ranges(step.tasks)
         rows = self.tasks.rows(step.run.run_id, numbers[:EVIDENCE_IN_A_PAGE])
@@ -106,19 +93,19 @@ class ReconciliationActivities:
         usable = [item for item in collected if _belongs_to(item, uids.get(item.task))]
         items = list(_fit_payload(usable))
         rest = {item.task for item in usable[len(items) :]} | set(numbers[EVIDENCE_IN_A_PAGE:])
-        return EvidencePage(items=items, rest=to_ranges(rest))
+        return looks.EvidencePage(items=items, rest=to_ranges(rest))
 
     @activity.defn(no_thread_cancel_exception=True)
-    def reconcile_tasks(self, step: EvidenceWrite) -> Written:
+    def reconcile_tasks(self, step: looks.EvidenceWrite) -> looks.Written:
         """Store evidence with the tasks, in bulk."""
         written = self.tasks.reconcile(step.run, step.items)
-        return Written(written=written, stale=len(step.items) - written)
+        return looks.Written(written=written, stale=len(step.items) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
-    def sync_statuses(self, step: StatusWrite) -> Written:
+    def sync_statuses(self, step: looks.StatusWrite) -> looks.Written:
         """Write the changed statuses in bulk, except where a row has changed since the look."""
         written = self.tasks.sync(step.run, step.changes)
-        return Written(written=written, stale=len(step.changes) - written)
+        return looks.Written(written=written, stale=len(step.changes) - written)
 
     @activity.defn(no_thread_cancel_exception=True)
     def remove_jobs(self, step: RemoveJobs) -> Removal:
@@ -136,14 +123,14 @@ class ReconciliationActivities:
         return Removal(left=kept, rest=to_ranges(numbers[JOBS_REMOVED_IN_A_PAGE:]))
 
     @activity.defn(no_thread_cancel_exception=True)
-    def count_alive_tasks(self, step: CloseLook) -> AliveTasks:
+    def count_alive_tasks(self, step: looks.CloseLook) -> looks.AliveTasks:
         """Close the look, acknowledge its nudge, and return how many tasks are queued, pending or active."""
         self.runs.mark_look(step.run, step.nudge, step.known, step.problem, step.next_look_at)
         run = self.runs.current(step.run)
         if run.waiting_cause != step.saturated:
             self.runs.mark_waiting(step.run, step.saturated, step.saturated and FULL_FOR_THE_RUN)
         counts = run.tasks
-        return AliveTasks(
+        return looks.AliveTasks(
             queued=counts.get(TaskStatus.QUEUED, 0),
             pending=counts.get(TaskStatus.DEPLOYING, 0) + counts.get(TaskStatus.PENDING, 0),
             active=counts.get(TaskStatus.RUNNING, 0) + counts.get(TaskStatus.STOPPING, 0),
@@ -181,14 +168,14 @@ def _tasks_with_removable_jobs(look: Look, rows: Iterable[TaskRow]) -> Iterator[
     return (task for task, attempt in removable(look) if (task, attempt) not in watched)
 
 
-def _tasks_to_explain(changes: Sequence[TaskChange]) -> list[int]:
+def _tasks_to_explain(changes: Sequence[looks.TaskChange]) -> list[int]:
     """Return ended tasks and some stopping tasks: the deletion of a stopping job also deletes the job's log."""
     ended = [change.task for change in changes if change.status.is_over]
     stopping = [change.task for change in changes if change.status is TaskStatus.STOPPING]
     return ended + stopping[:STOPPING_WITH_EVIDENCE]
 
 
-def _belongs_to(evidence: TaskEvidence, job_uid: str | None) -> bool:
+def _belongs_to(evidence: looks.TaskEvidence, job_uid: str | None) -> bool:
     """Return whether the evidence may be from this job: another job with the same name explains nothing here."""
     return None in (job_uid, evidence.job_uid) or evidence.job_uid == job_uid
 

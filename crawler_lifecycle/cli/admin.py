@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_json, standard_options
+from crawler_lifecycle.cli.common import open_control, plain, print_json, standard_options
 from crawler_lifecycle.cli.failures import NOT_READY, Commands
 from crawler_lifecycle.errors import NotReady
 
@@ -53,9 +53,8 @@ def upgrade(state: Path | None, as_json: bool) -> None:
 @standard_options
 def doctor(state: Path | None, as_json: bool) -> None:
     """Check every part and print remedies. The exit status is 4 after a problem."""
-    from crawler_lifecycle.control.control import Control
 
-    checks = asyncio.run(Control.open(state).doctor())
+    checks = asyncio.run(open_control(state).doctor())
     if as_json:
         print_json(checks)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import print_answer, standard_options
+from crawler_lifecycle.cli.common import open_control, print_answer, standard_options
 from crawler_lifecycle.cli.failures import DISAGREES, NOT_READY, OK
 
 if TYPE_CHECKING:
@@ -32,13 +32,12 @@ def audit(dry_run: bool, repair: bool, remove_unknown_jobs: bool, state: Path | 
       crawlctl audit --dry-run --json | jq '.findings[].message'
       crawlctl audit --repair
     """
-    from crawler_lifecycle.control.control import Control
 
     if dry_run and repair:
         raise click.UsageError("either --dry-run or --repair")
     if remove_unknown_jobs and not repair:
         raise click.UsageError("--remove-unknown-jobs needs --repair")
-    control = Control.open(state)
+    control = open_control(state)
     if dry_run or repair:
         status = _audit_now(control, repair=repair, remove_unknown_jobs=remove_unknown_jobs, as_json=as_json)
     else:

@@ -7,9 +7,13 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from crawler_lifecycle.control.control import Control
+    from crawler_lifecycle.control.reading import RunReader
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
@@ -63,6 +67,20 @@ def json_option(command: Command) -> Command:
 
 def standard_options(command: Command) -> Command:
     return state_option(json_option(command))
+
+
+def open_control(state: Path | None) -> "Control":
+    from crawler_lifecycle.control.control import Control
+
+    return Control.open(state)
+
+
+def open_reader(state: Path | None) -> "RunReader":
+    """Open the reader of runs, which does without Temporal's client."""
+    from crawler_lifecycle.control.context import Context
+    from crawler_lifecycle.control.reading import RunReader
+
+    return RunReader(Context.open(state))
 
 
 def print_json(value: Any) -> None:

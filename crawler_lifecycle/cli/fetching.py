@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import print_json, standard_options
+from crawler_lifecycle.cli.common import open_reader, print_json, standard_options
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 if TYPE_CHECKING:
@@ -35,10 +35,8 @@ def fetch(run: str, end: int | None, output: Path, state: Path | None, as_json: 
       crawlctl fetch 7
       crawlctl fetch 7 --end 1 --output before.zip
     """
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.reading import RunReader
 
-    archive = RunReader(Context.open(state)).archive(run, end)
+    archive = open_reader(state).archive(run, end)
     target = output / archive.stored.name if output.is_dir() else output
     sha256 = _download(archive.stored, target, archive.sha256)
     if as_json:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_answer, print_json, print_to_stderr, standard_options
+from crawler_lifecycle.cli.common import open_reader, plain, print_answer, print_json, print_to_stderr, standard_options
 from crawler_lifecycle.cli.failures import USAGE
 from crawler_lifecycle.errors import LifecycleError
 
@@ -34,13 +34,11 @@ def list_runs(
     """
     from crawler_lifecycle.cli.list_lines import list_lines
     from crawler_lifecycle.contract.states import RunStatus
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.reading import RunReader
 
     if status is not None and status.upper() not in list(RunStatus):
         raise click.BadParameter(f"{status!r} is none of {', '.join(RunStatus)}", param_hint="--status")
     wanted = RunStatus(status.upper()) if status else None
-    runs = RunReader(Context.open(state)).list(limit=limit, before=before, status=wanted, crawler=crawler)
+    runs = open_reader(state).list(limit=limit, before=before, status=wanted, crawler=crawler)
     print_answer(runs, lambda runs: list_lines(runs, datetime.now(UTC)), as_json=as_json)
     if not runs and not as_json:
         click.echo("No runs." if not (status or crawler or before) else "No such runs.")
@@ -104,10 +102,8 @@ def show(run: str, state: Path | None, as_json: bool) -> None:
       crawlctl show 7 --json | jq '.tasks[] | select(.status=="FAILED")'
     """
     from crawler_lifecycle.cli.details_lines import details_lines
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.reading import RunReader
 
-    details = RunReader(Context.open(state)).show(run)
+    details = open_reader(state).show(run)
     print_answer(details, lambda details: details_lines(details, datetime.now(UTC)), as_json=as_json)
 
 
@@ -126,11 +122,9 @@ def logs(run: str, task: int | None, follow: bool, state: Path | None, as_json: 
       crawlctl logs 7
       crawlctl logs 7 --task 2 -f
     """
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.reading import RunReader
     from crawler_lifecycle.domain.pacing import log_pause
 
-    runs = RunReader(Context.open(state))
+    runs = open_reader(state)
     details = runs.show(run)
     tasks = [row.task for row in details.tasks] if task is None else [task]
     offsets = dict.fromkeys(tasks, 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import plain, print_answer, print_json, standard_options
+from crawler_lifecycle.cli.common import open_control, open_reader, plain, print_answer, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, NOT_COMPLETED, OK
 from crawler_lifecycle.cli.requests import Arguments, make_request, run_options
 
@@ -33,10 +33,9 @@ def run(crawler: str, arguments: Arguments, detach: bool, state: Path | None, as
       crawlctl run bookshop --tasks 2
       crawlctl run sleeper --arg seconds=60 --max-duration 5m --detach
     """
-    from crawler_lifecycle.control.control import Control
 
     request = make_request(crawler, arguments, options)
-    raise click.exceptions.Exit(asyncio.run(_run(Control.open(state), request, detach=detach, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_run(open_control(state), request, detach=detach, as_json=as_json)))
 
 
 async def _run(control: "Control", request: "RunRequest", *, detach: bool, as_json: bool) -> int:
@@ -63,10 +62,8 @@ def watch(run: str, state: Path | None, as_json: bool) -> None:
       crawlctl watch 7
       crawlctl watch 7 && echo completed
     """
-    from crawler_lifecycle.control.context import Context
-    from crawler_lifecycle.control.reading import RunReader
 
-    raise click.exceptions.Exit(asyncio.run(_watch(RunReader(Context.open(state)), run, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_watch(open_reader(state), run, as_json=as_json)))
 
 
 async def _watch(runs: "RunReader", run: int | str, *, as_json: bool) -> int:
@@ -116,8 +113,7 @@ def export(run: str, state: Path | None, as_json: bool) -> None:
     The event has the same id as before, so receivers recognise the repetition.
     """
     from crawler_lifecycle.cli.details_lines import export_line
-    from crawler_lifecycle.control.control import Control
 
-    details = asyncio.run(Control.open(state).runs.export(run))
+    details = asyncio.run(open_control(state).runs.export(run))
     ends = details.run.end_number
     print_answer(details.exports, lambda exports: (export_line(export, ends) for export in exports), as_json=as_json)

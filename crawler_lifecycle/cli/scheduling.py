@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from crawler_lifecycle.cli.common import Duration, print_answer, print_json, standard_options, user_name
+from crawler_lifecycle.cli.common import Duration, open_control, print_answer, print_json, standard_options, user_name
 from crawler_lifecycle.cli.failures import Commands
 from crawler_lifecycle.cli.requests import Arguments, make_schedule, record_options, run_options
 from crawler_lifecycle.domain.words import counted
@@ -217,9 +217,8 @@ def delete(schedule_id: str, state: Path | None, as_json: bool) -> None:
 
 
 def _schedules(state: Path | None) -> "ScheduleCommands":
-    from crawler_lifecycle.control.control import Control
 
-    return Control.open(state).schedules
+    return open_control(state).schedules
 
 
 def _print(details: "ScheduleDetails", *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from crawler_lifecycle.cli.common import print_json, standard_options
+from crawler_lifecycle.cli.common import open_control, print_json, standard_options
 from crawler_lifecycle.cli.failures import INTERRUPTED, OK
 from crawler_lifecycle.cli.requests import make_stop, record_options
 
@@ -40,10 +40,9 @@ def stop(run: str, force: bool, reason: str | None, actor: str | None, wait: boo
       crawlctl stop 7 --reason "wrong arguments" --wait
       crawlctl stop 7 --force
     """
-    from crawler_lifecycle.control.control import Control
 
     request = make_stop(force=force, reason=reason, actor=actor)
-    raise click.exceptions.Exit(asyncio.run(_stop(Control.open(state), run, request, wait=wait, as_json=as_json)))
+    raise click.exceptions.Exit(asyncio.run(_stop(open_control(state), run, request, wait=wait, as_json=as_json)))
 
 
 async def _stop(control: "Control", run: str, request: "StopRequest", *, wait: bool, as_json: bool) -> int:
@@ -109,9 +108,8 @@ def resume(run: str, reopen: bool, state: Path | None, as_json: bool) -> None:
       crawlctl resume 7
       crawlctl resume 7 --reopen
     """
-    from crawler_lifecycle.control.control import Control
 
-    resumed = asyncio.run(Control.open(state).runs.resume(run, reopen=reopen))
+    resumed = asyncio.run(open_control(state).runs.resume(run, reopen=reopen))
     if as_json:
         print_json(resumed)
     else:

@@ -13,17 +13,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import Intent
-from crawler_lifecycle.contract.steps.looks import (
-    ActiveTasks,
-    AliveTasks,
-    CloseLook,
-    Differences,
-    EvidencePage,
-    EvidenceRequest,
-    EvidenceWrite,
-    LookAt,
-    StatusWrite,
-)
+from crawler_lifecycle.contract.steps import looks as steps
 from crawler_lifecycle.contract.steps.run import RunInput, RunRef
 from crawler_lifecycle.workflows.options import EVIDENCE, LOOK, READ, WRITE
 from crawler_lifecycle.workflows.removal import remove_in_a_look
@@ -44,19 +34,19 @@ async def collect_evidence(run: RunRef, tasks: str) -> None:
         workflow.logger.warning("run %s: no evidence of tasks %s before the audit: %s", run.run_id, tasks, error.cause)
 
 
-async def _collect_page(run: RunRef, tasks: str) -> EvidencePage:
+async def _collect_page(run: RunRef, tasks: str) -> steps.EvidencePage:
     page = await workflow.execute_activity_method(
-        ReconciliationActivities.get_bulk_task_history_data, EvidenceRequest(run=run, tasks=tasks), **EVIDENCE
+        ReconciliationActivities.get_bulk_task_history_data, steps.EvidenceRequest(run=run, tasks=tasks), **EVIDENCE
     )
     await workflow.execute_activity_method(
-        ReconciliationActivities.reconcile_tasks, EvidenceWrite(run=run, items=page.items), **EVIDENCE
+        ReconciliationActivities.reconcile_tasks, steps.EvidenceWrite(run=run, items=page.items), **EVIDENCE
     )
     return page
 
 
 @dataclass(frozen=True)
 class LookResult:
-    differences: Differences
+    differences: steps.Differences
     alive: int  # tasks
     intent: Intent
     more: bool  # a look could not carry all changes, or rows had changed since they were read
@@ -78,7 +68,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     )
     differences = await workflow.execute_activity_method(
         ReconciliationActivities.get_history_statuses_to_sync,
-        LookAt(run=run, active=active, stopped_at=stopped_at),
+        steps.LookAt(run=run, active=active, stopped_at=stopped_at),
         **LOOK,
     )
     more = await _write(run, differences)
@@ -87,7 +77,7 @@ async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: da
     return LookResult(differences, alive.total, active.intent, more)
 
 
-async def _write(run: RunRef, differences: Differences) -> bool:
+async def _write(run: RunRef, differences: steps.Differences) -> bool:
     """Write the differences. Return whether another look has to follow at once.
 
     A look acknowledges its nudge even if rows had changed since they were read: without another look at once, those
@@ -97,15 +87,15 @@ async def _write(run: RunRef, differences: Differences) -> bool:
         return differences.more
     await collect_evidence(run, differences.evidence)
     written = await workflow.execute_activity_method(
-        ReconciliationActivities.sync_statuses, StatusWrite(run=run, changes=differences.changes), **WRITE
+        ReconciliationActivities.sync_statuses, steps.StatusWrite(run=run, changes=differences.changes), **WRITE
     )
     return differences.more or written.stale > 0
 
 
 async def _close(
-    run: RunRef, active: ActiveTasks, differences: Differences, next_look_at: datetime | None
-) -> AliveTasks:
-    step = CloseLook(
+    run: RunRef, active: steps.ActiveTasks, differences: steps.Differences, next_look_at: datetime | None
+) -> steps.AliveTasks:
+    step = steps.CloseLook(
         run=run,
         nudge=active.nudge,
         known=differences.known,

@@ -6,13 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from temporalio.client import (
-    ScheduleAlreadyRunningError,
-    ScheduleBackfill,
-    ScheduleDescription,
-    ScheduleHandle,
-    ScheduleOverlapPolicy,
-)
+from temporalio import client as temporal
 from temporalio.service import RPCError, RPCStatusCode
 
 from crawler_lifecycle.contract.schedules import (
@@ -54,7 +48,7 @@ class ScheduleCommands:
                         memo={"crawler": entry.name, "task_queue": self._engine.task_queue},
                         rpc_timeout=RPC_TIMEOUT,
                     )
-                except ScheduleAlreadyRunningError as error:
+                except temporal.ScheduleAlreadyRunningError as error:
                     raise Conflict(f"there is a schedule {request.schedule_id} already") from error
         return await self.show(request.schedule_id)
 
@@ -176,9 +170,9 @@ class ScheduleCommands:
             raise BadInput("since", "no occurrence was due in that time")
         if len(due) >= PAGE:
             raise BadInput("since", f"{PAGE} occurrences or more were due in that time: take a shorter time")
-        overlap = ScheduleOverlapPolicy.ALLOW_ALL if at_once else ScheduleOverlapPolicy.BUFFER_ALL
+        overlap = temporal.ScheduleOverlapPolicy.ALLOW_ALL if at_once else temporal.ScheduleOverlapPolicy.BUFFER_ALL
         async with self._engine.calls():
-            await handle.backfill(ScheduleBackfill(since, until, overlap), rpc_timeout=RPC_TIMEOUT)
+            await handle.backfill(temporal.ScheduleBackfill(since, until, overlap), rpc_timeout=RPC_TIMEOUT)
         return Backfilled(schedule_id=schedule_id, occurrences=due)
 
     async def delete(self, schedule_id: str) -> None:
@@ -187,7 +181,7 @@ class ScheduleCommands:
         async with self._engine.calls():
             await handle.delete(rpc_timeout=RPC_TIMEOUT)
 
-    async def _our_schedule(self, schedule_id: str) -> tuple[ScheduleHandle, ScheduleDescription]:
+    async def _our_schedule(self, schedule_id: str) -> tuple[temporal.ScheduleHandle, temporal.ScheduleDescription]:
         """Return our schedule with this id. NotFound also for a schedule that another application keeps on the same
         server.
         """
@@ -205,7 +199,7 @@ class ScheduleCommands:
         return handle, description
 
 
-def _trigger_outcome(before: ScheduleDescription, after: ScheduleDescription) -> Triggered | None:
+def _trigger_outcome(before: temporal.ScheduleDescription, after: temporal.ScheduleDescription) -> Triggered | None:
     """Return the trigger's outcome, read from two descriptions; None if it is not known yet."""
     counts_before, counts = translation.counts_of(before), translation.counts_of(after)
     new = [action for action in after.info.recent_actions if action not in before.info.recent_actions]

@@ -15,18 +15,7 @@ from urllib.parse import quote, urlencode
 
 import urllib3
 
-from crawler_lifecycle.adapters.kubernetes.http.answers import (
-    GZIP,
-    LONGEST_ANSWER_SECONDS,
-    PLAIN,
-    ApiFailed,
-    Missing,
-    TooLong,
-    as_they_come,
-    continuation,
-    refusal,
-    whole,
-)
+from crawler_lifecycle.adapters.kubernetes.http import answers
 from crawler_lifecycle.adapters.kubernetes.http.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limits_of
@@ -97,17 +86,17 @@ class Api:
         page_query: dict[str, str | int] = {"limit": PAGE, **(query or {})}
         may_begin_anew = True
         while True:
-            if not self._lists.acquire(timeout=max(0.0, min(LONGEST_ANSWER_SECONDS, until - time.monotonic()))):
-                raise ApiFailed("the other lists of this process do not end: try again")
+            if not self._lists.acquire(timeout=max(0.0, min(answers.LONGEST_ANSWER_SECONDS, until - time.monotonic()))):
+                raise answers.ApiFailed("the other lists of this process do not end: try again")
             try:
                 page = self._whole("GET", path, page_query, accept, until=until)
-            except Missing as error:
-                raise ApiFailed(error.message, 404) from error
-            except ApiFailed as error:
+            except answers.Missing as error:
+                raise answers.ApiFailed(error.message, 404) from error
+            except answers.ApiFailed as error:
                 if error.status == TOO_OLD and may_begin_anew and "continue" in page_query:
                     may_begin_anew = False
                     del page_query["continue"]
-                elif isinstance(error.__cause__, TooLong) and int(page_query["limit"]) > 1:
+                elif isinstance(error.__cause__, answers.TooLong) and int(page_query["limit"]) > 1:
                     page_query["limit"] = max(1, int(page_query["limit"]) // SMALLER)
                 else:
                     raise
@@ -115,7 +104,7 @@ class Api:
             finally:
                 self._lists.release()
             yield page
-            following = continuation(page)
+            following = answers.continuation(page)
             if not following:
                 return
             page_query["continue"] = following
@@ -140,7 +129,7 @@ class Api:
             pieces.append(rest)
             size += len(rest)
             if size > LONGEST_LINE:
-                raise ApiFailed(f"a line of the Kubernetes API's answer to {path} does not end")
+                raise answers.ApiFailed(f"a line of the Kubernetes API's answer to {path} does not end")
         if last := b"".join(pieces):
             yield last
 
@@ -158,10 +147,10 @@ class Api:
         `silence` bounds the seconds without a piece, `until` the whole answer. The answer is never compressed:
         compression could hold a piece back until more data comes.
         """
-        limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": PLAIN}
+        limits, headers = self._limits(until, silence), {"Accept": accept, "Accept-Encoding": answers.PLAIN}
         with self._naming_the_request("GET", path), self._answer("GET", path, query, headers, None, limits) as answer:
             yield b""
-            for chunk in as_they_come(answer):
+            for chunk in answers.as_they_come(answer):
                 yield chunk
                 if time.monotonic() > limits.last_piece:
                     raise urllib3.exceptions.HTTPError("its answer does not end")
@@ -180,13 +169,13 @@ class Api:
         Only a GET is sent again after its connection broke. The API server may have carried out a POST or DELETE whose
         answer was lost, and the caller has to read the object before the next try.
         """
-        headers = {"Accept": accept, "Accept-Encoding": GZIP}
+        headers = {"Accept": accept, "Accept-Encoding": answers.GZIP}
         may_send_again = method == "GET"
         while True:
             limits = self._limits(until)
             try:
                 with self._answer(method, path, query, headers, body, limits) as answer:
-                    return whole(answer, limits.last_piece)
+                    return answers.whole(answer, limits.last_piece)
             except NOT_REACHED as error:
                 if not (may_send_again and isinstance(error, STALE_CONNECTION)):
                     raise self._unreached(method, path, error) from error
@@ -218,7 +207,7 @@ class Api:
             self.clock.set(answer.headers.get("Date"))
             if answer.status < 300:
                 break
-            failed = refusal(method, path, answer)
+            failed = answers.refusal(method, path, answer)
             pause = 0.0 if answer.status == 401 else max(failed.retry_after or 0.0, SHORTEST_PAUSE)
             in_time = time.monotonic() + pause <= limits.last_try
             if answer.status == 401 and may_renew and in_time:
@@ -229,7 +218,7 @@ class Api:
                 # cancelled, so `last_try` bounds all pauses of a request together.
                 time.sleep(pause)
             elif answer.status == 404 and failed.reason == "NotFound":
-                raise Missing(failed.message)
+                raise answers.Missing(failed.message)
             else:
                 raise failed
         try:
@@ -239,7 +228,7 @@ class Api:
 
     def _limits(self, until: float, silence: float | None = None) -> Limits:
         if until <= time.monotonic():
-            raise ApiFailed("there was no time left to ask the Kubernetes API", timed_out=True)
+            raise answers.ApiFailed("there was no time left to ask the Kubernetes API", timed_out=True)
         return limits_of(self._access.connect_seconds, silence or self._access.read_seconds, until)
 
     @contextmanager
@@ -256,10 +245,10 @@ class Api:
             if self._connection is used:
                 self._connection = Connection(self._access)
 
-    def _unreached(self, method: str, path: str, error: Exception) -> ApiFailed:
+    def _unreached(self, method: str, path: str, error: Exception) -> answers.ApiFailed:
         what = str(error) or type(error).__name__
         message = f"no answer of the Kubernetes API at {self.host} to {method} {path}: {what}"
-        return ApiFailed(message, timed_out=isinstance(error, urllib3.exceptions.TimeoutError))
+        return answers.ApiFailed(message, timed_out=isinstance(error, urllib3.exceptions.TimeoutError))
 
 
 def _path(*names: str) -> str:
