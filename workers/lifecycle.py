@@ -47,7 +47,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 async def _audit_keeping(
     parts: Parts, engine: Engine, installation: str, door: health.Door | None
 ) -> Coroutine[Any, Any, None]:
-    """Schedule the audit, and return the work that keeps it scheduled: an installation with a worker has an audit."""
+    """Schedule the audit, and return the work to keep the schedule: an installation with a worker has an audit."""
     every = parts.settings.audit.every_seconds
     keeper = AuditKeeper(
         AuditSchedule(engine, installation, every).keep,

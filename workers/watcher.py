@@ -19,7 +19,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
         await asyncio.wait((watching, stopping), return_when=asyncio.FIRST_COMPLETED)
         watching.cancel()
         if not stopped.is_set():
-            await watching  # the loop never ends by itself: this line raises its error
+            await watching  # the loop never ends by itself: the line raises its error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes the adapter of the cluster that the settings choose."""
+"""Makes the chosen cluster's adapter from the settings."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def cluster_of(settings: Settings, installation: str | None, places: "Places | None" = None) -> "Cluster":
     """Return the cluster's adapter.
 
-    On Kubernetes, `places` remembers the namespace's uid in the database, so that another cluster with a namespace of
-    the same name is recognised. The scheduler service has no database, so its requests name the uid: None.
+    On Kubernetes, `places` remembers the namespace's uid in the database, to recognise another cluster with an
+    equal name for its namespace. The scheduler service has no database, so its requests name the uid: None.
     """
     if settings.cluster.kind == "kubernetes":
         return _kubernetes(settings, installation, places)

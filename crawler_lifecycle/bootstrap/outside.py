@@ -1,4 +1,4 @@
-"""Makes the adapters for notices, events and archives that the settings choose."""
+"""Makes the chosen adapters for notices, events and archives from the settings."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crawler_lifecycle.adapters.pushers.fan_out import NamedPusher
     from crawler_lifecycle.ports import Announcer, Archiver, Pusher
 
-SLOTS_PER_NOTICE = 4  # at most a quarter of a worker's slots sends notices
+SLOTS_PER_NOTICE = 4  # notices take at most a quarter of a worker's slots
 
 
 def announcer(settings: Settings) -> "Announcer":
@@ -45,7 +45,7 @@ def pusher(settings: Settings) -> "Pusher":
 
 
 def limited(pusher: "Pusher", slots: int) -> "Pusher":
-    """Limit the worker slots for notices, so that a slow receiver delays no other activity."""
+    """Limit the worker slots for notices, since a slow receiver must not delay further activities."""
     from crawler_lifecycle.adapters.pushers.fan_out import LimitedPusher
 
     return LimitedPusher(pusher, max(1, slots // SLOTS_PER_NOTICE))

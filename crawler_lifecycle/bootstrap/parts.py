@@ -1,7 +1,6 @@
-"""The parts of a process, made from its settings. The first use of a part imports and makes the part.
+"""A process's parts, made from its settings. The first use of a part imports and makes the part.
 
-So a process connects only to the services that it uses, and a command that only reads the database loads no other
-library.
+So a process connects only to the services in use, and a command for the database alone loads no further library.
 """
 
 from concurrent.futures import ThreadPoolExecutor

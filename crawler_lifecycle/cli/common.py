@@ -1,4 +1,4 @@
-"""Options and types of options, and functions for printing, that all commands share."""
+"""Shared by all commands: options with their types, and functions for printing."""
 
 import getpass
 import os

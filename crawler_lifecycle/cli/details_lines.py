@@ -1,4 +1,4 @@
-"""Turns the record of a run into lines of text: its fields, tasks, stop, exports, findings and timeline."""
+"""Turns a run's record into lines of text: its fields, tasks, stop, exports, findings and timeline."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The command `fetch`, which downloads and checks the archive of a run."""
+"""The command `fetch`, which downloads and checks a run's archive."""
 
 import hashlib
 import sys

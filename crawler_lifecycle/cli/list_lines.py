@@ -1,4 +1,4 @@
-"""Turns lists of runs and crawlers into tables of text."""
+"""Turns runs and crawlers into tables of text."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta

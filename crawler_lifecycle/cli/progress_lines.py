@@ -94,7 +94,7 @@ def change_lines(before: RunDetails | None, after: RunDetails) -> Iterator[str]:
 
 
 def stage(details: RunDetails) -> str:
-    """Return the stage of the run, which is one of four, or `stopping`."""
+    """Return the run's stage: a number from 1 to 4 with its name, or `stopping`."""
     run = details.run
     if run.status.is_over:
         return "4/4 completion"

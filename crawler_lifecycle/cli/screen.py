@@ -69,7 +69,7 @@ class Screen:
 
 
 def _tasks_that_fit() -> int:
-    """Return the number of tasks that fit under the run's own lines."""
+    """Return how many tasks fit under the run's own lines."""
     return max(LEAST_TASKS, shutil.get_terminal_size().lines - 8)
 
 

@@ -1,4 +1,4 @@
-"""Audits: the request, the input and result of every step, and the records in the database."""
+"""Audits: the request, every step's input and result, and the records in the database."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +23,7 @@ class FindingKind(StrEnum):
 
 
 class AuditPart(StrEnum):
-    """Part of an audit. The parts run in the order below."""
+    """An audit's part. The parts run in the order below."""
 
     RUNS = "runs"
     JOBS = "jobs"
@@ -78,7 +78,7 @@ class Finding(Message):
 
 
 class AuditStep(Message):
-    """Input of a step, which audits a page of a part. `after` is the place where the previous page ended."""
+    """Input for a step, to audit a page in a part. `after` is the place where the previous page ended."""
 
     audit: AuditRef
     part: AuditPart
@@ -106,8 +106,8 @@ class PartReport(Message):
 
 
 class AuditPage(PartReport):
-    """Result of a step. `unknown` counts subjects that could not be seen. `rest` is the place where the page ended;
-    None: the page was the last. `problem` is an obstacle, because of which no open finding is closed.
+    """A step's result. `unknown` counts subjects without an answer. `rest` is the place where the page ended;
+    None: the page was the last. With a `problem`, no open finding is closed.
     """
 
     findings: list[Finding] = Field(default=[], description="the first findings, which a dry run records nowhere else")
@@ -115,7 +115,7 @@ class AuditPage(PartReport):
 
 
 class AuditReport(Message):
-    """Result of the audit's workflow."""
+    """The result for the audit's workflow."""
 
     audit: AuditRef
     parts: dict[AuditPart, PartReport] = {}
@@ -131,7 +131,7 @@ class AuditReport(Message):
 
 
 class AuditContinuation(Message):
-    """State that an execution of the audit's workflow hands to its continuation."""
+    """State for the continuation, handed over by the audit's previous workflow execution."""
 
     report: AuditReport
     part: AuditPart
@@ -139,7 +139,7 @@ class AuditContinuation(Message):
 
 
 class FindingRecord(Message):
-    """A finding in the database, from its first audit until it is forgotten."""
+    """A finding in the database, from its first audit until its removal."""
 
     kind: FindingKind
     subject: str

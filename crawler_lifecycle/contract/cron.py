@@ -1,7 +1,7 @@
-"""Checks the cron lines of schedules before Temporal gets them.
+"""Checks schedules' cron lines before Temporal gets them.
 
-Temporal accepts lines that never fire: the schedule would exist, and no run would ever start. Temporal's rules are
-those of `crontab` with an exception: where a line gives both a day of the month and a weekday, both have to fit.
+Temporal accepts lines without any due time: the schedule would exist, and no run would ever start. Temporal follows
+`crontab` with an exception: where a line gives both a day of the month and a weekday, both have to fit.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Requests to a scheduler service, and its answers: the catalogue's entries and the deployment of jobs."""
+"""Requests to a scheduler service, and its answers: the catalogue's entries and deployed jobs."""
 
 from datetime import datetime
 from typing import Annotated
@@ -53,7 +53,7 @@ class CrawlerNames(Message):
 
 
 class JobNamespace(Message):
-    """Namespace of the installation's jobs. Two namespaces with the same name have different uids."""
+    """Namespace for the installation's jobs. Two namespaces with the same name have different uids."""
 
     name: str
     uid: str

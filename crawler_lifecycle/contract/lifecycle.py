@@ -1,4 +1,4 @@
-"""The state of a run's workflow: the state that goes to its continuation, and the answer to the query `state`."""
+"""A run's workflow: its state for the continuation, and its answer to the query `state`."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 
 class AcceptedStop(Message):
-    """A stop that the workflow has accepted at the time `at`. `ends_as`: the reason of the end, if the run gave up."""
+    """A stop, accepted by the workflow at the time `at`. `ends_as`: the end's reason, if the run gave up."""
 
     stop: StopRequest
     at: datetime
@@ -34,7 +34,9 @@ class AcceptedStop(Message):
 
 
 class Carried(Message):
-    """State that a workflow execution hands to its continuation. Without continuations, a history would have no end."""
+    """State for the continuation, handed over by the previous execution. Without continuations, a history would have no
+    end.
+    """
 
     plan: RunPlan
     anchor: datetime | None = Field(default=None, description="start of reconciliation; none: deployment lasts")

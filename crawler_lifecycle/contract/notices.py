@@ -1,6 +1,6 @@
 """Notices for front ends and events for pipelines.
 
-A notice or event keeps its id on every try, so that receivers can drop repeats.
+A notice or event keeps its id on every try, and receivers can drop repeats.
 """
 
 from datetime import datetime
@@ -39,7 +39,7 @@ class Notice(Message):
 
 
 class WebhookNotice(Message):
-    """Body of a webhook. The headers have the webhook's id, its sending time and its signatures."""
+    """A webhook's body. The headers have the webhook's id, its sending time and its signatures."""
 
     type: str = Field(description="`run.` and the notice's kind")
     timestamp: datetime = Field(description="time of the state, which may be long before the request")
@@ -52,7 +52,7 @@ class ExportKind(StrEnum):
 
 
 class ExportEvent(Message):
-    """Event about a run's end, for programs that collect the data."""
+    """Event about a run's end, for programs with an interest in the data."""
 
     event_id: str = Field(description="a UUID, the same on every try, by which receivers drop repeats")
     kind: ExportKind

@@ -1,4 +1,4 @@
-"""Outcome facts about the end of a job's program. The first look after the end reads them from the cluster's objects.
+"""Outcome facts about a job's program and its end. The first look after the end reads them from the cluster's objects.
 
 The database keeps the facts with the task. They decide the task's status once the objects are gone. Evidence (the
 last log lines, events, the node) decides nothing.
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from crawler_lifecycle.contract.base import Message
 
-LONGEST_MESSAGE = 300  # a look's result with thousands of ended tasks must not exceed the size of a payload
+LONGEST_MESSAGE = 300  # a look's result with thousands of ended tasks must fit a payload
 
 
 class OutcomeFacts(Message):

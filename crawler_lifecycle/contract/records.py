@@ -1,4 +1,4 @@
-"""Records of the database: runs, tasks, timelines and exports, as people and programs read them."""
+"""The database's records: runs, tasks, timelines and exports, as people and programs read them."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus, Ta
 
 
 class Explanation(Message):
-    """Explanation of a run's end, for people."""
+    """Explains a run's end to people."""
 
     text: str = Field(description="one sentence for people")
     task: int | None = Field(default=None, description="number of the task that decided the end")
@@ -142,7 +142,7 @@ class RunDetails(RunOverview):
 
 
 class Changed(Message):
-    """A changed run, with the time of its last change, for live views."""
+    """A changed run, with its last change's time, for live views."""
 
     run_id: int
     changed_at: datetime

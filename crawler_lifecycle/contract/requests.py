@@ -1,4 +1,4 @@
-"""Requests of people and programs to start, resume or stop a run, and the checks of these requests."""
+"""Requests by people and programs to start, resume or stop a run, and checks for these requests."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000
-MOST_ARGUMENT_BYTES = 64 * 1024  # Linux limits an argument of a program to 128 KiB
+MOST_ARGUMENT_BYTES = 64 * 1024  # Linux limits a program's argument to 128 KiB
 A_YEAR = 366 * 24 * 3600
 M = TypeVar("M", bound=BaseModel)
 
@@ -64,14 +64,14 @@ class RunParameters(Message):
 
 
 class AcceptedRequest(RunParameters):
-    """Request that was accepted before. The request stays readable with unknown fields from a newer version."""
+    """Request from an earlier time. The request stays readable with unknown fields from a newer version."""
 
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
     reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
 
 
 class KeptRequest(AcceptedRequest):
-    """Request as the database keeps it with the run. All open fields are filled in."""
+    """Request in the run's database row. All open fields are filled in."""
 
     left_open: list[str] = Field(
         default=[], description="fields that the request left open, and that the crawler or the installation filled in"
@@ -119,7 +119,7 @@ class StopRequest(Message):
 
 
 def any_stop(payload: bytes) -> StopRequest:
-    """Return a stop for any payload, so that no stop gets lost. Valid fields are kept, and all others are dropped."""
+    """Return a stop for any payload, since no stop may get lost. Valid fields are kept, invalid fields are dropped."""
     try:
         given = json.loads(payload)
     except (ValueError, RecursionError):

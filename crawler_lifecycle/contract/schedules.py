@@ -1,4 +1,4 @@
-"""Schedules: the request with its rules, the occurrences with their outcomes, and the answers of commands."""
+"""Schedules: the request with its rules, the occurrences with their outcomes, and the commands' answers."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ ScheduleId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Overlap(StrEnum):
-    """Rule for an occurrence that is due while an earlier run of the schedule is still open."""
+    """Rule for an occurrence while the schedule's earlier run is still open."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -95,7 +95,7 @@ class ScheduleRules(Request):
 
 
 class ScheduleRequest(ScheduleRules):
-    """Make or change a schedule, which starts runs of a crawler by the clock."""
+    """Make or change a schedule, to start a crawler's runs by the clock."""
 
     schedule_id: ScheduleId = Field(description="unchangeable name of the schedule")
     run: RunRequest = Field(description="request for the run of each occurrence; its trigger is always `scheduled`")
@@ -124,7 +124,7 @@ class SkipReason(StrEnum):
 
 
 class Occurrence(Message):
-    """A time at which a run was due. `at` includes the jitter. Temporal lists no skips: a skip is concluded from the
+    """A due time for a run. `at` includes the jitter. Temporal lists no skips: a skip is concluded from the
     facts in `detail`.
     """
 
@@ -139,7 +139,7 @@ class Occurrence(Message):
 
 
 class Pause(Message):
-    """A pause of a schedule. `until` is None while the pause lasts."""
+    """A schedule's pause. `until` is None while the pause lasts."""
 
     since: datetime
     until: datetime | None = None
@@ -186,7 +186,7 @@ class ScheduleDetails(ScheduleSummary):
 
 
 class Triggered(Message):
-    """Result of a trigger, with the reason for a skip. `asked`: the trigger was accepted, and its outcome is not known
+    """Result for a trigger, with the reason for a skip. `asked`: the trigger was accepted, and its outcome is not known
     yet.
     """
 
@@ -197,7 +197,7 @@ class Triggered(Message):
 
 
 class Backfilled(Message):
-    """Result of a backfill: the past occurrences for which runs are started."""
+    """Result for a backfill: the past occurrences with new runs."""
 
     schedule_id: str
     occurrences: list[datetime]

@@ -1,4 +1,4 @@
-"""The words for the states of runs, tasks, stops and exports. These words are stored and sent."""
+"""The words for runs', tasks', stops' and exports' states. These words are stored and sent."""
 
 from enum import StrEnum
 
@@ -55,7 +55,7 @@ class Intent(StrEnum):
 
 
 class StopPhase(StrEnum):
-    """Phase of a stop. Every phase is a line in the run's timeline."""
+    """A stop's phase. Every phase is a line in the run's timeline."""
 
     QUEUED_CANCELLED = "queued_cancelled"
     JOBS_ASKED = "jobs_asked"

@@ -1,6 +1,6 @@
-"""Answers questions about the runs of an installation from database, cluster and archives, without Temporal.
+"""Answers questions about an installation's runs from database, cluster and archives, without Temporal.
 
-This module does not import Temporal's client: a command that only reads starts in half of the time.
+The module does not import Temporal's client: a command that only reads starts in half the time.
 """
 
 import asyncio

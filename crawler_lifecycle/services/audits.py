@@ -87,7 +87,7 @@ class AuditKeeper:
 
 @dataclass
 class FailingWorkflows:
-    """Loop that searches for failing workflows of runs."""
+    """Loop that searches for runs' failing workflows."""
 
     records: Records
     findings: Findings

@@ -1,4 +1,4 @@
-"""Reference scheduler service. It runs one job per key, however often a key is repeated, and keeps no state.
+"""Reference scheduler service. The service runs a single job per key, also for repeated requests, and keeps no state.
 
 Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for the service of a company.
 """
@@ -36,7 +36,7 @@ OUTCOMES = {409: "conflict", 422: "refused", 503: "unavailable"}
 
 
 class SchedulerService:
-    """The state that all endpoints of the service share."""
+    """The shared state for all endpoints."""
 
     def __init__(
         self, cluster: Cluster, catalogue: Catalogue, installation: str | None = None, folders: Sequence[Path] = ()

@@ -1,4 +1,4 @@
-"""All settings of an installation. `configuration.load` reads the settings, in mains only.
+"""An installation's settings. `configuration.load` reads the settings, in mains only.
 
 Every field has the variable `CRAWLER_<GROUP>__<FIELD>`, for example `CRAWLER_DATABASE__URL`. Temporal's address comes
 from Temporal's own variables and configuration file (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ...).
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
 
     @property
     def local_folders(self) -> list[Path]:
-        """The folders on this machine that the installation writes to."""
+        """The local folders for the installation's files."""
         folders = (
             (self.state, self.database.url is None),
             (self.jobs_folder, self.cluster.kind == "local"),

@@ -1,4 +1,4 @@
-"""Settings for jobs: the cluster that runs the jobs, Kubernetes, and limits for runs."""
+"""Settings for jobs: the kind and place for running jobs, Kubernetes, and limits for runs."""
 
 import math
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-BUSY_SECONDS = 8.0  # requests that a busy Kubernetes API server refuses are repeated for this time
+BUSY_SECONDS = 8.0  # time for repeating requests after refusals by a busy Kubernetes API server
 
 
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
-    """Return the seconds after which the Kubernetes adapter has given up every try of a request.
+    """Return the seconds until the Kubernetes adapter gives up a request after all its tries.
 
     Time-outs are sent as whole seconds, so the read time-out is rounded up."""
     return BUSY_SECONDS + connect_seconds + math.ceil(read_seconds)

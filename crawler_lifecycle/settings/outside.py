@@ -1,4 +1,4 @@
-"""Settings for everything that leaves the installation: archives, events and notices."""
+"""Settings for all output to the outside: archives, events and notices."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Settings for the processes of an installation: database, HTTP, worker, audit, logs, metrics, health."""
+"""Settings for an installation's processes: database, HTTP, worker, audit, logs, metrics, health."""
 
 from pathlib import Path
 from typing import Literal

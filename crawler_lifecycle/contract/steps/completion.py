@@ -1,4 +1,4 @@
-"""Inputs and results of the steps at a run's end: close the run, send notices, announce, archive, remove the jobs."""
+"""Inputs and results for the steps at a run's end: close the run, send notices, announce, archive, remove the jobs."""
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ class CloseRun(RunInput):
 
 
 class RunOutcome(Message):
-    """The run's outcome, which is the result of the run's workflow."""
+    """The run's outcome, as returned by its workflow."""
 
     run_id: int
     run_uid: str
@@ -31,14 +31,14 @@ class RemoveJobs(RunInput):
 
 
 class Removal(Message):
-    """Result of a removal. `left` counts jobs that have to stay for now; `rest` has the tasks of further pages."""
+    """Result for a removal. `left` counts jobs with a reason to stay for now; `rest` has the further pages' tasks."""
 
     left: int = 0
     rest: str = ""
 
 
 class RunEnd(RunInput):
-    """Input for an export: the run, and the number of its end."""
+    """Input for an export: the run, and its end's number."""
 
     end: int = 1
 
@@ -51,7 +51,7 @@ class ExportsOwed(Message):
 
 
 class ExportAgain(RunEnd):
-    """Export this end again, whatever the state of its export, and also make the missing exports of the run."""
+    """Export the end again, whatever its export's state, and also make the run's missing exports."""
 
     owed: ExportsOwed = ExportsOwed()
 

@@ -1,4 +1,4 @@
-"""Inputs and results of the second stage's steps: deploy the main job, and wait for its start."""
+"""Inputs and results for the second stage's steps: deploy the main job, and wait for its start."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from crawler_lifecycle.contract.steps.run import RunInput
 
 
 class DeploymentOutcome(Message):
-    """Result of a try to deploy: `job_id`, or the cause why there is no job. `refused`: no later try can succeed."""
+    """Result for a try to deploy: `job_id`, or the cause why there is no job. `refused`: no later try can succeed."""
 
     job_id: str | None = None
     cause: str | None = None
@@ -36,7 +36,7 @@ class MainJobStatus(Message):
 
 
 class StartRun(RunInput):
-    """Record the start of a run: its main job runs or has run."""
+    """Record a run's start: its main job runs or has run."""
 
     started_at: datetime | None = Field(default=None, description="start of the main job; none: unknown")
 

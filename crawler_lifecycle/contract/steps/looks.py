@@ -1,4 +1,4 @@
-"""Inputs and results of a look's steps: observe the cluster, read and write evidence, write the differences."""
+"""Inputs and results for a look's steps: observe the cluster, read and write evidence, write the differences."""
 
 from datetime import datetime
 
@@ -13,7 +13,7 @@ LOG_NOT_READ = "log not read"  # prefix of the event with the reason why the las
 
 
 class ActiveTasks(Message):
-    """The beginning of a look: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
+    """A look's beginning: task numbers as ranges (`0-3,7`) by status, and the nudge to answer."""
 
     by_status: dict[TaskStatus, str]
     nudge: int = 0
@@ -26,7 +26,7 @@ class LookAt(RunInput):
 
 
 class TaskChange(Message):
-    """Change of an outdated row: the row's version, and its new values."""
+    """Change for an outdated row: the row's version, and its new values."""
 
     task: int
     attempt: int
@@ -67,14 +67,14 @@ class StatusWrite(RunInput):
 
 
 class Written(Message):
-    """Result of a write. `stale` counts rows that had changed in the meantime; the next look compares them again."""
+    """Result for a write. `stale` counts rows with a newer version; the next look compares them again."""
 
     written: int
     stale: int = 0
 
 
 class CloseLook(RunInput):
-    """Close a look: the nudge to acknowledge, and the time of the next look."""
+    """Close a look: the nudge to acknowledge, and the next look's time."""
 
     nudge: int = 0
     known: bool = True

@@ -1,4 +1,4 @@
-"""Inputs and results that the steps of several stages share, and the limit clock of a run."""
+"""Inputs and results for steps in several stages, and a run's limit clock."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from crawler_lifecycle.contract.states import Trigger
 
 
 class Clock(Message):
-    """State of the limit clock. The clock stands still while all remaining jobs are suspended."""
+    """The limit clock's state. The clock stands still while all remaining jobs are suspended."""
 
     held_seconds: float = Field(default=0, description="total of earlier standstills")
     held_since: datetime | None = Field(default=None, description="begin of the standstill; none: the clock counts")

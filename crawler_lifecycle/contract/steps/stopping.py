@@ -1,4 +1,4 @@
-"""Inputs and results of a stop's steps: record the stop, ask or force the jobs to end, note the phases."""
+"""Inputs and results for a stop's steps: record the stop, ask or force the jobs to end, note the phases."""
 
 from datetime import datetime
 
@@ -36,7 +36,7 @@ class StopTasks(RunInput):
 
 
 class StopReport(Message):
-    """Result for a page. `asked` counts jobs told to end; `rest` has the tasks of further pages."""
+    """Result for a page. `asked` counts jobs told to end; `rest` has the further pages' tasks."""
 
     asked: int
     rest: str = ""

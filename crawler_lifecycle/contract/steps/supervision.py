@@ -1,4 +1,4 @@
-"""Inputs and results of the first stage's steps: record a new run, or take over a run."""
+"""Inputs and results for the first stage's steps: record a new run, or take over a run."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ class CreateHistory(Message):
 
 
 class TakeOver(Message):
-    """Take over a run that exists."""
+    """Take over an existing run."""
 
     run_id: int
     crawler: str
@@ -29,7 +29,7 @@ class TakeOver(Message):
 
 
 class TakenOver(Message):
-    """Result of a takeover: `plan` if the workflow supervises the run from now on; otherwise the obstacle."""
+    """Result for a takeover: `plan` if the workflow supervises the run from now on; otherwise the obstacle."""
 
     plan: RunPlan | None = None
     status: RunStatus

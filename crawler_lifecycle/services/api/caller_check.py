@@ -19,7 +19,7 @@ MOST_CALLERS = 10_000  # above this number all buckets are forgotten, so that st
 
 @dataclass
 class RateLimit:
-    """Limit for the requests of each caller. A caller's bucket fills steadily, and a request takes one unit."""
+    """Limits every caller's requests. A caller's bucket fills steadily, and a request takes a unit."""
 
     per_second: float
     clock: Callable[[], float] = time.monotonic

@@ -1,9 +1,9 @@
-"""Streams the changes of runs to live views. No change is lost, also after a break or with another API process.
+"""Streams runs' changes to live views. No change is lost, also after a break or with another API process.
 
-The database keeps the time of the last write to every run. A transaction begun earlier may become visible later, and
-clocks of machines differ. So every pass reads the changes of the last two minutes again, and sends only differences
-from the state sent before. The id of an event is the time of the latest change sent. A write of a notice touches the
-row of the run, so new notices are found with the changed runs.
+The database keeps the last write's time for every run. A transaction begun earlier may become visible later, and
+machines' clocks differ. So every pass reads the changes of the last two minutes again, and sends only differences
+from the state sent before. The id of an event is the time of the latest change sent. A notice's write touches the
+run's row, so new notices are found with the changed runs.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""HTTP connections with time limits for everything awaited from a client.
+"""HTTP connections with time limits for all bytes awaited from a client.
 
 uvicorn itself limits only the pause between two requests. A request head or body without an end, or an answer never
 read by the client, would hold a connection, and a stream's place, for ever.

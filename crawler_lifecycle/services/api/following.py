@@ -1,4 +1,4 @@
-"""Reads the log of a task: one part, or a stream that follows the log to its end."""
+"""Reads a task's log: a single part, or a stream that follows the log to its end."""
 
 import logging
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Limits the open live streams of a process and of a token, and limits how often the readiness of the API is checked.
+"""Limits a process's and a token's open live streams, and limits how often the API's readiness is checked.
 
 Strangers may ask for readiness, which is checked at most once a second: their questions must not multiply the requests
 to database and Temporal.

@@ -72,7 +72,7 @@ class TasksAdded(Message):
 
 
 class ScheduledRun(RequestBody, RunParameters):
-    """Request for the run of every occurrence of a schedule."""
+    """Request for the run at every occurrence."""
 
     model_config = Request.model_config
     trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")

@@ -12,7 +12,7 @@ NO_ROUTE = "none"  # refused before routing, or an unknown path
 
 @dataclass
 class Metrics:
-    """Metrics of one process."""
+    """A process's metrics."""
 
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 

@@ -1,7 +1,7 @@
-"""Middleware of the API: one form of request for the endpoints, and entity tags for their answers.
+"""The API's middleware: a single form of request for the endpoints, and entity tags for their answers.
 
-HEAD becomes a GET whose answer has no body, and an absolute target such as `http://host/path` becomes its path. With an
-entity tag, a client that has the current answer already gets 304 instead of the same answer again.
+HEAD becomes a GET without a body in the answer, and an absolute target such as `http://host/path` becomes its path.
+With an entity tag, a client with the current answer gets 304 instead of a repetition.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Serves the files of the live page, with headers that let the browser load and connect from this server only."""
+"""Serves the live page's files, with headers that let the browser connect to this server only."""
 
 from collections.abc import Callable
 from pathlib import Path

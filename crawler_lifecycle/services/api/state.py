@@ -1,4 +1,4 @@
-"""The state that all endpoints of the API share, and the dependencies by which endpoints get state and caller."""
+"""The shared state for all endpoints, and the dependencies through which endpoints get state and caller."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ PATIENCE = 10.0  # seconds that a request may wait for a thread
 
 @dataclass
 class ApiState:
-    """The parts, limits and threads that the endpoints use. Each kind of slow call has threads of its own."""
+    """The endpoints' parts, limits and threads. Every kind of slow call has its own threads."""
 
     control: Control
     settings: ApiSettings

@@ -1,4 +1,4 @@
-"""Endpoints that stream: the log of a task, and the changes of runs."""
+"""Endpoints that stream a task's log or all runs' changes."""
 
 import asyncio
 import re

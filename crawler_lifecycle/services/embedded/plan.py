@@ -34,7 +34,7 @@ class Part:
 class Plan:
     state: Path
     ports: Ports
-    environment: dict[str, str]  # every setting of ours and of Temporal
+    environment: dict[str, str]  # all settings, ours and Temporal's
     page_token: str
 
     @property
