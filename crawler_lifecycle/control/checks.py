@@ -20,7 +20,7 @@ from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError, NotReady
-from crawler_lifecycle.ports import Cluster, Deployer
+from crawler_lifecycle.ports import Cluster
 
 MOST_FINDINGS = 1000
 MOST_NAMED = 10  # runs in a message
@@ -33,28 +33,28 @@ class Check(Message):
 
 
 async def check_all(context: Context, engine: Engine, audits: AuditCommands) -> list[Check]:
-    """Run every check. A part without an answer does not hide the rest."""
+    """Run every check. A part without an answer does not hide the rest, and takes no thread that the rest needs."""
     parts, settings = context.parts, context.installation.settings
 
     def blocking(check: Callable[[Parts], str]) -> Callable[[], Awaitable[str]]:
-        return lambda: context.calls.run(check, parts)
+        return lambda: context.checks.run(check, parts)
 
     checks: dict[str, Callable[[], Awaitable[str]]] = {
         "settings": _settings,
-        "database": blocking(lambda _: _database(context)),
+        "database": lambda: context.database(lambda _: _database(context)),
         "disk": blocking(lambda _: check_room(settings.local_folders)),
         "temporal": lambda: _temporal(engine),
         "search attributes": lambda: _search_attributes(engine),
         "worker": lambda: _worker(engine),
         "stack": blocking(lambda _: _stack(settings.state)),
         "scheduler service": lambda: context.scheduler(lambda scheduler: scheduler.check()),
-        "installation": blocking(lambda parts: _installation(parts.deployer, context.store.records.installation())),
+        "installation": lambda: _installation(context),
         "cluster": blocking(lambda parts: parts.cluster.check()),
         "events": blocking(lambda parts: parts.announcer.check_events()),
         "archives": blocking(lambda parts: parts.archiver.check_archives()),
         "notices": blocking(lambda parts: parts.pusher.check()),
         "audit": audits.check,
-        "runs": blocking(lambda _: _failing_runs(audits)),
+        "runs": lambda: context.database(lambda _: _failing_runs(audits)),
     }
     if settings.cluster.kind == "kubernetes":
         checks["cluster rights"] = blocking(lambda parts: _rights(parts.cluster))
@@ -89,9 +89,10 @@ def _stack(state: Path) -> str:
     return ", ".join(process.name for process in stack.processes)
 
 
-def _installation(deployer: Deployer, own: str) -> str:
+async def _installation(context: Context) -> str:
     """Check that the scheduler service serves our installation: it would refuse every deployment for another."""
-    served = deployer.only_installation()
+    served = await context.scheduler(lambda scheduler: scheduler.only_installation())
+    own = await context.database(lambda store: store.records.installation())
     if served not in (None, own):
         raise NotReady(
             f"the scheduler service deploys for installation {served} only, and this one is {own}: start another "

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SCHEDULER_THREADS = 6
 SCHEDULER_PATIENCE = 10.0
+CHECK_THREADS = 8  # a thread for every blocking check: none waits for a part that hangs
 
 
 def _scheduler_calls() -> Bulkhead:
@@ -32,6 +33,7 @@ class Context:
     parts: Parts
     calls: Bulkhead = field(default_factory=lambda: Bulkhead("the database"))
     scheduler_calls: Bulkhead = field(default_factory=_scheduler_calls)
+    checks: Bulkhead = field(default_factory=lambda: Bulkhead("the checks of doctor", CHECK_THREADS))
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
