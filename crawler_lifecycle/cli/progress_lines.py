@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from crawler_lifecycle.cli.list_lines import why
-from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339
+from crawler_lifecycle.cli.words import coloured, counts, duration, rfc3339, waiting_words
 from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord, RunSummary, TaskRecord
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
@@ -153,5 +153,5 @@ def task_line(task: TaskRecord, now: datetime) -> str:
     if task.reason and task.status is not TaskStatus.SUCCEEDED:
         parts.append(task.reason)
     if task.cause and not task.status.is_over:
-        parts.append(f"waits: {task.cause}")
+        parts.append(waiting_words(task.cause))
     return "  ".join(parts).rstrip()

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import click
 
@@ -37,13 +37,22 @@ def when(schedule: ScheduleSummary) -> str:
     return ", ".join(parts) or "-"
 
 
-def details_lines(details: ScheduleDetails) -> Iterator[str]:
+def details_lines(
+    details: ScheduleDetails, *, with_occurrences: bool = True, before: datetime | None = None
+) -> Iterator[str]:
+    """Yield the schedule and its occurrences, if these were requested; with `before`, only earlier occurrences."""
     yield from _facts(details)
+    if not with_occurrences:
+        return
     yield ""
     yield click.style("Occurrences", bold=True)
     for occurrence in details.occurrences:
         yield f"  {_occurrence(occurrence)}"
-    if not details.occurrences:
+    if details.occurrences:
+        return
+    if before:
+        yield f"  none was due before {rfc3339(before)} by the present rules"
+    else:
         yield "  none was due by the present rules"
         if details.counts.started:
             runs = f"crawlctl list --crawler {shlex.quote(details.crawler)}" if details.crawler else "crawlctl list"

@@ -119,7 +119,8 @@ def show(schedule_id: str, last: int, before: datetime | None, state: Path | Non
       crawlctl schedule show nightly --json | jq '.occurrences[] | select(.outcome == "skipped")'
     """
     before = _in_utc(before) if before else None
-    _print(asyncio.run(_schedules(state).show(schedule_id, occurrences=last, before=before)), as_json=as_json)
+    details = asyncio.run(_schedules(state).show(schedule_id, occurrences=last, before=before))
+    _print(details, as_json=as_json, with_occurrences=last > 0, before=before)
 
 
 @schedule.command()
@@ -221,7 +222,10 @@ def _schedules(state: Path | None) -> "ScheduleCommands":
     return open_control(state).schedules
 
 
-def _print(details: "ScheduleDetails", *, as_json: bool) -> None:
+def _print(
+    details: "ScheduleDetails", *, as_json: bool, with_occurrences: bool = True, before: datetime | None = None
+) -> None:
     from crawler_lifecycle.cli.schedule_lines import details_lines
 
-    print_answer(details, details_lines, as_json=as_json)
+    lines = partial(details_lines, with_occurrences=with_occurrences, before=before)
+    print_answer(details, lines, as_json=as_json)

@@ -6,11 +6,27 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from crawler_lifecycle.contract.states import TaskStatus
+from crawler_lifecycle.domain import reasons
 
 COLOURS = {
     "COMPLETED": "green", "SUCCEEDED": "green", "FAILED": "red", "LOST": "red", "STOPPED": "yellow",
     "STOPPING": "yellow", "PROCESSING": "cyan", "RUNNING": "cyan",
 }  # fmt: skip
+
+CAUSES = {
+    reasons.MAIN_JOB: "the main job to run",
+    reasons.DISPATCHER: "the dispatcher",
+    reasons.CAPACITY: "room in the cluster",
+    reasons.QUOTA: "quota in the cluster",
+    reasons.UNSCHEDULABLE: "a node that fits",
+    reasons.RUN_LIMIT: "its turn (limit of the run)",
+    reasons.INSTALLATION_LIMIT: "its turn (limit of the installation)",
+}
+
+
+def waiting_words(cause: str) -> str:
+    """Return why a task waits, or its present trouble."""
+    return f"waits for {CAUSES[cause]}" if cause in CAUSES else f"waits: {cause.replace('_', ' ')}"
 
 
 def rfc3339(moment: datetime | None) -> str:

@@ -1,5 +1,6 @@
 """How a run looks as text."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,10 @@ from crawler_lifecycle.cli import screen
 from crawler_lifecycle.cli.details_lines import details_lines
 from crawler_lifecycle.cli.list_lines import list_lines
 from crawler_lifecycle.cli.progress_lines import change_lines, progress_lines, stage, stop_lines, waiting
-from crawler_lifecycle.cli.words import duration
+from crawler_lifecycle.cli.words import CAUSES, duration
 from crawler_lifecycle.contract.records import Explanation, LogRecord, RunDetails
 from crawler_lifecycle.contract.states import ExportState, RunStatus, TaskStatus
+from crawler_lifecycle.services.api.page_files import FOLDER
 from tests.unit.shown import NOW, a_run, a_task, an_export
 
 
@@ -163,3 +165,21 @@ def test_a_stop_that_is_proved_is_not_called_unproved_while_its_end_is_written_d
     assert ends[1].startswith("proved after")
     again = LogRecord(at=NOW, event="reopened", message="")
     assert list(stop_lines(details.model_copy(update={"log": [asked, proved, again, asked]})))[-1] == ends[0]
+
+
+def test_a_task_waits_in_words_and_in_those_of_the_page() -> None:
+    """`waits: main_job` was shown, a word for programs."""
+    details = a_run(RunStatus.PROCESSING, TaskStatus.QUEUED)
+    for cause, words in (("main_job", "waits for the main job to run"), ("image_pull", "waits: image pull")):
+        task = details.tasks[0].model_copy(update={"cause": cause})
+        waiting_run = details.model_copy(update={"tasks": [task]})
+        for lines in (
+            details_lines(waiting_run, NOW),
+            progress_lines(waiting_run, NOW, 3),
+            change_lines(None, waiting_run),
+        ):
+            assert any(words in line for line in lines)
+    page = (FOLDER / "words.js").read_text()
+    on_page = re.search(r"const CAUSES = \{(.*?)\};", page, re.DOTALL)
+    assert on_page
+    assert dict(re.findall(r'(\w+): "([^"]*)"', on_page[1])) == CAUSES

@@ -152,3 +152,12 @@ def test_starts_without_an_occurrence_are_explained() -> None:
     counts = ScheduleCounts(started=0, skipped_overlap=0, skipped_missed_window=0, queued=0)
     fresh = details.model_copy(update={"counts": counts})
     assert list(details_lines(fresh))[-1] == "  none was due by the present rules"
+
+
+def test_only_requested_occurrences_are_said_to_be_missing() -> None:
+    """`--last 0` requests none, and `--before` says nothing about later ones: both were told that none was due."""
+    details = a_schedule().model_copy(update={"occurrences": []})
+    assert "ccurrence" not in "\n".join(details_lines(details, with_occurrences=False))
+    assert list(details_lines(details, before=NOON))[-1] == (
+        "  none was due before 2026-11-20T12:00:00Z by the present rules"
+    )

@@ -9,7 +9,8 @@ export const RUN_STATES = ["INITIALIZING", "PROCESSING", "STOPPING", "COMPLETED"
 const OVER = new Set(["COMPLETED", "FAILED"]);
 const CAUSES = {
   main_job: "the main job to run", dispatcher: "the dispatcher", capacity: "room in the cluster",
-  quota: "quota in the cluster", unschedulable: "a node that fits", max_parallel: "its turn (parallel limit)",
+  quota: "quota in the cluster", unschedulable: "a node that fits",
+  run_limit: "its turn (limit of the run)", installation_limit: "its turn (limit of the installation)",
 };
 
 export const isOver = (run) => OVER.has(run.status);
