@@ -19,9 +19,8 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.adapters.kubernetes.naming import NOT_AFTER
 from crawler_lifecycle.contract.deployment import Crawler, Deployment, DeploymentRequest
 from crawler_lifecycle.contract.states import Intent, TaskStatus
-from crawler_lifecycle.contract.steps.completion import RemoveJobs
 from crawler_lifecycle.contract.steps.looks import EvidenceRequest, LookAt, StatusWrite, TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.contract.steps.run import RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import JobKey, TaskRow
 from crawler_lifecycle.domain.reasons import JOB_LEAVING

@@ -11,8 +11,7 @@ from temporalio.exceptions import CancelledError
 
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.completion import ExportedFiles, ExportSignal, RunEnd
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import ExportedFiles, ExportSignal, RunEnd, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.domain.words import counted
 from crawler_lifecycle.errors import LifecycleError

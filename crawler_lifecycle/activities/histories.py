@@ -8,9 +8,8 @@ from crawler_lifecycle.contract.deployment import Crawler
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun, RunOutcome
 from crawler_lifecycle.contract.steps.deployment import RunMoment, StartRun
-from crawler_lifecycle.contract.steps.run import Counted, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, Counted, RunOutcome, RunPlan
 from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
 from crawler_lifecycle.domain.naming import MAIN_TASK
 from crawler_lifecycle.domain.outcome import outcome

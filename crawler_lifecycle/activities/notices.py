@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 
 from crawler_lifecycle.contract.notices import Notice, NoticeKind
-from crawler_lifecycle.contract.steps.completion import Notify
-from crawler_lifecycle.contract.steps.run import Counted
+from crawler_lifecycle.contract.steps.run import Counted, Notify
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 from crawler_lifecycle.ports import Pusher, Runs

@@ -12,8 +12,7 @@ from temporalio import activity
 from crawler_lifecycle.activities.metrics import count_saturated, measure_clocks
 from crawler_lifecycle.contract.states import ALIVE, TaskStatus
 from crawler_lifecycle.contract.steps import looks
-from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
-from crawler_lifecycle.contract.steps.run import RunInput
+from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput
 from crawler_lifecycle.domain.limits import is_held
 from crawler_lifecycle.domain.lingering import leaving, lingering, overdue, removable
 from crawler_lifecycle.domain.looks import JobKey, Look, TaskRow, uids_of

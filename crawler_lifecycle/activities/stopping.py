@@ -10,8 +10,7 @@ from temporalio import activity
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
 from crawler_lifecycle.contract.records import RunRecord
 from crawler_lifecycle.contract.states import Intent, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun
-from crawler_lifecycle.contract.steps.run import Counted, RunRef
+from crawler_lifecycle.contract.steps.run import CloseRun, Counted, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.lingering import lingering, overdue
 from crawler_lifecycle.domain.looks import JobKey, TaskRow, uids_of

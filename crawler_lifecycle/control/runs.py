@@ -14,8 +14,7 @@ from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.records import RunOverview, RunRecord
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import ExportState, Intent, RunStatus
-from crawler_lifecycle.contract.steps.completion import ExportAgain
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import ExportAgain, RunRef
 from crawler_lifecycle.control.context import Context
 from crawler_lifecycle.control.engine import Engine
 from crawler_lifecycle.control.keys import refuse_another_request, workflow_id_of

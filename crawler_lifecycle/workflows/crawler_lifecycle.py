@@ -17,8 +17,7 @@ from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import RunRequest, any_stop
-from crawler_lifecycle.contract.steps.completion import CloseRun, ExportsOwed, RunEnd, RunOutcome
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportsOwed, RunEnd, RunOutcome, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopAnswer
 from crawler_lifecycle.contract.steps.supervision import HandedOver, OwnExecution
 from crawler_lifecycle.domain.naming import RUN_WORKFLOW

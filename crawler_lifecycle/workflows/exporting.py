@@ -9,7 +9,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.exports import ExportActivities
-from crawler_lifecycle.contract.steps.completion import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
+from crawler_lifecycle.contract.steps.run import ExportAgain, ExportedFiles, ExportSignal, ExportsOwed, RunEnd
 from crawler_lifecycle.domain.naming import EXPORT_WORKFLOW
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import ANNOUNCE, LONG

@@ -10,8 +10,7 @@ from crawler_lifecycle.activities.supervision import SupervisionActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation, Stage
 from crawler_lifecycle.contract.requests import AcceptedRequest, RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps.completion import ExportsOwed
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.supervision import (
     CreateHistory,
     HandedOver,

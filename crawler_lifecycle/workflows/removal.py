@@ -6,8 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
-from crawler_lifecycle.contract.steps.completion import RemoveJobs
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RemoveJobs, RunRef
 from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 
 IN_A_LOOK = timedelta(minutes=2)  # the next look removes the rest

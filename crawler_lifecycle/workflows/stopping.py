@@ -14,8 +14,7 @@ from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.lifecycle import AcceptedStop, Carried, Stage
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase
-from crawler_lifecycle.contract.steps.completion import CloseRun
-from crawler_lifecycle.contract.steps.run import RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import CloseRun, RunPlan, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.domain.words import counted

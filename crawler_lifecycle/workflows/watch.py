@@ -9,8 +9,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from crawler_lifecycle.activities.notices import NoticeActivities
 from crawler_lifecycle.contract.lifecycle import Carried, Continuation, LifecycleState, Stage
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps.completion import Notify
-from crawler_lifecycle.contract.steps.run import Counted, RunPlan
+from crawler_lifecycle.contract.steps.run import Counted, Notify, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopAnswer
 from crawler_lifecycle.workflows.generation import generation
 from crawler_lifecycle.workflows.limit_clock import LimitClock

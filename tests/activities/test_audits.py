@@ -26,9 +26,8 @@ from crawler_lifecycle.contract.audits import (
 )
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.completion import CloseRun, Notify, RunEnd
 from crawler_lifecycle.contract.steps.looks import EvidenceWrite, StatusWrite
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, Notify, RunEnd, RunPlan
 from crawler_lifecycle.domain.audit.runs import OLD_COPY
 from crawler_lifecycle.domain.audit.subjects import AuditPatience, ListedJob, WorkflowInfo
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, Look, Pods

@@ -4,10 +4,9 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun
 from crawler_lifecycle.contract.steps.deployment import StartRun
 from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.contract.steps.run import CloseRun, RunInput, RunRef
 from crawler_lifecycle.contract.steps.supervision import CreateHistory, RegisterWorkflow
 from crawler_lifecycle.errors import BadInput, Conflict, Fenced, TemporaryError
 from tests.house import House

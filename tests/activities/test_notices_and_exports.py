@@ -18,9 +18,8 @@ from crawler_lifecycle.contract.notices import WebhookNotice
 from crawler_lifecycle.contract.records import Explanation
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun, Notify, RunEnd
 from crawler_lifecycle.contract.steps.looks import TaskChange, TaskEvidence
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, Notify, RunEnd, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.errors import TemporaryError
 from tests.house import House

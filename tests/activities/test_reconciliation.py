@@ -10,7 +10,6 @@ import pytest
 from crawler_lifecycle.activities import reconciliation
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.contract.states import TaskStatus
-from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
 from crawler_lifecycle.contract.steps.looks import (
     CloseLook,
     Differences,
@@ -20,7 +19,7 @@ from crawler_lifecycle.contract.steps.looks import (
     LookAt,
     StatusWrite,
 )
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunPlan
 from crawler_lifecycle.contract.steps.stopping import StopTasks
 from crawler_lifecycle.domain.looks import JobKey, JobLook, JobPhase, Look, Pods, Presence
 from crawler_lifecycle.domain.reasons import ORPHAN_PODS, POD_OVERDUE, SUSPENDED

@@ -10,8 +10,8 @@ import pytest
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun
 from crawler_lifecycle.contract.steps.looks import CloseLook, TaskChange, TaskEvidence
+from crawler_lifecycle.contract.steps.run import CloseRun
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopReport, StopTasks
 from crawler_lifecycle.domain.looks import JobKey, JobPhase
 from crawler_lifecycle.errors import LifecycleError, Refused, TemporaryError

@@ -7,9 +7,8 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest, StopRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, StopPhase, TaskStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun, RunEnd
 from crawler_lifecycle.contract.steps.looks import LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd, RunInput, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopTasks
 from crawler_lifecycle.contract.steps.supervision import HoldLimits, OwnExecution, TakenOver, TakeOver
 from crawler_lifecycle.domain.looks import JobPhase

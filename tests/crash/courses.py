@@ -14,8 +14,7 @@ from temporalio.service import RPCError
 from crawler_lifecycle.adapters.zip_parts import archived_name
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps.completion import RunEnd
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import RunEnd, RunRef
 from crawler_lifecycle.control.runs import Started
 from crawler_lifecycle.domain.limits import HELD, RELEASED
 from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW, EXPORT_WORKFLOW, RUN_WORKFLOW, export_workflow_id

@@ -10,8 +10,7 @@ from temporalio.client import WorkflowFailureError
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, Trigger
-from crawler_lifecycle.contract.steps.completion import ExportAgain, ExportsOwed, RunEnd
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import ExportAgain, ExportsOwed, RunEnd, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.plays import Play
 from tests.workflows.script import Script

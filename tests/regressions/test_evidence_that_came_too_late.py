@@ -12,7 +12,6 @@ import pytest
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.completion import Removal, RemoveJobs
 from crawler_lifecycle.contract.steps.looks import (
     EvidencePage,
     EvidenceRequest,
@@ -21,7 +20,7 @@ from crawler_lifecycle.contract.steps.looks import (
     StatusWrite,
     TaskChange,
 )
-from crawler_lifecycle.contract.steps.run import RunInput, RunRef
+from crawler_lifecycle.contract.steps.run import Removal, RemoveJobs, RunInput, RunRef
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.ports import Cluster
 from crawler_lifecycle.workflows import looks

@@ -14,8 +14,7 @@ from crawler_lifecycle.contract.audits import AuditPart, AuditRef, AuditStep, Fi
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState, RunStatus
-from crawler_lifecycle.contract.steps.completion import CloseRun, ExportsOwed, RunEnd
-from crawler_lifecycle.contract.steps.run import RunPlan
+from crawler_lifecycle.contract.steps.run import CloseRun, ExportsOwed, RunEnd, RunPlan
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.domain.audit.handovers import next_replay

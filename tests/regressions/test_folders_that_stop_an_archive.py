@@ -14,7 +14,7 @@ import pytest
 
 from crawler_lifecycle.adapters.archive import DEEPEST, FIRST_ZIP_TIME, _zip_time, archive_writer
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.completion import RunEnd
+from crawler_lifecycle.contract.steps.run import RunEnd
 from tests.house import House
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from crawler_lifecycle.contract.requests import StopRequest
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.completion import CloseRun, RunEnd
+from crawler_lifecycle.contract.steps.run import CloseRun, RunEnd
 from crawler_lifecycle.contract.steps.stopping import LogCancellation
 from crawler_lifecycle.contract.steps.supervision import TakeOver
 from crawler_lifecycle.control.reading import is_handed_over

@@ -10,10 +10,9 @@ from temporalio.client import WorkflowHistory
 from crawler_lifecycle.contract.audits import AuditPage, AuditPart, AuditStep, FindingKind
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus, Trigger
-from crawler_lifecycle.contract.steps.completion import ExportsOwed
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus
 from crawler_lifecycle.contract.steps.looks import TaskChange
-from crawler_lifecycle.contract.steps.run import Clock, RunPlan
+from crawler_lifecycle.contract.steps.run import Clock, ExportsOwed, RunPlan
 from crawler_lifecycle.contract.steps.supervision import TakenOver, TakeOver
 from tests.workflows.script import DEPLOYED, STARTED, UNAVAILABLE, Script, in_turn
 

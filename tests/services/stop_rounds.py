@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from crawler_lifecycle.activities.reconciliation import ReconciliationActivities
 from crawler_lifecycle.activities.stopping import StoppingActivities
 from crawler_lifecycle.contract.requests import StopRequest
-from crawler_lifecycle.contract.steps.completion import CloseRun
 from crawler_lifecycle.contract.steps.looks import CloseLook, LookAt, StatusWrite
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import CloseRun, RunInput, RunPlan, RunRef
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, StopTasks
 from tests.house import House
 

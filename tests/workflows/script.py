@@ -14,16 +14,6 @@ from temporalio.exceptions import ApplicationError
 from crawler_lifecycle.contract.audits import AuditPage, AuditRef, AuditReport, AuditRequest, AuditStep
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus, TaskStatus
-from crawler_lifecycle.contract.steps.completion import (
-    CloseRun,
-    ExportedFiles,
-    ExportSignal,
-    Notify,
-    Removal,
-    RemoveJobs,
-    RunEnd,
-    RunOutcome,
-)
 from crawler_lifecycle.contract.steps.deployment import DeploymentOutcome, MainJobStatus, RunMoment, StartRun
 from crawler_lifecycle.contract.steps.looks import (
     ActiveTasks,
@@ -39,7 +29,21 @@ from crawler_lifecycle.contract.steps.looks import (
     TaskEvidence,
     Written,
 )
-from crawler_lifecycle.contract.steps.run import Clock, Counted, RunInput, RunPlan, RunRef
+from crawler_lifecycle.contract.steps.run import (
+    Clock,
+    CloseRun,
+    Counted,
+    ExportedFiles,
+    ExportSignal,
+    Notify,
+    Removal,
+    RemoveJobs,
+    RunEnd,
+    RunInput,
+    RunOutcome,
+    RunPlan,
+    RunRef,
+)
 from crawler_lifecycle.contract.steps.stopping import LogCancellation, NotePhase, StopReport, StopTasks
 from crawler_lifecycle.contract.steps.supervision import (
     CreateHistory,

@@ -4,7 +4,7 @@ from temporalio.exceptions import ApplicationError
 
 from crawler_lifecycle.contract.requests import RunRequest
 from crawler_lifecycle.contract.states import RunStatus
-from crawler_lifecycle.contract.steps.completion import Removal
+from crawler_lifecycle.contract.steps.run import Removal
 from tests.plays import Play
 from tests.workflows.script import Script, in_turn
 

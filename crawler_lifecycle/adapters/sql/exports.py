@@ -11,8 +11,7 @@ from crawler_lifecycle.adapters.sql.transactions import OnDatabase, fence, keep_
 from crawler_lifecycle.contract.notices import ExportEvent, ExportKind, Notice, NoticeKind
 from crawler_lifecycle.contract.records import Explanation, ExportRecord, RunRecord
 from crawler_lifecycle.contract.states import ExportState
-from crawler_lifecycle.contract.steps.completion import ExportsOwed
-from crawler_lifecycle.contract.steps.run import RunRef
+from crawler_lifecycle.contract.steps.run import ExportsOwed, RunRef
 from crawler_lifecycle.domain.naming import event_id
 from crawler_lifecycle.errors import NotFound
 

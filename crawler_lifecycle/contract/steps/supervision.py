@@ -7,8 +7,7 @@ from pydantic import Field
 from crawler_lifecycle.contract.base import Message
 from crawler_lifecycle.contract.requests import AcceptedRequest
 from crawler_lifecycle.contract.states import Intent, RunStatus
-from crawler_lifecycle.contract.steps.completion import ExportsOwed
-from crawler_lifecycle.contract.steps.run import RunInput, RunPlan
+from crawler_lifecycle.contract.steps.run import ExportsOwed, RunInput, RunPlan
 
 
 class CreateHistory(Message):
