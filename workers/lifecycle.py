@@ -34,9 +34,9 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
     with ThreadPoolExecutor(settings.activity_slots, thread_name_prefix="activity") as threads:
         worker = _worker(await engine.client(), LifecyclePlugin(steps), settings, threads)
         async with (
-            health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as door,
-            in_background(await _audit_keeping(parts, engine, installation, door)),
-            in_background(_failing_workflows(parts, engine, door).run()),
+            health.served(parts.settings.health, health.needs_of(parts, temporal=engine.ping)) as health_server,
+            in_background(await _audit_keeping(parts, engine, installation, health_server)),
+            in_background(_failing_workflows(parts, engine, health_server).run()),
             worker,
         ):
             log.info("works for installation %s on task queue %s", installation, settings.task_queue)
@@ -45,7 +45,7 @@ async def main(parts: Parts, stopped: asyncio.Event) -> None:
 
 
 async def _audit_keeping(
-    parts: Parts, engine: Engine, installation: str, door: health.Door | None
+    parts: Parts, engine: Engine, installation: str, health_server: health.HealthServer | None
 ) -> Coroutine[Any, Any, None]:
     """Schedule the audit, and return the work to keep the schedule: an installation with a worker has an audit."""
     every = parts.settings.audit.every_seconds
@@ -54,13 +54,13 @@ async def _audit_keeping(
         lambda: parts.store.findings.overview(audits=1, findings=0),
         AuditMetrics(every),
     )
-    if door is not None:
-        door.metrics.register(keeper.metrics)
+    if health_server is not None:
+        health_server.metrics.register(keeper.metrics)
     return keeper.run(kept=await keeper.try_to_keep())
 
 
-def _failing_workflows(parts: Parts, engine: Engine, door: health.Door | None) -> FailingWorkflows:
-    metrics = door.metrics if door is not None else None
+def _failing_workflows(parts: Parts, engine: Engine, health_server: health.HealthServer | None) -> FailingWorkflows:
+    metrics = health_server.metrics if health_server is not None else None
     return FailingWorkflows(parts.store.records, parts.store.findings, engine, metrics)
 
 

@@ -1,4 +1,4 @@
-"""Health endpoint: liveness, readiness and metrics of a process, on a port of its own.
+"""Serves the health of a process: liveness, readiness and metrics, on a port of its own.
 
 A process is alive while its loop turns. A failed pass counts as a turn, since a restart mends no outage of other
 services. A process is ready while all its needs have answered lately.
@@ -25,15 +25,15 @@ from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
 
 logger = logging.getLogger(__name__)
-TRIES = 4  # within a time limit, so that a single slow answer does not count
-PATIENCE_WITH_A_CLIENT = 10.0
+TRIES = 4  # within a time limit, since a single slow answer must not count
+CLIENT_SECONDS = 10.0  # time limit for a client to send its request
 
-Need = Callable[[], Awaitable[object]]
+Need = Callable[[], Awaitable[object]]  # asks a need; an error means that the need does not answer
 
 
 @dataclass
 class Pulse:
-    """The last time when a part worked. The main thread writes, the threads of the health endpoint read."""
+    """The last time when a loop or a need worked. The main thread writes, the health server's threads read."""
 
     problem: str | None = None
     _at: float | None = None
@@ -47,7 +47,7 @@ class Pulse:
 
     @property
     def age(self) -> float:
-        """Return the seconds since the last beat, or since the first wait."""
+        """The seconds since the last beat, or since the start if there was no beat."""
         return time.monotonic() - (self._since if self._at is None else self._at)
 
     def seen_within(self, seconds: float) -> bool:
@@ -56,7 +56,7 @@ class Pulse:
 
 @dataclass
 class Pulses:
-    """Pulses for a loop and its needs."""
+    """Pulses for a loop. A failed pass is a turn without a success."""
 
     turned: Pulse = field(default_factory=Pulse)
     succeeded: Pulse = field(default_factory=Pulse)
@@ -71,59 +71,59 @@ class Pulses:
 
 
 @dataclass(frozen=True, eq=False)
-class Health(Collector):
-    """The state shown at the health endpoint."""
+class ProcessHealth(Collector):
+    """The health of a process, as its health server shows it."""
 
     limits: HealthSettings
     turned: Pulse
     answered: Mapping[str, Pulse]
 
-    def stuck(self) -> list[str]:
+    def liveness_problems(self) -> list[str]:
         age = self.turned.age
         return [f"its loop has not turned for {age:.0f} s"] if age > self.limits.stuck_seconds else []
 
-    def missing(self) -> list[str]:
-        """Return the needs without a recent answer, including needs without any answer."""
+    def readiness_problems(self) -> list[str]:
+        """Return a line for a loop that stands still, and for every need without a recent answer."""
         silent = [name for name, pulse in self.answered.items() if not pulse.seen_within(self.limits.ready_seconds)]
         problems = [f"{name}: {self.answered[name].problem or 'no answer'}" for name in silent]
-        return self.stuck() + [without_paths(problem) for problem in problems]
+        return self.liveness_problems() + [without_paths(problem) for problem in problems]
 
     def collect(self) -> Iterable[Metric]:
-        ages = GaugeMetricFamily("process_pulse_age_seconds", "Since this was last seen to work", labels=["of"])
+        ages = GaugeMetricFamily("process_pulse_age_seconds", "Since the loop or the need worked", labels=["of"])
         for name, pulse in {"loop": self.turned, **self.answered}.items():
             ages.add_metric([name], pulse.age)
         yield ages
 
 
-class Door(ThreadingHTTPServer):
-    """GET /healthz, /readyz and /metrics, without a token, since the answers contain no secret."""
+class HealthServer(ThreadingHTTPServer):
+    """Answers /healthz, /readyz and /metrics without a token, since the answers contain no secret."""
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], health: Health) -> None:
+    def __init__(self, address: tuple[str, int], health: ProcessHealth) -> None:
         self.health = health
         self.metrics = CollectorRegistry()
         self.metrics.register(health)
-        super().__init__(address, _Visit)
+        super().__init__(address, _HealthRequest)
 
 
-class _Visit(BaseHTTPRequestHandler):
-    server: Door
-    timeout = PATIENCE_WITH_A_CLIENT
+class _HealthRequest(BaseHTTPRequestHandler):
+    server: HealthServer
+    timeout = CLIENT_SECONDS
 
     def do_GET(self) -> None:
         match self.path.partition("?")[0]:
             case "/healthz":
-                self._tell("alive", self.server.health.stuck())
+                self._answer_status("alive", self.server.health.liveness_problems())
             case "/readyz":
-                self._tell("ready", self.server.health.missing())
+                self._answer_status("ready", self.server.health.readiness_problems())
             case "/metrics":
                 metrics = generate_latest(REGISTRY) + generate_latest(self.server.metrics)
                 self._answer(200, CONTENT_TYPE_LATEST, metrics)
             case _:
                 self._answer(404, "text/plain", b"/healthz, /readyz or /metrics\n")
 
-    def _tell(self, status: str, problems: list[str]) -> None:
+    def _answer_status(self, status: str, problems: list[str]) -> None:
         answer = {"status": f"not {status}", "problems": problems} if problems else {"status": status}
         self._answer(503 if problems else 200, "application/json", json.dumps(answer).encode() + b"\n")
 
@@ -150,13 +150,13 @@ def needs_of(parts: Parts, **more: Need) -> dict[str, Need]:
 @asynccontextmanager
 async def served(
     limits: HealthSettings, needs: Mapping[str, Need], loop: Pulses | None = None
-) -> AsyncIterator[Door | None]:
-    """Serve the health endpoint during the block, if a port is set. Without `loop`, the event loop has to turn."""
+) -> AsyncIterator[HealthServer | None]:
+    """Serve the health during the block, if a port is set. Without `loop`, the event loop has to turn."""
     if limits.port is None:
         yield None
         return
     passes = {"passes": loop.succeeded} if loop else {}
-    health = Health(limits, (loop or Pulses()).turned, passes | {name: Pulse() for name in needs})
+    health = ProcessHealth(limits, (loop or Pulses()).turned, passes | {name: Pulse() for name in needs})
     tasks = [
         asyncio.create_task(_keep_asking(name, need, health.answered[name], limits.ready_seconds / TRIES))
         for name, need in needs.items()
@@ -164,21 +164,21 @@ async def served(
     if loop is None:
         tasks.append(asyncio.create_task(_keep_turning(health.turned, limits.stuck_seconds / TRIES)))
     try:
-        with _opened(limits, limits.port, health) as door:
-            Thread(target=door.serve_forever, name="health", daemon=True).start()
+        with _opened(limits, limits.port, health) as server:
+            Thread(target=server.serve_forever, name="health", daemon=True).start()
             try:
-                yield door
+                yield server
             finally:
-                await asyncio.to_thread(door.shutdown)
+                await asyncio.to_thread(server.shutdown)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _opened(limits: HealthSettings, port: int, health: Health) -> Door:
+def _opened(limits: HealthSettings, port: int, health: ProcessHealth) -> HealthServer:
     try:
-        return Door((limits.host, port), health)
+        return HealthServer((limits.host, port), health)
     except OSError as error:
         raise NotReady(
             f"CRAWLER_HEALTH__PORT: cannot listen on {limits.host}:{port}: {error.strerror or error}"
@@ -195,7 +195,7 @@ async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> 
             if error.message != answered.problem:
                 logger.warning("not ready: %s: %s", name, error.message)
             answered.missed(error.message)
-        except Exception as error:  # the end of this loop would leave the process unready for ever
+        except Exception as error:  # without an answer to come, the process would stay unready for ever
             logger.exception("not ready: %s", name)
             answered.missed(f"unexpected {type(error).__name__}; the log tells more")
         await asyncio.sleep(pause)

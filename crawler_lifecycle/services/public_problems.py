@@ -1,4 +1,4 @@
-"""Problems as strangers may read them: `/readyz` needs no token, so its answers name no path of this machine."""
+"""Removes paths from problems for strangers: `/readyz` needs no token, so its answers must not show local paths."""
 
 import logging
 import re
@@ -18,14 +18,14 @@ def without_paths(message: str) -> str:
 
 
 class PublicProblems:
-    """Shows problems without their paths. The log has the whole message of a problem that is new."""
+    """Shows problems without their paths. The log gets the whole message if the problem is new."""
 
     def __init__(self) -> None:
         self._logged: str | None = None
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Raise an error of the block as a TemporaryError that strangers may read."""
+        """Raise the block's error as a TemporaryError without paths."""
         try:
             yield
         except LifecycleError as error:

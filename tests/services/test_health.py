@@ -22,7 +22,7 @@ from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady, TemporaryError
 from crawler_lifecycle.ports import Backlog
 from crawler_lifecycle.services.dispatcher import Dispatcher
-from crawler_lifecycle.services.health import Door, Pulses, served
+from crawler_lifecycle.services.health import HealthServer, Pulses, served
 from crawler_lifecycle.services.watcher import Watcher
 from crawler_lifecycle.settings.processes import HealthSettings
 from tests.api_servers import Answered, an_access, an_api_server
@@ -34,12 +34,12 @@ SILENT = HealthSettings(port=0, stuck_seconds=600, ready_seconds=0.5)
 LONG = HealthSettings(port=0, stuck_seconds=600, ready_seconds=600)
 
 
-def ask(door: Door | None, path: str) -> httpx.Response:
+def ask(door: HealthServer | None, path: str) -> httpx.Response:
     assert door is not None
     return httpx.get(f"http://127.0.0.1:{door.server_address[1]}{path}", timeout=60)
 
 
-def until_it_says(door: Door | None, path: str, status: int) -> dict[str, Any]:
+def until_it_says(door: HealthServer | None, path: str, status: int) -> dict[str, Any]:
     def answered() -> httpx.Response | None:
         answer = ask(door, path)
         return answer if answer.status_code == status else None

@@ -1,4 +1,4 @@
-"""Embedded stack: start, supervise and end all parts."""
+"""Starts, supervises and ends all parts of the embedded stack."""
 
 import asyncio
 import fcntl
@@ -29,7 +29,7 @@ RECORD_PAUSE = 1.0
 
 @contextmanager
 def owned(state: Path) -> Iterator[None]:
-    """Own the state folder alone, and end the processes that an earlier stack left running."""
+    """Own the state folder alone during the block, and first end the processes that an earlier stack left running."""
     with _lock_file(state) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
