@@ -51,3 +51,18 @@ RESULT_UNKNOWN = "result_unknown"  # the job is gone, and its remains do not sho
 BY_A_STOP = (STOPPED, STOPPED_FORCED)
 SCHEDULE_DOOR = "schedule"  # the door of a stop, if a schedule's next occurrence replaces the run
 LIMITS = (NEVER_STARTED, MAX_DURATION)  # time limits
+
+BY_EXIT_CODE = {
+    126: "not_executable",
+    127: "command_not_found",
+    134: "sigabrt",
+    137: "sigkill_unknown",
+    139: "sigsegv",
+    143: "sigterm",
+}
+
+
+def of_exit_code(code: int) -> str:
+    """Return the reason of a failure by its exit code, which is 128 and the signal where a signal ended the program."""
+    by_number = f"sig{code - 128}" if 128 < code < 160 else f"exit_{code}"
+    return BY_EXIT_CODE.get(code, by_number)

@@ -20,18 +20,11 @@ from crawler_lifecycle.adapters.local.layout import Layout
 from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Started, Unreadable
 from crawler_lifecycle.adapters.regular_files import open_regular
+from crawler_lifecycle.domain.reasons import of_exit_code
 
 PATIENCE_WITH_LEFTOVERS = 30.0
 PAUSE_BETWEEN_TRIES = 1.0
 CANNOT_START = 128
-REASONS = {
-    126: "not_executable",
-    127: "command_not_found",
-    134: "sigabrt",
-    137: "sigkill_unknown",
-    139: "sigsegv",
-    143: "sigterm",
-}
 NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -180,9 +173,7 @@ class Runner:
 
 
 def _reason(code: int) -> str | None:
-    if code == 0:
-        return None
-    return REASONS.get(code) or (f"sig{code - 128}" if 128 < code < 160 else f"exit_{code}")
+    return None if code == 0 else of_exit_code(code)
 
 
 def _cannot_start(program: str, error: OSError) -> tuple[int, str, str]:

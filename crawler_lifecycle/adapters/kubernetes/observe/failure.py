@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from crawler_lifecycle.adapters.kubernetes.objects import Condition, Pod
 from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
-from crawler_lifecycle.domain.reasons import DISRUPTED
+from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
 
 AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
 DISRUPTION = "DisruptionTarget"
@@ -53,15 +53,6 @@ BY_DISRUPTION = {
     BY_KUBELET: "evicted",
 }
 BY_END = {"ContainerStatusUnknown": "node_lost", "ContainerCannotRun": "cannot_start", "StartError": "cannot_start"}
-BY_EXIT_CODE = {
-    0: "job_failed_main_ok",
-    126: "not_executable",
-    127: "command_not_found",
-    134: "sigabrt",
-    137: "sigkill_unknown",
-    139: "sigsegv",
-    143: "sigterm",
-}
 
 
 def reason(failed: Condition | None, pod: Pod | None) -> str:
@@ -140,6 +131,4 @@ def _of_policy(failed: Condition | None) -> str | None:
 
 
 def reason_of_code(code: int) -> str:
-    if 129 <= code <= 159 and code not in BY_EXIT_CODE:
-        return f"sig{code - 128}"
-    return BY_EXIT_CODE.get(code, f"exit_{code}")
+    return "job_failed_main_ok" if code == 0 else of_exit_code(code)
