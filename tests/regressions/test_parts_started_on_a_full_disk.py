@@ -36,7 +36,7 @@ class Bare(Stack):
         self._start_reaper()
 
     async def add(self, part: Part) -> None:
-        (await self._start_child(part)).keep_running(self._group)
+        (await self._start_child(part)).keep_running(self._ensure_reaper)
 
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

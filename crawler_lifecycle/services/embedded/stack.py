@@ -97,7 +97,7 @@ class Stack:
 
     async def _start(self) -> None:
         self._start_reaper()
-        installation = await asyncio.to_thread(_migrate, self.plan)
+        installation = await asyncio.to_thread(_upgrade_database, self.plan)
         self._environment["CRAWLER_CLUSTER__INSTALLATION"] = installation
         control = self.control
         temporal = await self._start_child(temporal_part(self.plan))
@@ -114,7 +114,7 @@ class Stack:
         for child in self._children:
             child.refuse_ended()
         for child in self._children:
-            child.keep_running(self._group)
+            child.keep_running(self._ensure_reaper)
 
     async def _stop(self) -> None:
         """End the parts: the worker drains first, Temporal ends last."""
@@ -130,7 +130,7 @@ class Stack:
         child = Child(part, environment, self.plan.state / "logs" / f"{part.name}.log", self._say, self._record)
         self._children.append(child)
         try:
-            await child.start(self._group())
+            await child.start(self._ensure_reaper())
         except OSError as error:
             raise NotReady(f"{part.name} cannot be started: {part.command[0]}: {error.strerror}") from error
         return child
@@ -145,7 +145,7 @@ class Stack:
             self._is_recorded = True
         except NotReady as error:  # a missing record is no reason to end a part
             if self._is_recorded:
-                self._say(f"which processes there are is not on record: {error.message} (tried again)")
+                self._say(f"the processes of the stack are not on record yet: {error.message} (tried again)")
             self._is_recorded = False
 
     async def _record_when_possible(self) -> None:
@@ -155,8 +155,8 @@ class Stack:
             if not self._is_recorded:
                 self._record()
 
-    def _group(self) -> int:
-        """Return the reaper's process group. A killed reaper gets a successor."""
+    def _ensure_reaper(self) -> int:
+        """Return the process group of the reaper. Start a reaper if there is none, or if the reaper was killed."""
         if self._reaper is None or self._reaper.poll() is not None:
             self._start_reaper()
         assert self._reaper is not None
@@ -187,12 +187,12 @@ class Stack:
         try:
             reaper.wait(REAPER_PATIENCE)
         except subprocess.TimeoutExpired:
-            self._say(f"what the stack left could not be ended in {REAPER_PATIENCE:.0f} s")
+            self._say(f"remaining processes of the stack could not be ended in {REAPER_PATIENCE:.0f} s")
             reaper.kill()
 
 
-def _migrate(plan: Plan) -> str:
-    """Upgrade the embedded database. Return the installation."""
+def _upgrade_database(plan: Plan) -> str:
+    """Upgrade the embedded database, and return its installation's UUID."""
     from crawler_lifecycle.adapters.sql.migrate import upgrade
 
     return upgrade(plan.environment["CRAWLER_DATABASE__URL"])
