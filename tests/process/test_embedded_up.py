@@ -9,10 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.disks import small_disk
 from tests.embedded import ask, crawlctl, processes_of, stack_processes, up
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.process, pytest.mark.system, pytest.mark.timeout(240)]
+ALL_BUT_FULL = 60  # MiB: less than a disk has to have free
 PARTS = {"temporal", "scheduler", "dispatcher", "watcher", "api", "lifecycle", "reaper"}
 
 
@@ -22,6 +24,17 @@ def state(tmp_path: Path) -> Iterator[Path]:
     for process in processes_of(tmp_path):
         if process.pid != os.getpid():
             process.kill()
+
+
+async def test_a_stack_starts_where_a_disk_has_little_room(tmp_path: Path) -> None:
+    """The scheduler service was not ready there, and `up` gave up: no run could be shown, and none stopped."""
+    with small_disk(tmp_path / "small", ALL_BUT_FULL) as folder:
+        state = folder / "state"
+        (state / "cluster").mkdir(parents=True)  # as an earlier stack leaves it: only existing folders are checked
+        async with up(state), crawlctl(folder, "doctor", "--state", str(state)) as doctor:
+            assert await doctor.end() != 0
+            assert "mend  disk: only " in doctor.output
+            assert doctor.output.count("mend  ") == 1, doctor.output
 
 
 async def test_a_run_outlives_every_kind_of_end(state: Path) -> None:

@@ -4,7 +4,6 @@ Later a full disk took every replica of the API away and kept the stack from sta
 
 import asyncio
 import logging
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
 from tests.apis import problem
 from tests.apis import served as api_served
+from tests.disks import small_disk
 from tests.schedulers import TOKEN, SmallCluster, a_catalogue
 from tests.schedulers import served as scheduler_served
 from tests.waiting import until
@@ -32,13 +32,8 @@ from tests.waiting import until
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of 66 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=66m", "small", folder], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"this user may not mount: {mounted.stderr.decode()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    with small_disk(tmp_path / "small", 66) as folder:
+        yield folder
 
 
 def fill(folder: Path, left: int) -> None:
