@@ -37,7 +37,7 @@ async def _starts(repeats: int) -> list[float]:
             port = environment.client.service_client.config.target_host.rpartition(":")[2]
             plan = make_plan(Path(folder), Ports(temporal=int(port)), Path(folder) / "none.toml")
             upgrade(plan.environment["CRAWLER_DATABASE__URL"])
-            control = Control(Installation.of(plan.state, plan.environment))
+            control = Control(Installation.with_variables(plan.state, plan.environment))
             await control.engine.ping()
             return [await _start(plan, control) for _ in range(repeats + 1)][
                 1:

@@ -53,7 +53,7 @@ class Api:
 def served(state: Path, database_url: str, **settings: str) -> Iterator[Api]:
     """An API on this database; `settings` by their variables' names."""
     variables = {"CRAWLER_DATABASE__URL": database_url, "TEMPORAL_ADDRESS": "127.0.0.1:1", **settings}
-    control = Control(Installation.of(state, variables))
+    control = Control(Installation.with_variables(state, variables))
     chosen = control.installation.settings
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = make_app(control, chosen)

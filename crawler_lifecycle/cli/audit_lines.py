@@ -50,8 +50,8 @@ def report_lines(report: AuditReport) -> Iterator[str]:
     for finding in report.findings:
         yield f"  {finding.kind}: {_about(finding.run_id)}{finding.message}"
         yield from (f"    {line}" for line in _outcome(finding))
-    if report.found > len(report.findings):
-        yield f"  ... {report.found - len(report.findings)} more"
+    if report.findings_count > len(report.findings):
+        yield f"  ... {report.findings_count - len(report.findings)} more"
 
 
 def _outcome(finding: Finding) -> Iterator[str]:

@@ -87,4 +87,4 @@ def _status(report: "AuditReport") -> int:
     if not report.is_complete:
         return NOT_READY
     acted = sum(part.acted for part in report.parts.values())
-    return DISAGREES if report.found > acted else OK
+    return DISAGREES if report.findings_count > acted else OK

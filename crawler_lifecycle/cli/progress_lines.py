@@ -11,7 +11,7 @@ from crawler_lifecycle.contract.records import LogRecord, RunDetails, RunRecord,
 from crawler_lifecycle.contract.states import RunStatus, StopPhase, TaskStatus
 from crawler_lifecycle.domain.pacing import look_time
 
-LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as overdue
+LATE_AFTER = timedelta(seconds=90)  # after its time, until a look counts as late
 REQUESTS = ("stop", "force stop")  # events in the timeline
 PHASES: dict[str, str] = {
     StopPhase.QUEUED_CANCELLED: "queue emptied", StopPhase.JOBS_ASKED: "jobs asked to end",
@@ -133,7 +133,7 @@ def _next_look(run: RunRecord, now: datetime) -> str:
         return "when the main job has started"
     if now - due > LATE_AFTER:
         remedies = f"check its worker (crawlctl doctor) and its workflow (crawlctl resume {run.run_id})"
-        return f"overdue since {rfc3339(due)}: {remedies}"
+        return f"late since {rfc3339(due)}: {remedies}"
     ahead = f"in {duration(due - now)}" if due > now else "now"
     return f"{ahead} ({rfc3339(due)}), or as soon as a task changes"
 

@@ -126,7 +126,7 @@ class AuditReport(Message):
         return len(self.parts) == len(AuditPart) and not any(part.problem for part in self.parts.values())
 
     @property
-    def found(self) -> int:
+    def findings_count(self) -> int:
         return sum(sum(part.found.values()) for part in self.parts.values())
 
 

@@ -37,13 +37,13 @@ class Context:
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def of(cls, installation: Installation) -> Self:
+    def for_installation(cls, installation: Installation) -> Self:
         return cls(installation, Parts(installation.settings))
 
     @classmethod
     def open(cls, state: Path | None = None) -> Self:
         """Return the context for the environment and this state folder."""
-        return cls.of(locate(state))
+        return cls.for_installation(locate(state))
 
     @property
     def store(self) -> "SqlStore":

@@ -15,7 +15,7 @@ from crawler_lifecycle.control.schedules import ScheduleCommands
 class Control:
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
-        self.context = Context.of(installation)
+        self.context = Context.for_installation(installation)
         self.parts = self.context.parts
         self.engine = Engine(installation.temporal, installation.settings.worker.task_queue)
         self.runs = RunCommands(self.context, self.engine)

@@ -23,7 +23,7 @@ class Installation:
     temporal: Mapping[str, str]  # variables for Temporal's own configuration
 
     @classmethod
-    def of(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
+    def with_variables(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
         """Return the installation that these variables describe; they have precedence over the environment."""
         return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal(variables))
 
@@ -39,7 +39,7 @@ def locate(state: Path | None = None) -> Installation:
     stack = stack_file.read(folder)
     stack_variables = stack.environment if stack else {}
     missing = {name: value for name, value in stack_variables.items() if not _is_in_environment(name)}
-    return Installation.of(folder, missing)
+    return Installation.with_variables(folder, missing)
 
 
 def state_folder(state: Path | None = None) -> Path:

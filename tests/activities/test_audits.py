@@ -653,9 +653,9 @@ def test_how_often_it_was_sent_is_not_forgotten_while_its_workflow_is_at_it(
         house.supervisors.listed, house.supervisors.described = set(), {}
         whole(house)
         house.supervisors.listed = {workflow_id}
-        assert whole(house).found == 0, "it is at it"
+        assert whole(house).findings_count == 0, "it is at it"
         house.supervisors.listed, house.supervisors.described = set(), {workflow_id: just_ended}
-        assert whole(house).found == 0, "it was at it a moment ago"
+        assert whole(house).findings_count == 0, "it was at it a moment ago"
     (found,) = house.details(plan).findings
     assert (found.acts, found.problem, found.closed_at) == (3, IN_VAIN, None)
     house.supervisors.listed = {workflow_id}

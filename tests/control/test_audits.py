@@ -58,7 +58,7 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
             "TEMPORAL_ADDRESS": real_time.client.service_client.config.target_host,
             "TEMPORAL_NAMESPACE": real_time.client.namespace,
         }
-        control = Control(Installation.of(folder, variables))
+        control = Control(Installation.with_variables(folder, variables))
         migrate.upgrade(control.installation.settings.database_url)
         engine = control.engine
         steps = activities(control.parts, engine, search_attributes=False)
@@ -184,7 +184,7 @@ async def test_runs_without_a_workflow_go_on(control: Control) -> None:
 
     async def agrees() -> bool:
         again = await control.audits.run(AuditRequest(repair=True))
-        return again.is_complete and again.found == 0
+        return again.is_complete and again.findings_count == 0
 
     await eventually_async(agrees, "nothing to disagree any more")
     assert control.audits.overview().open == {}

@@ -60,7 +60,7 @@ async def control(real_time: WorkflowEnvironment, tmp_path_factory: pytest.TempP
             "TEMPORAL_ADDRESS": real_time.client.service_client.config.target_host,
             "TEMPORAL_NAMESPACE": real_time.client.namespace,
         }
-        control = Control(Installation.of(folder, variables))
+        control = Control(Installation.with_variables(folder, variables))
         migrate.upgrade(control.installation.settings.database_url)
         async with Worker(await control.engine.client(), task_queue=QUEUE, workflows=[Run]):
             yield control

@@ -311,7 +311,7 @@ def _own(child: ChildPlan, new_database: Callable[[str], str]) -> dict[str, str]
 
 
 def _control(plan: Plan, own: dict[str, str]) -> Control:
-    return Control(Installation.of(plan.state, plan.environment | own))
+    return Control(Installation.with_variables(plan.state, plan.environment | own))
 
 
 async def _answers(control: Control) -> bool:

@@ -55,7 +55,7 @@ class Service:
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         self.catalogue = self.folder / "catalogue.toml"
         upgrade(self.database_url)
-        self.control = Control(Installation.of(self.folder / "state", self.environment("lifecycle")))
+        self.control = Control(Installation.with_variables(self.folder / "state", self.environment("lifecycle")))
 
     def crawlers(self, images: Mapping[str, str], more: str = "") -> None:
         """What there is to run, by name: the fate of its pods. `more`: further entries, as in the file."""

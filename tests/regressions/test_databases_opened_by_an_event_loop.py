@@ -35,6 +35,6 @@ async def test_the_database_is_opened_in_a_thread(verb: str, tmp_path: Path, mon
 
     monkeypatch.setattr(Parts, "database", property(away))
     with pytest.raises(NotReady):
-        await VERBS[verb](Control(Installation.of(tmp_path, {})))
+        await VERBS[verb](Control(Installation.with_variables(tmp_path, {})))
     assert opened_by
     assert threading.main_thread() not in opened_by

@@ -53,7 +53,7 @@ def test_room_is_told_and_its_end(small: Path) -> None:
 
 async def test_doctor_tells_a_full_disk(small: Path) -> None:
     fill(small, 0)
-    control = Control(Installation.of(small, {"TEMPORAL_ADDRESS": "127.0.0.1:1"}))
+    control = Control(Installation.with_variables(small, {"TEMPORAL_ADDRESS": "127.0.0.1:1"}))
     disk = {check.part: check for check in await control.doctor()}["disk"]
     assert not disk.ok
     assert f"nothing can be written in {small}" in disk.line
@@ -113,7 +113,7 @@ async def test_the_stack_waits_for_no_room(full: None, tmp_path: Path) -> None:
     cluster.trouble = TemporaryError("the disk is full")
     with scheduler_served(cluster, a_catalogue(tmp_path), folders=[tmp_path]) as url:
         variables = {"CRAWLER_SCHEDULER__URL": url, "CRAWLER_SCHEDULER__TOKEN": TOKEN}
-        control = Control(Installation.of(tmp_path, variables))
+        control = Control(Installation.with_variables(tmp_path, variables))
         await _serves_its_catalogue(control)
         with pytest.raises(TemporaryError, match="the disk is full"):
             control.parts.deployer.check()

@@ -26,7 +26,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
             "CRAWLER_SCHEDULER__TOKEN": TOKEN,
             "TEMPORAL_ADDRESS": "127.0.0.1:1",
         }
-        yield Control(Installation.of(tmp_path, variables))
+        yield Control(Installation.with_variables(tmp_path, variables))
 
 
 async def test_checks_of_other_parts_need_no_thread_of_the_database(

@@ -39,4 +39,4 @@ async def doctor(state: Path, url: str) -> dict[str, Check]:
         "CRAWLER_SCHEDULER__TOKEN": TOKEN,
         "CRAWLER_WORKER__TASK_QUEUE": f"queue-{uuid4()}",
     }
-    return {check.part: check for check in await Control(Installation.of(state, variables)).doctor()}
+    return {check.part: check for check in await Control(Installation.with_variables(state, variables)).doctor()}

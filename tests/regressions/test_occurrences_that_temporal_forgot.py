@@ -71,7 +71,7 @@ async def test_what_ran_is_told_from_what_was_missed(
 
     monkeypatch.setattr(occurrences, "starts_of", forgotten)
     monkeypatch.setattr(Occurrences, "_latest_due", known)
-    context, engine = Context.of(Installation.of(tmp_path, {})), Forgetful()
+    context, engine = Context.for_installation(Installation.with_variables(tmp_path, {})), Forgetful()
     context.parts.__dict__["database"] = database
     found = await Occurrences(context, cast("Engine", engine)).latest(description(jitter, missed=9), 6, None)
     database.close()

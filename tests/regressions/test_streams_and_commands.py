@@ -44,7 +44,7 @@ def streams(api: ApiState, kind: str) -> list[AsyncIterator[bytes]]:
 
 @pytest.mark.parametrize("kind", ["logs", "changes"])
 async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: str, tmp_path: Path) -> None:
-    api = ApiState(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
+    api = ApiState(Control(Installation.with_variables(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
     readers, most = (api.log_readers, LOG_READERS) if kind == "logs" else (api.change_readers, CHANGE_READERS)
     followers = [asyncio.ensure_future(anext(each)) for each in streams(api, kind)]
     async with asyncio.timeout(60):
@@ -62,7 +62,7 @@ async def test_slow_streams_hold_up_no_command(slow: threading.Semaphore, kind: 
 async def test_slow_logs_hold_up_no_changes(
     slow: threading.Semaphore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    api = ApiState(Control(Installation.of(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
+    api = ApiState(Control(Installation.with_variables(tmp_path, {})), ApiSettings(), Tokens(Path("none")))
     monkeypatch.setattr(changes.View, "next_events", lambda *_: [b"changed"])
     followers = [asyncio.ensure_future(anext(each)) for each in streams(api, "logs")]
     async with asyncio.timeout(60):

@@ -58,7 +58,7 @@ def server() -> Iterator[Receiver]:
 )
 def test_the_database(url: str, tmp_path: Path) -> None:
     assert SECRET not in _told(lambda: Database(url).read().__enter__())
-    assert SECRET not in Installation.of(tmp_path, {"CRAWLER_DATABASE__URL": url}).database_name
+    assert SECRET not in Installation.with_variables(tmp_path, {"CRAWLER_DATABASE__URL": url}).database_name
 
 
 @pytest.mark.parametrize(

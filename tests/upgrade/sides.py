@@ -189,7 +189,7 @@ async def sides(folder: Path, released: Path, url: str | None) -> AsyncIterator[
     plan = make_plan(state, Ports.free(), catalogue)
     plan.environment["CRAWLER_NOTICES__WEBHOOKS"] = f"{receiver.url} {SECRET}"
     plan.environment.update({"CRAWLER_DATABASE__URL": url} if url else {})
-    control = Control(Installation.of(state, plan.environment))
+    control = Control(Installation.with_variables(state, plan.environment))
     try:
         with serving(receiver), (logs / "temporal.log").open("ab") as log:
             temporal = await asyncio.create_subprocess_exec(*temporal_part(plan).command, stdout=log, stderr=log)

@@ -40,7 +40,7 @@ async def test_every_part_in_its_turn(skipping: WorkflowEnvironment) -> None:
     assert all(step.audit.repair for step in script.inputs("audit_runs"))
     runs = report.parts[AuditPart.RUNS]
     assert (runs.examined, runs.found, runs.acted) == (200_000, {FindingKind.UNSUPERVISED: 400}, 200)
-    assert (report.is_complete, report.found, len(report.findings)) == (True, 400, 200)
+    assert (report.is_complete, report.findings_count, len(report.findings)) == (True, 400, 200)
     assert script.inputs("finish_audit") == [report]
 
 

@@ -88,7 +88,7 @@ class Stack:
 
     @property
     def control(self) -> Control:
-        return Control(Installation.of(self.plan.state, self._environment))
+        return Control(Installation.with_variables(self.plan.state, self._environment))
 
     def kill(self) -> None:
         """Kill all parts at once, without a drain."""
