@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from crawler_lifecycle.adapters.kubernetes.naming import ATTEMPT, INSTALLATION, RUN_UID, TASK
@@ -135,8 +135,15 @@ class Lived:
         return [each for each in found if each["metadata"]["uid"] in self.stranger_uids]
 
 
+# a second request came after a person had removed the labels of a running Job, and of a Job that had ended
+STRIPPED: list[Step] = [("deploy", 0, 0), ("move", 0, 0), ("strip", 0, 0), ("send", 0, 0)]
+STRIPPED_AT_ITS_END: list[Step] = [("deploy", 1, 0), ("end", 1, 0), ("strip", 1, 0), ("send", 1, 0), ("move", 0, 0)]
+
+
 @QUICKLY
 @given(sequence=SEQUENCES)
+@example(sequence=STRIPPED)
+@example(sequence=STRIPPED_AT_ITS_END)
 def test_a_stop_ends_every_task_and_leaves_no_pod(ground: Ground, sequence: list[Step]) -> None:
     Lived(ground, ground.line(), sequence)
 

@@ -1,8 +1,9 @@
 """Deployment: a request becomes a single Job per key, even if answers get lost.
 
 The Job's name comes from the key, so the API server itself refuses a second Job. Whenever an answer leaves the Job's
-existence open, the Job is read by its name, now or at the next try. A Job counts as deployed only with our labels: a
-Job without them is in no list, inventory or watch.
+existence open, the Job is read by its name, now or at the next try. A Job that comes without our labels is deleted
+again: such a Job is in no list, inventory or watch. Only the answer to its creation shows that; labels that are missing
+later may have been removed from a running job, and its uid on record still identifies the job.
 """
 
 import logging
@@ -14,7 +15,7 @@ from crawler_lifecycle.adapters.kubernetes.act.job_spec import Pods, job_of, lab
 from crawler_lifecycle.adapters.kubernetes.http.answers import ApiFailed, Missing
 from crawler_lifecycle.adapters.kubernetes.http.api import Api
 from crawler_lifecycle.adapters.kubernetes.http.decoding import NAMED, Unreadable
-from crawler_lifecycle.adapters.kubernetes.naming import METADATA, SPEC_HASH
+from crawler_lifecycle.adapters.kubernetes.naming import METADATA
 from crawler_lifecycle.adapters.kubernetes.objects import LABELS, NO_LABELS, Labels, Metadata
 from crawler_lifecycle.contract.deployment import Deployment, DeploymentRequest
 from crawler_lifecycle.domain import reasons
@@ -79,18 +80,13 @@ class Deploying:
             raise TemporaryError(
                 f"job {name} is being deleted: its name is free when it is gone", cause=reasons.JOB_LEAVING
             )
-        present, wanted = job.labels or NO_LABELS, labels_of(request)
-        if present.installation not in (None, request.installation):
+        present = job.labels or NO_LABELS
+        edited = {label for label in _changed_labels(present, request) if getattr(present, label) is not None}
+        if "installation" in edited:
             raise Conflict(f"{request.key} belongs to another installation, {present.installation}")
-        if changed := [label for label in _changed_labels(present, request) if getattr(present, label) is None]:
-            self._take_back(job, changed)
-        if (present.run_uid, present.task, present.attempt) != (
-            request.run_uid,
-            str(request.task),
-            str(request.attempt),
-        ):
+        if edited & {"run_uid", "task", "attempt"}:
             raise Conflict(f"there is a job {name} that is not of {request.key}")
-        if present.spec_hash != wanted[SPEC_HASH]:
+        if "spec_hash" in edited:
             raise Conflict(f"{request.key} was deployed already, for another request")
         return _deployment(request, job, created=False)
 
