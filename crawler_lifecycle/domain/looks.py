@@ -54,7 +54,7 @@ class EndRequest(StrEnum):
     UNKNOWN = "unknown"  # no trace is left to decide
 
     @classmethod
-    def of(cls, stop_asked: bool | None) -> "EndRequest":
+    def by(cls, stop_asked: bool | None) -> "EndRequest":
         if stop_asked is None:
             return cls.UNKNOWN
         return cls.TO_JOB if stop_asked else cls.NONE

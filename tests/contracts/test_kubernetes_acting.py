@@ -272,14 +272,14 @@ def test_a_job_without_our_labels_that_cannot_be_deleted_now_is_adopted_by_the_n
 def test_a_second_request_leaves_a_running_job_whose_labels_a_person_removed(
     acting: Acting, names: tuple[str, ...]
 ) -> None:
-    made = acting.deploying.deploy(acting.request())
+    first = acting.deploying.deploy(acting.request())
     labels = acting.server.objects["jobs"][acting.name()]["metadata"]["labels"]
     for name in names or list(labels):
         del labels[name]
 
     again = acting.deploying.deploy(acting.request())
 
-    assert (again.job_uid, again.created) == (made.job_uid, False)
+    assert (again.job_uid, again.created) == (first.job_uid, False)
     assert acting.server.asked("DELETE") == []
 
 

@@ -78,19 +78,19 @@ def test_a_stop_is_not_kept_waiting_by_a_broken_pod_and_its_job_is_removed() -> 
 def test_a_pod_without_its_main_containers_end_does_not_leave_the_order_to_the_row(
     statuses: list[Json] | None, intent: Intent
 ) -> None:
-    left = with_status(deleted_at_its_end(pod("Succeeded")), containerStatuses=statuses)
-    left["spec"]["containers"] = [{"name": "crawl"}, {"name": "proxy"}]
-    over = after(row(), look(left), intent=intent)
+    remaining = with_status(deleted_at_its_end(pod("Succeeded")), containerStatuses=statuses)
+    remaining["spec"]["containers"] = [{"name": "crawl"}, {"name": "proxy"}]
+    over = after(row(), look(remaining), intent=intent)
     assert over.status is (TaskStatus.FAILED if intent is Intent.RUN else TaskStatus.STOPPED)
     assert over.exit_code == 0
-    gone = after(row(), look(left), look(), intent=intent)
+    gone = after(row(), look(remaining), look(), intent=intent)
     assert gone.status is over.status
 
 
 def test_who_told_it_is_said_and_that_the_order_is_not_known() -> None:
     drained = condition("DisruptionTarget", "EvictionByEvictionAPI")
-    left = with_status(deleted_at_its_end(pod("Succeeded")), containerStatuses=None, conditions=[drained])
-    over = after(row(), look(left))
+    remaining = with_status(deleted_at_its_end(pod("Succeeded")), containerStatuses=None, conditions=[drained])
+    over = after(row(), look(remaining))
     assert (over.status, over.reason, over.exit_code) == (TaskStatus.FAILED, "drained", 0)
     assert over.facts is not None
     assert (over.facts.has_ended, over.facts.told_to_end) == (True, None)
@@ -100,8 +100,8 @@ def test_who_told_it_is_said_and_that_the_order_is_not_known() -> None:
 def test_a_pod_that_its_kubelet_ended_was_told_unless_two_dates_say_otherwise(at: str | None) -> None:
     """A kubelet deletes no pod: without its date, the pod looked as if nobody had told it."""
     by_kubelet = {**BY_KUBELET, "lastTransitionTime": at}
-    for left in (pod("Succeeded", ended(0)), with_status(pod("Succeeded"), containerStatuses=None)):
-        over = after(row(), look(with_status(left, conditions=[by_kubelet])))
+    for remaining in (pod("Succeeded", ended(0)), with_status(pod("Succeeded"), containerStatuses=None)):
+        over = after(row(), look(with_status(remaining, conditions=[by_kubelet])))
         assert (over.status, over.reason) == (TaskStatus.FAILED, "evicted")
 
 

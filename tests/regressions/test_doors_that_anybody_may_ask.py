@@ -21,8 +21,8 @@ async def test_what_it_needs_is_asked_once_a_second_however_many_want_to_know() 
     await asyncio.gather(*(readiness.require(look) for _ in range(20)))
     assert asked == [0.0]
     now[0] = VALID_SECONDS
-    told = await asyncio.gather(*(readiness.require(look) for _ in range(20)), return_exceptions=True)
-    assert (asked, {str(each) for each in told}) == ([0.0, VALID_SECONDS], {"no answer"})
+    answers = await asyncio.gather(*(readiness.require(look) for _ in range(20)), return_exceptions=True)
+    assert (asked, {str(each) for each in answers}) == ([0.0, VALID_SECONDS], {"no answer"})
     now[0] = 0.0
     with pytest.raises(TemporaryError):
         await readiness.require(look)

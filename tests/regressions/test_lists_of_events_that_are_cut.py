@@ -62,7 +62,7 @@ def test_nor_is_it_where_the_list_breaks_off(pages: int) -> None:
 
 
 def test_the_last_list_of_the_budget_is_for_the_main_job() -> None:
-    """It was spent on a list of events that ended before those of the main job."""
+    """The request was spent on a list of events that ended before those of the main job."""
     shelf = without_pods(53, range(TASKS - 1, -1, -1))
     seen = look(shelf)
     assert Counter(shelf.calls) == {"jobs": MOST_LISTS - 2, "pods": 1, "events": 1}

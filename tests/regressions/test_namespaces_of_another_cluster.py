@@ -131,7 +131,7 @@ def a_service(server: ApiServer, folder: Path) -> KubernetesCluster:
 
 
 def test_a_scheduler_service_that_began_in_another_cluster_makes_no_job(tmp_path: Path) -> None:
-    """It took the first namespace that it saw for the right one."""
+    """The service took the first namespace that it saw for the right one."""
     with an_api_server() as server:
         server.namespace_uid = "namespace-b"
         service = a_service(server, tmp_path)

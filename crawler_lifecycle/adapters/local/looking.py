@@ -195,7 +195,7 @@ def _running(job: LocalJob, started: Started) -> JobLook:
         job.name,
         JobPhase.ENDING if stop_asked else JobPhase.RUNNING,
         started_at=moment(started.at),
-        end_request=EndRequest.of(stop_asked),
+        end_request=EndRequest.by(stop_asked),
     )
 
 
@@ -212,7 +212,7 @@ def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
         started_at=moment(ended.started_at) if ended.started_at else None,
         ended_at=moment(ended.at),
         pods=Pods.MAY_RUN if ended.left_over else Pods.NONE,
-        end_request=EndRequest.of(ended.stop_asked),
+        end_request=EndRequest.by(ended.stop_asked),
     )
     return _Doubt(look, job.folder) if ended.left_over else look
 

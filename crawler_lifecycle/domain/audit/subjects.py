@@ -10,7 +10,7 @@ from crawler_lifecycle.domain.looks import JobKey
 
 @dataclass(frozen=True, slots=True)
 class AuditPatience:
-    """How long a state may last before the audit reports a disagreement."""
+    """Longest times that a state may last before the audit reports a disagreement."""
 
     workflow: timedelta = timedelta(seconds=60)  # since a workflow ended, or the run began
     job: timedelta = timedelta(minutes=5)  # since the job's run was over, or the job was made

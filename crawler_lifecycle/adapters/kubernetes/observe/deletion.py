@@ -27,7 +27,7 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
         run_state = Pods.ENDED if pods.has_ended(pod) else Pods.MAY_RUN
         problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
         return replace(job_status.unclear_look(key, name, problem), pods=run_state, presence=Presence.ABSENT)
-    request = EndRequest.of(pod.metadata.deletion_timestamp is not None)
+    request = EndRequest.by(pod.metadata.deletion_timestamp is not None)
     living = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
     if pods.has_ended(pod):
         return _after_the_end(living, pod)
@@ -53,7 +53,7 @@ def _after_the_end(living: JobLook, pod: Pod) -> JobLook:
         return replace(ended, phase=JobPhase.UNCLEAR, message=problem)
     was_told = termination.told_to_end([pod])
     author = None if was_told is False else termination.told_by([pod])
-    return replace(ended, phase=JobPhase.SUCCEEDED, end_request=EndRequest.of(was_told), reason=author)
+    return replace(ended, phase=JobPhase.SUCCEEDED, end_request=EndRequest.by(was_told), reason=author)
 
 
 def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:

@@ -129,7 +129,7 @@ def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_cod
         ended_at=at,
         presence=Presence.PRESENT if deleted is None else Presence.BEING_DELETED,
         pods=Pods.MAY_RUN if may_run else Pods.ENDED,
-        end_request=EndRequest.of(is_told),
+        end_request=EndRequest.by(is_told),
     )
 
 

@@ -75,7 +75,7 @@ def _explained(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]
         may_be_told = was_told is not False and pods.ended_pod(own_pods, pods.SUCCEEDED) is not None
         return replace(
             look,
-            end_request=EndRequest.of(was_told),
+            end_request=EndRequest.by(was_told),
             reason=termination.told_by(own_pods, deleted) if may_be_told else None,
         )
     return replace(look, reason=termination.told_by(own_pods)) if look.cause == reasons.POD_TERMINATING else look
