@@ -129,7 +129,7 @@ def test_those_of_earlier_pages_are_told(
             raise TemporaryError("the database is away")
         return transact(change)
 
-    monkeypatch.setattr(pages, "PAGE", 1)
+    monkeypatch.setattr(pages, "ROWS_IN_A_PAGE", 1)
     monkeypatch.setattr(database, "transact", once)
     nudges, uids = SqlStore(database).claims, [run.run_uid for run in runs]
     first, rest = nudges.claim_nudges(uids), nudges.claim_nudges(uids)
