@@ -36,7 +36,7 @@ def measure(scale: Scale) -> Table:
             plan = make_plan(state, Ports.free(), catalogue)
             # a place for every job, so that no queue for places is measured
             plan.environment["CRAWLER_CLUSTER__CAPACITY"] = str(scale.runs)
-            stack = Stack(plan, refuse_trouble, passing=True)
+            stack = Stack(plan, refuse_trouble, temporary=True)
             return Table(columns, asyncio.run(_rows(stack, scale.runs)))
 
 

@@ -46,7 +46,7 @@ def demo(results: Path, as_json: bool) -> None:
         state = Path(folder).resolve() / "state"
         with owned(state):
             plan = make_plan(state, Ports.free(), EXAMPLES / "catalogue.toml")
-            stack = Stack(plan, print_to_stderr if as_json else print_line, passing=True)
+            stack = Stack(plan, print_to_stderr if as_json else print_line, temporary=True)
             code = asyncio.run(_demo(stack, results, as_json=as_json))
     raise click.exceptions.Exit(code)
 

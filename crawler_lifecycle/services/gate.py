@@ -18,6 +18,7 @@ def require_token(token: str) -> CallerCheck:
     """Return a check that refuses every caller without exactly this token."""
 
     def check(given: str, _: Scope) -> Response | None:
+        # Starlette decodes headers as latin-1; the comparison takes strings in ASCII only, so it gets bytes
         return None if hmac.compare_digest(given.encode("latin-1"), token.encode()) else no_token()
 
     return check

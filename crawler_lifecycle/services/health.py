@@ -25,7 +25,7 @@ from crawler_lifecycle.services.public_problems import without_paths
 from crawler_lifecycle.settings.processes import HealthSettings
 
 logger = logging.getLogger(__name__)
-TRIES = 4  # within a time limit, since a single slow answer must not count
+TRIES = 4  # in the time until a silence counts: a single slow answer makes no process unready
 CLIENT_SECONDS = 10.0  # time limit for a client to send its request
 
 Need = Callable[[], Awaitable[object]]  # asks a need; an error means that the need does not answer
@@ -33,7 +33,7 @@ Need = Callable[[], Awaitable[object]]  # asks a need; an error means that the n
 
 @dataclass
 class Pulse:
-    """The last time when a loop or a need worked. The main thread writes, the health server's threads read."""
+    """The last time when a loop or a need worked. A single thread writes, the health server's threads read."""
 
     problem: str | None = None
     _at: float | None = None
@@ -149,19 +149,22 @@ def needs_of(parts: Parts, **more: Need) -> dict[str, Need]:
 
 @asynccontextmanager
 async def served(
-    limits: HealthSettings, needs: Mapping[str, Need], loop: Pulses | None = None
+    limits: HealthSettings, needs: Mapping[str, Need], pulses: Pulses | None = None
 ) -> AsyncIterator[HealthServer | None]:
-    """Serve the health during the block, if a port is set. Without `loop`, the event loop has to turn."""
+    """Serve the health during the block, if a port is set.
+
+    `pulses` belong to the process's own loop. Without `pulses` the process is alive while the event loop turns.
+    """
     if limits.port is None:
         yield None
         return
-    passes = {"passes": loop.succeeded} if loop else {}
-    health = ProcessHealth(limits, (loop or Pulses()).turned, passes | {name: Pulse() for name in needs})
+    passes = {"passes": pulses.succeeded} if pulses else {}
+    health = ProcessHealth(limits, (pulses or Pulses()).turned, passes | {name: Pulse() for name in needs})
     tasks = [
         asyncio.create_task(_keep_asking(name, need, health.answered[name], limits.ready_seconds / TRIES))
         for name, need in needs.items()
     ]
-    if loop is None:
+    if pulses is None:
         tasks.append(asyncio.create_task(_keep_turning(health.turned, limits.stuck_seconds / TRIES)))
     try:
         with _opened(limits, limits.port, health) as server:
@@ -186,7 +189,7 @@ def _opened(limits: HealthSettings, port: int, health: ProcessHealth) -> HealthS
 
 
 async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> None:
-    """Ask for the need for ever. The log has a new problem whole, and the health endpoint without its paths."""
+    """Ask the need again and again. Log a new problem with its paths, which `/readyz` does not show."""
     while True:
         try:
             await need()
@@ -195,7 +198,7 @@ async def _keep_asking(name: str, need: Need, answered: Pulse, pause: float) -> 
             if error.message != answered.problem:
                 logger.warning("not ready: %s: %s", name, error.message)
             answered.missed(error.message)
-        except Exception as error:  # without an answer to come, the process would stay unready for ever
+        except Exception as error:  # if this task ended, the process would stay unready for ever
             logger.exception("not ready: %s", name)
             answered.missed(f"unexpected {type(error).__name__}; the log tells more")
         await asyncio.sleep(pause)

@@ -47,7 +47,11 @@ def listen(url: str, variable: str, *, loopback_only: bool = False) -> socket.so
 
 
 def serve_until_signal(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT. uvicorn raises the signal again after draining; an orderly end is a success."""
+    """Serve until SIGTERM or SIGINT.
+
+    After draining, uvicorn restores the earlier handlers and raises the signal again. Python's default handlers would
+    then end the process with a failure, although its end was orderly.
+    """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     server.run(sockets=[listening])

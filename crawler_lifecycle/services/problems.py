@@ -91,7 +91,7 @@ async def _bug(_: Request, error: Exception) -> Response:
 def _field(location: tuple[object, ...]) -> str:
     """Return the field's name: `body.crawler.processes` becomes `crawler.processes`; headers and parameters keep
     their names."""
-    _, *inside = location
+    _, *inside = location  # pydantic marks a bad key of a mapping by a last part `[key]`
     return ".".join(str(part) for part in inside if part != "[key]")[:200] or str(location[0])
 
 

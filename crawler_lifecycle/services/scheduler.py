@@ -1,6 +1,6 @@
 """Reference scheduler service. The service runs a single job per key, also for repeated requests, and keeps no state.
 
-Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for the service of a company.
+Its OpenAPI document (`docs/scheduler-openapi.json`) is the contract for a company's own service.
 """
 
 import logging
@@ -70,9 +70,10 @@ class SchedulerService:
         return deployment
 
     def _refuse_unknown_crawler(self, request: DeploymentRequest) -> None:
-        """Refuse a crawler that is no longer in the catalogue. The job follows the copy of the entry in the request.
+        """Refuse a crawler that is not in the catalogue, unless the request's job exists.
 
-        A repeated request gets the same answer after any change of the catalogue.
+        So a repeated request gets the same answer after any change of the catalogue. The job itself is made from the
+        request's copy of the entry.
         """
         try:
             self.catalogue.entry(request.crawler.name)

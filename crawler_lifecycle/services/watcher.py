@@ -27,10 +27,10 @@ class Watcher:
     cluster: Cluster
     send: Callable[[Nudge], Awaitable[None]]
     pulses: Pulses = field(default_factory=Pulses)
-    _changed: set[str] = field(default_factory=set)  # run_uids; a run with an unanswered nudge stays here
-    # claimed nudges by RunID, which stay until they are sent: a watcher does not claim a claimed nudge again
+    _changed: set[str] = field(default_factory=set)  # run_uids; a run whose last nudge is unanswered waits here
+    # claimed nudges by RunID, until they are sent: a dropped nudge cannot be claimed again
     _unsent: dict[int, Nudge] = field(default_factory=dict)
-    _repeated: dict[int, int] = field(default_factory=dict)  # numbers of nudges by RunID: a nudge is repeated once
+    _repeated: dict[int, int] = field(default_factory=dict)  # nudges' numbers by RunID: a nudge is repeated once
     _repeated_at: float | None = None
 
     async def run(self, connect: Callable[[], Awaitable[object]] | None = None) -> None:
@@ -65,7 +65,10 @@ class Watcher:
         self.pulses.failed(error.message)
 
     async def _take_changes(self, changes: Iterator[set[str]]) -> LifecycleError | None:
-        """Wait for changes and note the changed runs. Return the problem if the cluster does not answer."""
+        """Wait for changes and note the changed runs. Return the problem if the cluster does not answer.
+
+        Without changes the cluster yields an empty set now and then, so that the loop turns.
+        """
         try:
             self._changed |= await asyncio.to_thread(next, changes)
         except LifecycleError as error:
@@ -87,7 +90,9 @@ class Watcher:
     async def _try_to_send(self, nudge: Nudge, slots: asyncio.Semaphore) -> LifecycleError | None:
         """Send a nudge; return the error if the nudge has to be sent again.
 
-        A send may take Temporal's whole time-out, so every send counts as a turn of the loop."""
+        A send may take Temporal's whole time-out. So every send counts as a turn of the loop, or `/healthz` would call
+        a watcher with many unsent nudges stuck.
+        """
         async with slots:
             try:
                 await self.send(nudge)
@@ -109,7 +114,8 @@ class Watcher:
     def _repeat(self) -> None:
         """Repeat nudges that were claimed but perhaps never sent, by a dead watcher or after a lost answer."""
         unanswered = self.claims.unanswered_nudges()
-        is_first, self._repeated_at = self._repeated_at is None, time.monotonic()
+        is_first = self._repeated_at is None
+        self._repeated_at = time.monotonic()
         again = [nudge for nudge in unanswered if is_first or nudge.run_uid in self._changed]
         self._unsent |= {nudge.run_id: nudge for nudge in again if self._repeated.get(nudge.run_id) != nudge.number}
         self._repeated = {nudge.run_id: nudge.number for nudge in again}

@@ -12,7 +12,8 @@ BUSY_SECONDS = 8.0  # time for repeating requests after refusals by a busy Kuber
 def longest_request(connect_seconds: float, read_seconds: float) -> float:
     """Return the seconds until the Kubernetes adapter gives up a request after all its tries.
 
-    Time-outs are sent as whole seconds, so the read time-out is rounded up."""
+    The API server takes its time limit in whole seconds, so the read time-out is rounded up.
+    """
     return BUSY_SECONDS + connect_seconds + math.ceil(read_seconds)
 
 

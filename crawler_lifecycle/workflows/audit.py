@@ -27,7 +27,7 @@ from crawler_lifecycle.domain.naming import AUDIT_WORKFLOW
 from crawler_lifecycle.workflows.inputs import NO_INPUT, decoded, failing_with_activity_message
 from crawler_lifecycle.workflows.options import AUDIT, WRITE
 
-FINDINGS_RETURNED = 200
+FINDINGS_RETURNED = 200  # Temporal's payloads end at 2 MB; the database keeps every finding
 STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
     AuditPart.RUNS: RunAudit.audit_runs,
     AuditPart.JOBS: JobAudit.audit_jobs,
@@ -39,15 +39,17 @@ STEPS: dict[AuditPart, Callable[[Any, AuditStep], Awaitable[AuditPage]]] = {
 class AuditWorkflow:
     @workflow.run
     async def run(self, raw: RawValue = NO_INPUT) -> AuditReport:
-        report, part, after = await _begin(raw)
-        for unfinished in list(AuditPart)[list(AuditPart).index(part) :]:
-            report = await _audit_part(report, unfinished, after)
+        report, first, after = await _begin(raw)
+        parts = list(AuditPart)
+        for part in parts[parts.index(first) :]:
+            report = await _audit_part(report, part, after)
             after = None
         await workflow.execute_activity_method(AuditActivities.finish_audit, report, **WRITE)
         return report
 
 
 async def _begin(raw: RawValue) -> tuple[AuditReport, AuditPart, str | None]:
+    """Return the report so far, the first part to audit, and the last key from the part's earlier pages."""
     if workflow.info().continued_run_id:
         carried = decoded(AuditContinuation, raw)
         return carried.report, carried.part, carried.after

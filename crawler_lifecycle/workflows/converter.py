@@ -3,8 +3,8 @@
 Every workflow, signal, update and query takes one input. The SDK calls its method with as many arguments as there are
 payloads, and too many arguments raise TypeError, which fails the workflow task: Temporal tries the task for ever, and
 neither stop nor cancel reaches the run. Type hints do not help (the SDK drops them where the numbers differ), and
-methods for any name hide the real methods. So where payloads and hints differ in number, the first payload stands for
-all, undecoded and marked with their number, and the method decides.
+dynamic methods (with any number of inputs) would stand in for the named methods. So where payloads and hints
+differ in number, the first payload stands for all, undecoded and marked with their number, and the method decides.
 """
 
 from collections.abc import Sequence

@@ -2,6 +2,9 @@
 
 The stages are initiation, deployment, reconciliation and completion, top to bottom; a stop may come at any time. A
 module for every stage has the details.
+
+`gave_up` is the reason if the run itself gives up: a time limit or a refused deployment. Without `gave_up` the tasks
+or a stop decide the end.
 """
 
 import asyncio
@@ -80,7 +83,9 @@ class CrawlerLifecycleWorkflow:
             raise ApplicationError(message, type="Conflict", non_retryable=True)
 
     async def _run_stages(self, carried: Carried) -> str | None:
-        """Deploy and reconcile until the stages are over, a stop is asked for, or the time limit is reached."""
+        """Deploy and reconcile until the stages are over, a stop is asked for, or the time limit is reached. Return
+        `gave_up`.
+        """
         stages = asyncio.create_task(self._stages(carried))
         try:
             while not self._must_leave(stages):
@@ -135,13 +140,13 @@ class CrawlerLifecycleWorkflow:
         activities, watch = NoticeActivities, self._watch
         closing = activities.signal_pusher_stopped if outcome.reason in BY_A_STOP else activities.signal_pusher_finished
         is_notified = await watch.notify(closing, plan, options=OPTIONAL)
-        kept = await remove_before_export(plan.run)
+        staying_jobs = await remove_before_export(plan.run)
         if not is_exported:
             watch.show(Stage.COMPLETION, "the export", plan)
             await export_if_possible(RunEnd(run=plan.run, end=plan.end), owed)
         if not is_notified:
             await watch.notify(closing, plan, options=ANNOUNCE)
-        await remove_after_export(plan.run, kept)
+        await remove_after_export(plan.run, staying_jobs)
         watch.show(Stage.COMPLETION, "nothing: the run is over", plan)
 
     async def _close(self, plan: RunPlan, gave_up: str | None) -> RunOutcome:
@@ -179,12 +184,12 @@ class CrawlerLifecycleWorkflow:
         decoded_stop(raw)
 
     @workflow.query
-    def state(self, raw: RawValue = NO_INPUT) -> LifecycleState:  # noqa: ARG002 (a query with an input is answered, too)
+    def state(self, raw: RawValue = NO_INPUT) -> LifecycleState:  # noqa: ARG002 (a query with an input is answered too)
         return self._watch.state
 
 
 async def _cancel_stages(stages: "asyncio.Task[str | None]", reason: str | None) -> str | None:
-    """Cancel the stages unless the stages are over. Return the run's own reason to end, or else the given reason.
+    """Return `gave_up` if the stages are over. Otherwise cancel the stages and return `reason`.
 
     A cancelled activity may still write: the write is refused if the row has changed since the activity read the row.
     """
@@ -206,8 +211,8 @@ def _ended_by_a_stop(outcome: RunOutcome) -> bool:
 async def _may_close_as_cancelled() -> bool:
     """Return whether this execution may close as cancelled.
 
-    Temporal closes only an execution that was itself cancelled. If the cancel reached an earlier execution in the
-    chain, this execution first cancels itself.
+    Temporal closes an execution as cancelled only if the execution was itself cancelled. If the cancel reached an
+    earlier execution, before a continue-as-new, the present execution first cancels itself.
     """
     if workflow.cancellation_reason() is None:
         info = workflow.info()

@@ -26,7 +26,7 @@ LOOKS_WITHOUT_MAIN_JOB = 2  # a single look may miss a job that exists
 class DeploymentEnd:
     """The end of stage 2. Without `gave_up` the run goes on to stage 3, or a stop is under way."""
 
-    gave_up: str | None = None  # why the run ends by its own decision
+    gave_up: str | None = None  # reason if the run itself gives up: a refused deployment, the start limit
     started_at: datetime | None = None  # the main job's start; None: the cluster does not say
 
 
@@ -71,7 +71,7 @@ async def _find_unnoticed_start(watch: Watch, plan: RunPlan) -> DeploymentEnd:
         status = await _observe_main_job(watch, plan)
         if status.started:
             return DeploymentEnd(started_at=status.started_at)
-        if status.cause == SUSPENDED:
+        if status.cause == SUSPENDED:  # the limit clock stands still, so the run may wait on
             await watch.limits.apply_suspension(plan.run, True)
             return await _wait_for_start(watch, plan)
         if status.known:

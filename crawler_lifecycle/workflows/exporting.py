@@ -79,4 +79,5 @@ async def _export_again(step: ExportAgain) -> ExportedFiles:
 
 
 def _with_first(first: int, ends: Sequence[int]) -> list[int]:
+    """Return the ends with the requested end first: the workflow returns the first end's archive."""
     return [first, *(end for end in ends if end != first)]

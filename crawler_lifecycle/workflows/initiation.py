@@ -91,6 +91,8 @@ async def _take_over(watch: Watch, request: RunRequest, run_id: int) -> Beginnin
 
 
 def _carried(taken: TakenOver, plan: RunPlan) -> Carried:
-    """Return the state of a run that was taken over. Without an anchor the run goes on with its deployment."""
+    """Return the state after a take-over. A started run goes on with looks, paced from the anchor; without an anchor
+    the run goes on with its deployment.
+    """
     anchor = taken.started_at if taken.status is RunStatus.PROCESSING else None
     return Carried(plan=plan, anchor=anchor, gave_up=taken.gave_up, resumed=True)

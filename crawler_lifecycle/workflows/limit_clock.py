@@ -29,8 +29,9 @@ class LimitClock:
     async def apply_suspension(self, run: RunRef, suspended: bool) -> None:
         """Stop the clock while the run is suspended, and restart the clock afterwards.
 
-        After a reset by hand the timeline may have more changes than this execution knows. Every answer brings the
-        clock one change further, so the loop ends when the clock has caught up.
+        After a reset by Temporal's tools, an execution repeats recorded steps: the timeline may have more changes than
+        the execution knows. Every answer brings the clock a change further, so the loop ends when the clock has caught
+        up.
         """
         while suspended is not self._clock.is_held:
             step = HoldLimits(run=run, held=suspended, number=self._clock.changes + 1)

@@ -23,7 +23,10 @@ LONG_HISTORY = 40_000_000  # bytes; Temporal ends a workflow at 50 MB, and every
 
 
 async def collect_evidence(run: RunRef, tasks: str) -> None:
-    """Put the tasks' evidence on record, a page at a time, until a page fails or the time is up."""
+    """Put the tasks' evidence on record, a page at a time, until a page fails or the time is up.
+
+    Here and below, `tasks` has task numbers as ranges: `0-3,7`.
+    """
     until = workflow.now() + LONGEST_COLLECTION
     try:
         while tasks and workflow.now() < until and workflow.info().get_current_history_size() < LONG_HISTORY:
@@ -47,7 +50,7 @@ async def _collect_page(run: RunRef, tasks: str) -> steps.EvidencePage:
 @dataclass(frozen=True)
 class LookResult:
     differences: steps.Differences
-    alive: int  # tasks
+    alive: int  # number of tasks
     intent: Intent
     more: bool  # a look could not carry all changes, or rows had changed since they were read
 
@@ -63,6 +66,11 @@ class LookResult:
 
 
 async def look(run: RunRef, next_look_at: datetime | None = None, stopped_at: datetime | None = None) -> LookResult:
+    """Look at the run and write the differences.
+
+    `next_look_at` goes on record: a run with a long overdue look counts as unsupervised. `stopped_at` is the time when
+    the present stop began.
+    """
     active = await workflow.execute_activity_method(
         ReconciliationActivities.get_active_running_tasks, RunInput(run=run), **READ
     )

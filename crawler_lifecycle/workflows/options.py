@@ -36,17 +36,17 @@ LOOK = _step(300)  # ten thousand jobs are 100 MB, which an API server short of 
 WRITE = _step(60)
 DEPLOY = _step(90)
 STOP = ActivityConfig(**_step(120), schedule_to_close_timeout=timedelta(minutes=3))  # then a look reports the problem
-REMOVE = _step(120, _tries(20))
+REMOVE = _step(120, _tries(20))  # an outage may take some four minutes
 REMOVE_IN_A_LOOK = ActivityConfig(**_step(40, _tries(4)), schedule_to_close_timeout=timedelta(minutes=3))
 OPTIONAL = _step(30, _tries(10))  # two minutes
 EVIDENCE = _step(70, _tries(1))  # the audit collects evidence that a single try did not get
-BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for the try
+BRIEF = ActivityConfig(**_step(10), schedule_to_close_timeout=timedelta(seconds=10))  # the run waits for the notice
 ONCE = ActivityConfig(**_step(10, _tries(1)), schedule_to_close_timeout=timedelta(seconds=10))
 ANNOUNCE = _step(60, _tries(240))  # an hour
-# five minutes of outage, or slow tries: the next audit continues
+# bounded by an outage (some four minutes) or slow tries (half an hour): the next audit looks again
 AUDIT = ActivityConfig(**_step(900, _tries(20)), schedule_to_close_timeout=timedelta(minutes=30))
 LONG = ActivityConfig(
-    start_to_close_timeout=timedelta(hours=12),
+    start_to_close_timeout=timedelta(hours=12),  # for a large archive
     heartbeat_timeout=timedelta(seconds=30),
     retry_policy=_tries(5760),  # a day
 )

@@ -42,7 +42,7 @@ async def reconcile(watch: Watch, carried: Carried, started_at: datetime | None 
         watch.stop.apply_intent(looked.intent)
         if watch.stop.is_asked:
             return
-        if watch.owes_start:
+        if watch.owes_start:  # at the proof for the last time, with several tries
             await watch.notify_start(plan, BRIEF if looked.is_proof else ONCE)
         if looked.is_proof:
             return

@@ -1,4 +1,7 @@
-"""Remove jobs from the cluster when their end and evidence are on record. No status depends on the removal."""
+"""Remove jobs from the cluster when their end and evidence are on record. No status depends on the removal.
+
+A job has to stay while a late copy of its deployment request could make the job anew, or while its log cannot be kept.
+"""
 
 from datetime import timedelta
 
@@ -12,7 +15,9 @@ from crawler_lifecycle.workflows.options import REMOVE, REMOVE_IN_A_LOOK
 IN_A_LOOK = timedelta(minutes=2)  # the next look removes the rest
 AT_THE_END = timedelta(minutes=30)  # the export waits for the removal
 PAUSE = timedelta(seconds=30)
-TRIES = 4  # longer than any claim; the audit and the cluster's own clean-up remove later jobs
+# after two minutes no deployment request is on the way: 60 s for a claim, 60 s for the way; the audit or the cluster's
+# own clean-up removes jobs that stay longer
+TRIES = 4
 
 
 async def remove_in_a_look(run: RunRef, tasks: str) -> None:
@@ -26,26 +31,29 @@ async def remove_before_export(run: RunRef) -> int:
     return await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
 
 
-async def remove_after_export(run: RunRef, kept: int) -> None:
+async def remove_after_export(run: RunRef, staying_jobs: int) -> None:
     """Try again to remove the jobs that had to stay before the export."""
     for _ in range(TRIES):
-        if not kept:
+        if not staying_jobs:
             return
         await workflow.sleep(PAUSE)
-        kept = await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
+        staying_jobs = await _remove(RemoveJobs(run=run), AT_THE_END, REMOVE)
 
 
 async def _remove(step: RemoveJobs, within: timedelta, options: workflow.ActivityConfig) -> int:
-    """Remove a page of jobs at a time. Return how many have to stay for now."""
-    kept, until = 0, workflow.now() + within
+    """Remove a page of jobs at a time. Return how many have to stay for now.
+
+    Return 0 after a failure, too: the failure has outlasted all tries, and the audit removes the jobs.
+    """
+    staying_jobs, until = 0, workflow.now() + within
     try:
         while True:
             removal = await workflow.execute_activity_method(ReconciliationActivities.remove_jobs, step, **options)
-            kept += removal.left
+            staying_jobs += removal.left
             if not removal.rest:
-                return kept
+                return staying_jobs
             if workflow.now() >= until:
-                return kept + 1  # at least a job of the remaining tasks
+                return staying_jobs + 1  # at least a job of the remaining tasks
             step = step.model_copy(update={"tasks": removal.rest})
     except ActivityError as error:
         if is_cancelled_exception(error):

@@ -48,7 +48,7 @@ async def stop(watch: Watch, plan: RunPlan, gave_up: str | None) -> None:
     rounds = Rounds(watch, plan)
     looked = await rounds.next()
     while not rounds.are_over(looked):
-        if not looked.is_proof:  # without jobs the next execution might force for no reason
+        if not looked.is_proof:  # a proof is not carried over: the next execution might force for no reason
             watch.continue_if_long(Carried(plan=plan, gave_up=gave_up))
         await rounds.pause()
         looked = await rounds.next()
@@ -66,7 +66,7 @@ class Rounds:
     def __init__(self, watch: Watch, plan: RunPlan) -> None:
         self._watch = watch
         self._plan = plan
-        self._quiet = 0  # rounds since the stop was forced, or since all jobs had ended
+        self._tries = 0  # rounds since the stop was forced, or since all jobs had ended; pauses grow with the number
         self._is_forced = watch.stop.is_forced
         self._has_asked = False
         self._drain = DrainWait()
@@ -83,14 +83,14 @@ class Rounds:
         watch.close_look(looked.took, looked.alive, more=looked.more)
         watch.stop.apply_intent(looked.intent)  # a force may be in the database only
         await end_unwanted(plan.run, looked.differences.unwanted)
-        self._quiet += 1
+        self._tries += 1
         return looked
 
     def are_over(self, looked: LookResult) -> bool:
         """Return whether nothing runs, and ended jobs have left the cluster or are held there."""
         if looked.is_proof:
             if not self._drain.has_begun:
-                self._quiet = 1  # ended jobs leave within moments
+                self._tries = 1  # ended jobs leave within moments, so the pauses begin anew
             return not self._drain.is_draining(looked.differences.leaving)
         if looked.alive or looked.differences.unwanted:
             self._drain = DrainWait()
@@ -102,7 +102,7 @@ class Rounds:
         """Wait for the next round, unless the last look has shown a new force."""
         if not self._is_newly_forced():
             pauses = DRAIN_PAUSES if self._drain.is_seen else PAUSES
-            due = workflow.now() + pauses.pause(self._quiet)
+            due = workflow.now() + pauses.pause(self._tries)
             await self._watch.wakeups.wait_until_due_nudged_or_stopped(_earlier(due, self._force_at()))
         await record_stops(self._watch.stop, self._plan)
         if not self._drain.has_begun:
@@ -119,9 +119,9 @@ class Rounds:
         await _note(self._plan.run, StopPhase.JOBS_ASKED, f"{counted(jobs, 'job')} asked to end")
 
     async def _force(self) -> None:
-        """Make the jobs end at once when the stop is on record. That takes moments, so the pauses begin anew."""
+        """Put the stop on record, then make the jobs end at once. Jobs end within moments, so the pauses begin anew."""
         if self._is_newly_forced():
-            self._is_forced, self._quiet = True, 0
+            self._is_forced, self._tries = True, 0
         await record_stops(self._watch.stop, self._plan)
         forced = await in_pages(StoppingActivities.k8_stop_pod, StopTasks(run=self._plan.run))
         if forced:
@@ -186,7 +186,8 @@ async def end_unwanted(run: RunRef, tasks: str) -> None:
 async def in_pages(activity: StopActivity, step: StopTasks) -> int | None:
     """Call the activity page by page. Return how many jobs were asked to end.
 
-    None: the cluster does not answer. The next look says so, and the next round asks again."""
+    None: the cluster does not answer. The next look says so, and the next round asks again.
+    """
     jobs = 0
     try:
         while True:

@@ -14,14 +14,15 @@ class Wakeups:
     def __init__(self, stop: StopState) -> None:
         self._stop = stop
         self._is_nudged = False
-        self._owes_a_look = False  # a nudge came, and the watcher sends no further nudge before a look has answered
+        # a nudge has ended a wait, but no look has answered the nudge: the watcher sends no further nudge until then
+        self._owes_a_look = False
         self._nudged_look_from = workflow.now()  # a nudge causes no look before this time
 
     def nudge(self) -> None:
         self._is_nudged = True
 
     def renew_owed_nudge(self) -> None:
-        """Count a nudge again if no look has answered it."""
+        """Count a nudge from the deployment stage again: looks at the main job alone answer no nudge."""
         self._is_nudged = self._is_nudged or self._owes_a_look
 
     async def wait_until_due_or_nudged(self, due: datetime) -> None:
@@ -57,6 +58,7 @@ class Wakeups:
         self._is_nudged = False
 
     def _has_news(self) -> Callable[[], bool]:
+        """Return the condition: a new stop, or a nudge where none had come before."""
         was_nudged = self._is_nudged
         return lambda: self._stop.has_unrecorded or self._is_nudged is not was_nudged
 

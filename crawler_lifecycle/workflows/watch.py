@@ -90,7 +90,7 @@ class Watch:
         """End this execution if its history has become long; the next execution goes on from here."""
         if not workflow.info().is_continue_as_new_suggested():
             return
-        known = {
+        handed_on = {
             **self.stop.carry(),
             **self.wakeups.carry(),
             "plan": self.limits.put_in(carried.plan),
@@ -98,4 +98,4 @@ class Watch:
             "owes_start": self.owes_start,
             "saturated": self._saturated,
         }
-        workflow.continue_as_new(Continuation(carried=carried.model_copy(update=known)))
+        workflow.continue_as_new(Continuation(carried=carried.model_copy(update=handed_on)))

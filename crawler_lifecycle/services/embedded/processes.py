@@ -10,7 +10,7 @@ import psutil
 
 from crawler_lifecycle.control.stack_file import Process
 
-CLOCK_TOLERANCE = 0.5
+CLOCK_TOLERANCE = 0.5  # seconds; far below the time until a pid is used again
 PAUSE = 0.05
 
 

@@ -1,8 +1,8 @@
 """Reaper: a small process that ends the stack's children when the stack itself was killed.
 
 The reaper leads the process group of all children and holds a pipe to its parent. When the pipe closes, on purpose or
-by the parent's death, the reaper ends every process left in the group. Jobs have sessions of their own and go on. Only
-for a passing stack, as of the demo, the reaper also ends the jobs and removes the state folder.
+by the parent's death, the reaper ends every process left in the group. Jobs have sessions of their own and go on. With
+`--everything`, for a temporary stack such as the demo's, the reaper also ends the jobs and removes the state folder.
 """
 
 import os
@@ -35,10 +35,11 @@ def main(state: Path, stack: str, everything: bool) -> None:
 
 
 def _end_children(state: Path, stack: str) -> None:
+    """End the group, and the recorded children of an earlier reaper: that reaper was killed, and its group stays."""
     while alive := processes.members(os.getpgrp()):
         processes.end(alive, GRACE)
     recorded = stack_file.read(state)
-    if recorded and recorded.stack == stack:  # a new stack may have started meanwhile
+    if recorded and recorded.stack == stack:  # a new stack may have started meanwhile, and goes on
         others = (processes.find(process) for process in recorded.processes if process.pid != os.getpid())
         processes.end([process for process in others if process], GRACE)
 

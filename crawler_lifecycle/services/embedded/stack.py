@@ -63,13 +63,13 @@ def end_leftovers(state: Path) -> None:
 class Stack:
     """All parts of the embedded profile, for an `owned` state folder.
 
-    `passing`: the stack takes its jobs and its state folder with it, however it ends.
+    `temporary`: the jobs and the state folder go with the stack, however the stack ends.
     """
 
-    def __init__(self, plan: Plan, say: Say, *, passing: bool = False) -> None:
+    def __init__(self, plan: Plan, say: Say, *, temporary: bool = False) -> None:
         self.plan = plan
         self._say = say
-        self._passing = passing
+        self._temporary = temporary
         self._id = str(uuid.uuid4())
         self._environment = dict(plan.environment)
         self._children: list[Child] = []
@@ -122,7 +122,7 @@ class Stack:
             await child.stop()
         if self._reaper is not None:
             await asyncio.to_thread(self._dismiss, self._reaper)
-        if not self._passing:
+        if not self._temporary:
             stack_file.remove(self.plan.state)
 
     async def _start_child(self, part: Part) -> Child:
@@ -166,7 +166,7 @@ class Stack:
         log = self.plan.state / "logs" / "reaper.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-P", "-m", "crawler_lifecycle.services.embedded.reaper"]
-        command += [*(["--everything"] if self._passing else []), str(self.plan.state), self._id]
+        command += [*(["--everything"] if self._temporary else []), str(self.plan.state), self._id]
         with log.open("ab") as errors:
             self._reaper = subprocess.Popen(
                 command,
@@ -199,8 +199,8 @@ def _upgrade_database(plan: Plan) -> str:
 
 
 async def _serves_its_catalogue(control: Control) -> None:
-    """Ask the scheduler service for its crawlers. Its readiness is no condition of a start: the stack shows and stops
-    runs also while no job can be made, on a full disk for instance.
+    """Ask the scheduler service for its crawlers. The service need not be ready: the stack shows and stops runs also
+    while no job can be made, on a full disk for instance.
     """
     await asyncio.to_thread(control.parts.deployer.crawler_names)
 
