@@ -6,7 +6,7 @@ may help. A message is written for the person who has to act.
 
 
 class LifecycleError(Exception):
-    """An error known to the project. `cause` is one word for people waiting because of the error."""
+    """An error known to the project. Runs and tasks waiting because of the error show its `cause`."""
 
     def __init__(self, message: str, *, cause: str | None = None) -> None:
         super().__init__(message)
@@ -15,7 +15,7 @@ class LifecycleError(Exception):
 
 
 class TemporaryError(LifecycleError):
-    """The same call may succeed later; no change is known to have happened."""
+    """The same call may succeed later. The failed call may have had its effect all the same."""
 
 
 class PermanentError(LifecycleError):
@@ -36,11 +36,11 @@ class NotFound(PermanentError):
 
 
 class Conflict(PermanentError):
-    """The name belongs to another object for good."""
+    """The present state forbids the request: a name or key is taken, or the run's state does not allow the request."""
 
 
 class Over(Conflict):
-    """The run has ended, so the request comes too late."""
+    """The run is over, so the request comes too late."""
 
 
 class Refused(PermanentError):

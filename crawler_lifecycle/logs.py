@@ -38,7 +38,7 @@ class _WithIds(logging.Filter):
 
 
 def _temporal_ids(record: logging.LogRecord) -> dict[str, object]:
-    """Return the ids that the Temporal SDK's own loggers attach."""
+    """Return the ids that the Temporal SDK's own loggers attach. Their `run_id` is an execution's id, not our RunID."""
     details = getattr(record, "temporal_workflow", None) or getattr(record, "temporal_activity", None) or {}
     names = {"workflow_id": "workflow_id", "run_id": "temporal_run_id", "workflow_run_id": "temporal_run_id"}
     return {ours: details[theirs] for theirs, ours in names.items() if theirs in details}

@@ -34,8 +34,8 @@ class Circumstances:
     overlap: Overlap | None
     jitter: timedelta
     window: timedelta  # greatest delay of a start
-    queued: int
-    missed: int
+    queued: int  # occurrences waiting behind an open run, by Temporal's count
+    missed: int  # occurrences dropped by Temporal, since their start would have come after the window
     now: datetime
 
 
@@ -49,8 +49,11 @@ def outcomes(due: Sequence[datetime], known: Circumstances) -> list[Occurrence]:
 
 
 def _starts_by_due_time(due: Sequence[datetime], known: Circumstances) -> dict[datetime, Start]:
-    """Return starts by due time. A manual trigger has no due time: its start is earlier than the next due time by
-    more than the jitter."""
+    """Return starts by due time. Due times include the jitter: a start belongs to the first due time from its nominal
+    time on.
+
+    A manual trigger belongs to no due time: the next due time is further away than the jitter, or still ahead.
+    """
     starts: dict[datetime, Start] = {}
     for start in sorted(known.starts, key=lambda start: start.started_at):
         at = next((time for time in due if time >= start.nominal), None)
@@ -87,20 +90,26 @@ def _pause_at(at: datetime, pauses: Iterable[Pause]) -> Pause | None:
 
 
 def _open_at(at: datetime, known: Circumstances) -> Start | None:
-    """Return the run that was open at the time. A start that Temporal made up late counts from its own due time."""
+    """Return the start whose run was open at the time; None if overlaps are allowed.
+
+    After an outage Temporal starts occurrences late, within the window, and such a run stands in the way from its due
+    time on. A start after the window is a backfill, whose run stands in the way from its real start on.
+    """
     if known.overlap is Overlap.ALLOW:
         return None
     for start in known.starts:
-        is_late = start.started_at - start.nominal <= known.window
-        since = start.nominal if is_late else start.started_at
+        is_within_window = start.started_at - start.nominal <= known.window
+        since = start.nominal if is_within_window else start.started_at
         if since < at and (start.closed_at is None or at < start.closed_at):
             return start
     return None
 
 
 def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """Mark the waiting occurrence, which looks like a skip: `queue` keeps the first behind an open run, `replace`
-    the last."""
+    """Mark the occurrence waiting behind an open run as queued: up to here the occurrence counts as skipped or due.
+
+    With the rule `queue` the first such occurrence waits, and with `replace` the last.
+    """
     if not known.queued or known.overlap is None or not known.overlap.waits:
         return occurrences
     since = max((start.started_at for start in known.starts if start.closed_at is None), default=known.now)
@@ -117,7 +126,7 @@ def with_queue(occurrences: list[Occurrence], known: Circumstances) -> list[Occu
 
 
 def _with_missed(occurrences: Sequence[Occurrence], known: Circumstances) -> list[Occurrence]:
-    """Call unexplained occurrences missed, if Temporal counts at least as many."""
+    """Explain the unknown occurrences: as missed, if Temporal counts at least as many."""
     unknown = sum(occurrence.outcome is Outcome.UNKNOWN for occurrence in occurrences)
     return [
         _explained(occurrence, unknown, known) if occurrence.outcome is Outcome.UNKNOWN else occurrence
@@ -127,7 +136,9 @@ def _with_missed(occurrences: Sequence[Occurrence], known: Circumstances) -> lis
 
 def _explained(occurrence: Occurrence, unknown: int, known: Circumstances) -> Occurrence:
     last = max((start.nominal for start in known.starts), default=occurrence.at)
-    if known.paused and occurrence.at >= last and not any(pause.until is None for pause in known.pauses):
+    has_open_pause = any(pause.until is None for pause in known.pauses)
+    # another tool's pause has no recorded beginning, but the pause began after the last start
+    if known.paused and not has_open_pause and occurrence.at >= last:
         return _skipped(occurrence.at, SkipReason.PAUSED, "by other means than ours; since when is not on record")
     counted = f"Temporal counts {known.missed} that came too late"
     if unknown <= known.missed:

@@ -31,8 +31,9 @@ def outcome(
 ) -> tuple[RunStatus, str]:
     """Return the run's final status and reason.
 
-    `reason`: why the run itself gave up. `out_of_time`: at the run's limit the cluster ended jobs before the stop did.
-    A stop or limit that reached no task, since all tasks had ended, did not end the run.
+    `reason`: the time limit, or the refused deployment, for which the supervisor ends the run. `out_of_time`: at the
+    duration limit the cluster itself ended a job, so the reason holds even if no task is STOPPED.
+    A stop or limit after the end of all tasks is no reason: the tasks decide.
     """
     total = sum(tasks.values())
     succeeded = tasks.get(TaskStatus.SUCCEEDED, 0)

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 FIBONACCI_MINUTES = (1, 2, 3, 5, 8)
 STEADY_MINUTES = 15
 SHORTEST_NUDGE_GAP = timedelta(seconds=1)
-NUDGE_GAP_IN_LOOKS = 10  # times the last look: a big run whose tasks keep ending would otherwise look all the time
-# a look that waited out an outage took long, and would delay the next look, which may be quick
+# the gap in durations of the last look: without a gap, a big run whose tasks keep ending would look all the time
+NUDGE_GAP_IN_LOOKS = 10
+# without a bound, a look delayed by an outage would cause a gap ten times as long as the outage
 LONGEST_NUDGE_GAP = timedelta(minutes=2)
 LOG_BYTES_PER_SECOND = 4 << 20  # a reader of a long log would otherwise fetch the whole log several times a second
 LONGEST_LOG_PAUSE = 15.0  # seconds

@@ -17,7 +17,7 @@ from crawler_lifecycle.domain.reasons import POD_TERMINATING, RESULT_UNKNOWN
 
 LOOKS_TO_CONFIRM_ABSENCE = 2
 LOOKS_TO_CONFIRM_ABSENCE_IN_A_STOP = 1
-# so many jobs that vanish at once are not believed: the look may show a wrong namespace, or a restored cluster
+# if more jobs vanish at once, the look is not believed and may show a wrong namespace, or a restored cluster
 FEWEST_TO_DOUBT = 5
 SHARE_TO_DOUBT = 0.2  # of the run's jobs
 
@@ -36,7 +36,7 @@ def verdict(
         return None
     job = look.jobs.get((row.task, row.attempt))
     if job is not None and job.phase is JobPhase.UNCLEAR:
-        # a stop only needs proof that the job is gone; without a stop a later look may still read the result
+        # a later look may still read the result, except from remains (an orphan); a stop does not wait for the result
         is_lost = job.gone and (job.is_orphan or intent is not Intent.RUN)
         return _absent(row, intent, now, RESULT_UNKNOWN) if is_lost else _not_absent(row)
     if job is not None and intent is Intent.RUN and _holds_the_name(row, job):
@@ -57,6 +57,7 @@ def verdicts(
     in_cluster = sum(row.status.is_in_cluster for row in rows)
     vanishing = sum(change.absent_count == 1 for change in changes)
     if intent is Intent.RUN and vanishing > max(FEWEST_TO_DOUBT, SHARE_TO_DOUBT * in_cluster):
+        # the first absences are not written, so the next look finds the same jobs absent for the first time, and doubts
         believed = [change for change in changes if not change.absent_count]
         return believed, f"{vanishing} of {in_cluster} jobs vanished at once: not believed until somebody looks"
     return changes, None

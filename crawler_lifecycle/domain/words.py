@@ -1,4 +1,4 @@
-"""Put a number and its noun into words, for messages."""
+"""Numbers with their nouns, for messages."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,6 +1,6 @@
-"""Ports to clusters, to the place of an installation's jobs, and to the scheduler service.
+"""Ports to clusters, to the recorded place of an installation's jobs, and to the scheduler service.
 
-The place is the namespace on record, which reveals a wrong kubeconfig.
+The place is a namespace with its uid. With the kubeconfig of another cluster the uid differs from the uid on record.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ KeepFacts = Callable[[Mapping[JobKey, OutcomeFacts]], None]  # records outcome f
 
 
 def keep_no_facts(facts: Mapping[JobKey, OutcomeFacts]) -> None:
-    """Record no facts: the looks record them."""
+    """Record no facts: the next look records them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
     text: str
-    offset: int
+    offset: int  # byte in the log from which to go on reading
     ended: bool  # no further text will come
-    read: int = 0  # fetched bytes, if more than the text
+    read: int = 0  # bytes fetched from the cluster; a cluster may fetch far more than the text
 
 
 class Cluster(Protocol):

@@ -44,7 +44,7 @@ class Pusher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A written archive. `bytes` counts the files; `size` and `sha256` describe the zip."""
+    """A written archive. `bytes` is the files' size before compression; `size` and `sha256` describe the zip."""
 
     location: str | None
     files: int

@@ -14,7 +14,7 @@ from crawler_lifecycle.domain.audit.subjects import AuditedRun
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRun:
-    """A run, with the workflow that made the run."""
+    """A run with its workflow, so that a schedule's occurrence finds its run."""
 
     workflow_id: str
     first_execution: str
@@ -93,7 +93,7 @@ class Records(Protocol):
     # for audits: the installation's runs, in pages by RunID
 
     def open_runs(self, after: int, limit: int) -> tuple[list[AuditedRun], int | None]:
-        """Return runs that are not over, or were not over a moment ago, and the start of the next page."""
+        """Return open runs, and the start of the next page. A run closing during the call may be included."""
 
     def audited_by_id(self, run_ids: Collection[int]) -> dict[int, AuditedRun]: ...
 

@@ -34,7 +34,7 @@ class Execution:
     """A workflow execution. Executions with the same workflow id follow one another."""
 
     workflow_id: str
-    run_id: str
+    run_id: str  # Temporal's id for the execution, not a RunID
     began_at: datetime | None = None
 
 
@@ -220,6 +220,7 @@ class Claim:
 class Backlog:
     """A run with tasks to deploy: QUEUED, or DEPLOYING by an expired claim or by the caller's own claim.
 
+    The caller's own claim remains after a failed request; between two passes the caller has no request under way.
     `in_cluster` counts the remaining tasks that have, or may have, a job.
     """
 
@@ -257,21 +258,20 @@ class Claims(Protocol):
     def claim_children(self, run_id: int, token: str, expires_in: timedelta, most: int) -> list[Claim]:
         """Turn up to `most` child tasks to DEPLOYING, only while the run is PROCESSING and its intent RUN.
 
-        Take QUEUED tasks, and DEPLOYING tasks whose claim expired or belongs to the token: the caller has no request
-        under way.
+        Take QUEUED tasks, and DEPLOYING tasks whose claim expired or belongs to the token (see `Backlog`).
         """
 
     def deployed(self, claim: Claim, deployment: Deployment) -> Intent | None:
         """Turn DEPLOYING to PENDING with the job. Return the run's present intent.
 
-        A lost claim changes no row. None: no look will ever see the job, since its task is over without the job or at
-        another attempt; the caller has to end the job. In all further cases the task's next owner finds the job by its
-        key.
+        If the claim was lost, no row changes, and the task's next claim finds the job by its key. But if the task is
+        over without the job, or at another attempt, no look ever sees the job: the result is None, and the caller has
+        to end the job.
         """
 
     def failed(self, claim: Claim, cause: str, message: str, *, refused: bool) -> None:
-        """Write a failed deployment. If the service `refused` the deployment, no job exists for certain, and the task
-        is FAILED with reason `cause`; in all further cases the claim expires.
+        """Write a failed deployment. If the service `refused` the deployment, there is certainly no job, and the task
+        is FAILED with reason `cause`. Otherwise the claim stays until its expiry.
         """
 
     def explain(self, run_id: int, cause: str) -> None:
