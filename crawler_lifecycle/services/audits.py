@@ -1,6 +1,6 @@
 """Keeps the audit's schedule in Temporal and metrics about audits, and searches for workflows that fail repeatedly.
 
-Every worker does all three. The metrics show an audit that does not run any more by its growing age.
+Every worker does all three. If the audit does not run any more, its age in the metrics grows.
 
 A run whose workflow fails again and again at the same Temporal workflow task makes no progress and never ends. The
 audit cannot be relied on to report the problem, since the audit is a workflow itself. So a plain loop in every worker
@@ -26,10 +26,10 @@ from crawler_lifecycle.ports import Findings, Records, Supervisors
 
 log = logging.getLogger(__name__)
 UPDATE_PAUSE = 30.0  # seconds between two updates of the metrics
-UPDATES_PER_KEEP = 20  # the schedule is kept every ten minutes
+UPDATES_PER_KEEP = 20  # updates between two checks of the schedule: ten minutes
 RUNS_IN_A_PAGE = 500
 SEARCH_PAUSE = 15.0  # seconds between two searches, at least
-PAUSE_PER_DURATION = 20  # a pause is so many times as long as the search before, if that is longer than SEARCH_PAUSE
+PAUSE_PER_DURATION = 20  # a pause is 20 times as long as a slow search, to spare database and Temporal
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class AuditKeeper:
     metrics: AuditMetrics
 
     async def run(self, *, kept: bool = False) -> None:
-        """Keep schedule and metrics up to date for ever. `kept`: the schedule exists already."""
+        """Keep schedule and metrics up to date for ever. `kept`: the caller has just made the schedule."""
         updates = 0
         while True:
             if not kept or (updates and updates % UPDATES_PER_KEEP == 0):

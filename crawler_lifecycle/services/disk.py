@@ -10,7 +10,7 @@ from crawler_lifecycle.adapters.disk import check_room
 from crawler_lifecycle.errors import NotReady
 
 log = logging.getLogger(__name__)
-PAUSE = 15.0
+PAUSE = 15.0  # seconds between two checks
 
 
 @dataclass

@@ -54,7 +54,7 @@ class Dispatcher:
 
     def dispatch(self) -> int:
         """Make one pass: deploy the admitted tasks, record why the rest waits, and return the number deployed."""
-        backlogs = self.claims.backlogs(self.token)
+        backlogs = self.claims.backlogs(self.token)  # including tasks whose request failed in an earlier pass
         if not backlogs:
             return 0
         demands = [_demand(backlog) for backlog in self._in_turn(backlogs)]
@@ -88,6 +88,7 @@ class Dispatcher:
 
     def _claim(self, demands: Sequence[Demand], granted: Mapping[int, int]) -> Iterator[Claim]:
         """Claim as many tasks as there are threads: a claim waiting for a thread could expire before its request."""
+        # `granted` respects the runs' own limits already, so `most` is dropped
         wanted = [replace(demand, waiting=granted[demand.run_id], most=None) for demand in demands]
         for run_id, most in admitted(wanted, self.threads).items():
             if most:

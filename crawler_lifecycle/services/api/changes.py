@@ -22,7 +22,7 @@ MOST_CHANGES = 10_000  # with more changes at once, the follower reads the whole
 PAGE = 200
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-Sent = dict[int, datetime]  # times of the last changes by RunID
+Sent = dict[int, datetime]  # by RunID, the time of the run's last change at the previous pass
 
 
 def id_of(moment: datetime) -> str:
@@ -60,13 +60,14 @@ class View:
     """A follower's view: the state and the notices that the follower has received."""
 
     def __init__(self, api: ApiState, last: datetime | None, run: int | None) -> None:
-        self.works = True
+        self.works = True  # the last pass succeeded
         self._api = api
         self._run = run
-        self._latest_sent = None if last is None else _not_ahead(last)  # the latest change sent
-        self._sent: Sent | None = None if last is None else {}  # None: a new view has not read any change
+        # time of the latest change known to the follower: from an event, or from its own reading of the state
+        self._latest_sent = None if last is None else _not_ahead(last)
+        self._sent: Sent | None = None if last is None else {}  # None: a new view before its first pass
         self._sent_notices = dict[str, datetime]()  # times of notices by id
-        self._is_open = False
+        self._is_open = False  # the opening event was sent
 
     def next_events(self) -> list[bytes]:
         """Read the changes, and return the events that bring the follower up to date."""
@@ -95,29 +96,36 @@ class View:
         return self._api.records.changed_since(self._since(), MOST_CHANGES + 1, self._run)
 
     def _since(self) -> datetime:
+        """Return the start of a pass's reading: the changes since then were mostly read before."""
         if self._latest_sent is None:
             return BEGINNING
         return max(BEGINNING, self._latest_sent - LOOK_BACK)
 
     def _mark_old_notices(self, changes: Sequence[Changed]) -> None:
-        """Mark the old notices as sent, if the view is new: the follower has read the notices of earlier changes."""
+        """Mark the old notices as sent, if the view is new: the follower reads them with the state."""
         if self._sent is None:
-            known = [change.run_id for change in changes] if self._run is None else [self._run]
-            for start in range(0, len(known), PAGE):
-                numbers = known[start : start + PAGE]
-                self._sent_notices |= {notice.notice_id: notice.at for notice in self._api.records.notices_of(numbers)}
+            run_ids = [change.run_id for change in changes] if self._run is None else [self._run]
+            for start in range(0, len(run_ids), PAGE):
+                notices = self._api.records.notices_of(run_ids[start : start + PAGE])
+                self._sent_notices |= {notice.notice_id: notice.at for notice in notices}
 
     def _is_new(self, change: Changed) -> bool:
+        """Return whether the change was not sent yet. For a new view no change is new: its follower reads the state."""
         return self._sent is not None and self._sent.get(change.run_id) != change.changed_at
 
     def _needs_opening_event(self, changes: Sequence[Changed], new_changes: Sequence[Changed]) -> bool:
         return not self._is_open or not self.works or (len(changes) > MOST_CHANGES and bool(new_changes))
 
     def _opening_event(self, changes: Sequence[Changed]) -> bytes:
-        """Return `ready`, for a beginning and after an outage, or `reset`: the follower has to read the state anew."""
-        new_view = self._sent is None or len(changes) > MOST_CHANGES
-        latest = self._latest_with(changes) if new_view else self._latest_sent
-        return event("reset" if len(changes) > MOST_CHANGES else "ready", place=id_of(latest or BEGINNING))
+        """Return `ready`, at the beginning and after an outage, or `reset`: the follower has to read the state anew.
+
+        With the state the follower has all changes. Without, the changes of this pass are still to come, and the event
+        repeats the last id.
+        """
+        is_reset = len(changes) > MOST_CHANGES
+        reads_state = is_reset or self._sent is None
+        latest = self._latest_with(changes) if reads_state else self._latest_sent
+        return event("reset" if is_reset else "ready", event_id=id_of(latest or BEGINNING))
 
     def _run_events(self, new_changes: Sequence[Changed]) -> list[bytes]:
         """Return the states in the order of changes, so that a broken stream leaves no gap before its last event.
@@ -127,13 +135,14 @@ class View:
         events, latest, new_notices = [], self._latest_sent, dict[str, datetime]()
         for start in range(0, len(new_changes), PAGE):
             page = new_changes[start : start + PAGE]
-            numbers = [change.run_id for change in page]
-            states = {run.run_id: run for run in self._api.records.summaries(numbers)}
-            notices = self._unsent_notices(numbers)
+            run_ids = [change.run_id for change in page]
+            states = {run.run_id: run for run in self._api.records.summaries(run_ids)}
+            notices = self._unsent_notices(run_ids)
             new_notices |= {notice.notice_id: notice.at for of_run in notices.values() for notice in of_run}
             for change in page:
-                place = id_of(latest or BEGINNING)  # the previous id, since the state of the run is still to be sent
-                events += [event("notice", notice, place) for notice in notices[change.run_id]]
+                # with the change's own id, a break between the notice and the state would lose the state
+                previous_id = id_of(latest or BEGINNING)
+                events += [event("notice", notice, previous_id) for notice in notices[change.run_id]]
                 latest = max(change.changed_at, latest or change.changed_at)
                 if change.run_id in states:
                     events.append(event("run", states[change.run_id], id_of(latest)))
@@ -141,7 +150,7 @@ class View:
         return events
 
     def _unsent_notices(self, run_ids: Sequence[int]) -> dict[int, list[Notice]]:
-        """Return unsent notices by run. Notices from before the two minutes were sent when their run changed."""
+        """Return unsent notices by run. Notices older than `LOOK_BACK` were sent when their run changed."""
         since, unsent = self._since(), defaultdict[int, list[Notice]](list)
         for notice in self._api.records.notices_of(run_ids):
             if notice.at >= since and notice.notice_id not in self._sent_notices:
@@ -149,7 +158,7 @@ class View:
         return unsent
 
     def _latest_with(self, changes: Sequence[Changed]) -> datetime | None:
-        """Return the time of the latest change, sent before or now. The first change is the latest."""
+        """Return the time of the latest change, sent before or now. `changes` begin with the latest change."""
         times = [self._latest_sent, changes[0].changed_at if changes else None]
         return max((time for time in times if time is not None), default=None)
 

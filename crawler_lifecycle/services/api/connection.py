@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-SENDING = (h11.IDLE, h11.SEND_BODY)  # the client's turn to send: a request's head, then its body
+SENDING = (h11.IDLE, h11.SEND_BODY)  # states in which the client has to send: a request's head, then its body
 
 
 class TimeLimitedProtocol(H11Protocol):
@@ -31,8 +31,8 @@ class TimeLimitedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # otherwise a short unread answer would stay unnoticed
-        self.app_state = {**self.app_state, "abort": transport.abort}
-        self._turn: tuple[object, object] | None = None  # the client's state, and the request
+        self.app_state = {**self.app_state, "abort": transport.abort}  # for a stream whose token is revoked
+        self._turn: tuple[object, object] | None = None  # the client's state and the request, to notice a change
         self._send_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
         self._limit_sending()
@@ -59,6 +59,7 @@ class TimeLimitedProtocol(H11Protocol):
         _cancel(self._read_timer)
 
     def _limit_sending(self) -> None:
+        """Start the time anew for every head and every body, and not for their pieces."""
         turn = (self.conn.their_state, self.cycle)
         if turn != self._turn:
             _cancel(self._send_timer)
@@ -67,16 +68,18 @@ class TimeLimitedProtocol(H11Protocol):
                 self._send_timer = self.loop.call_later(self.client_seconds, self.transport.abort)
 
     def _limit_reading(self) -> None:
-        self._read_timer = self.loop.call_later(self.client_seconds, self._abort_unless_below, self._unread())
+        self._read_timer = self.loop.call_later(self.client_seconds, self._abort_without_progress, self._unread())
 
-    def _abort_unless_below(self, unread: int) -> None:
-        if self._unread() < unread:
+    def _abort_without_progress(self, unread_before: int) -> None:
+        if self._unread() < unread_before:
             self._limit_reading()
         else:
             self.transport.abort()
 
     def _unread(self) -> int:
-        """Return how many bytes wait here and in the kernel: the kernel hides a slow reader for long."""
+        """Return how many bytes the client has still to read. The kernel's buffer counts, too: a slow client may read
+        from there for long, while the bytes here stay the same.
+        """
         queued = bytearray(4)
         with suppress(OSError):  # without this system call, only the bytes here are known
             fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)

@@ -15,10 +15,10 @@ PAUSES_PER_COMMENT = 4  # silent pauses before a comment: for the page, 4.5 s of
 COMMENT = b": still here\n\n"
 
 
-def event(kind: str, data: BaseModel | None = None, place: str | None = None) -> bytes:
+def event(kind: str, data: BaseModel | None = None, event_id: str | None = None) -> bytes:
     lines = [f"event: {kind}", f"data: {data.model_dump_json() if data else '{}'}"]
-    if place is not None:
-        lines.append(f"id: {place}")
+    if event_id is not None:
+        lines.append(f"id: {event_id}")
     return ("\n".join(lines) + "\n\n").encode()
 
 

@@ -79,7 +79,7 @@ class Follower:
     offset: int
     read: Read | None = None
     outages: int = 0  # failed reads since the last success
-    missing: int = 0  # consecutive reads without a log
+    missing: int = 0  # permanent failures in a row, mostly NotFound
 
     def next(self) -> Read:
         return _read(self.api, self.run_uid, self.task, self.attempt, self.offset)
@@ -105,15 +105,17 @@ class Follower:
             return self._after_failure(error)
         was_away, self.outages, self.missing, self.read = self.outages > 0, 0, 0, None
         self.attempt, self.offset = part.attempt, part.offset
-        place, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST_PAUSE)
-        if part.text or (was_away and not part.ended):
+        event_id, pause = f"{part.attempt}-{part.offset}", log_pause(fetched, SHORTEST_PAUSE)
+        if part.text or (was_away and not part.ended):  # an empty part tells the client the end of an outage
             # after a short part there is a pause: a program that prints all the time would be read all the time
-            is_all = len(part.text) < CATCHING_UP and not part.ended
-            return [event("log", part, place)], pause if is_all else 0.0
-        return ([event("end", part, place)], None) if part.ended else ([], pause)
+            is_up_to_date = len(part.text) < CATCHING_UP and not part.ended
+            return [event("log", part, event_id)], pause if is_up_to_date else 0.0
+        return ([event("end", part, event_id)], None) if part.ended else ([], pause)
 
     def _after_failure(self, error: LifecycleError) -> tuple[list[bytes], float | None]:
-        """Report a problem once. Ignore a first NotFound: a log moving out of the cluster is absent for a moment."""
+        """Report an outage once, and go on. Report a permanent failure at its second time in a row, and end the stream:
+        a log moving out of the cluster is absent for a moment.
+        """
         problem = Problem(title=HTTPStatus(status_of(error)).phrase, status=status_of(error), detail=error.message)
         if not isinstance(error, PermanentError):
             self.outages, self.missing = self.outages + 1, 0

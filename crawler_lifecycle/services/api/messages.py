@@ -35,7 +35,7 @@ class RequestBody(Request):
 class StartRequest(RequestBody, RunParameters):
     """Start a run of a crawler."""
 
-    model_config = Request.model_config
+    model_config = Request.model_config  # else the last base's setting would win and ignore unknown fields
     trigger: Trigger = Field(default=Trigger.API, strict=False, description="`api`, or `manual` if a person asked")
 
     @field_validator("trigger")
@@ -74,7 +74,7 @@ class TasksAdded(Message):
 class ScheduledRun(RequestBody, RunParameters):
     """Request for the run at every occurrence."""
 
-    model_config = Request.model_config
+    model_config = Request.model_config  # as in StartRequest
     trigger: Trigger = Field(default=Trigger.SCHEDULED, strict=False, description="always `scheduled`")
 
     @field_validator("trigger")

@@ -20,18 +20,18 @@ class EntityTags:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "GET":
             return await self._app(scope, receive, send)
-        known, start = Headers(scope=scope).get("if-none-match", ""), list[Message]()
+        known, held = Headers(scope=scope).get("if-none-match", ""), list[Message]()
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start" and _may_be_tagged(message):
-                start.append(message)  # held until the body is there
+                held.append(message)  # until the body is there
                 return
-            if start:
-                begun = start.pop()
+            if held:
+                start = held.pop()
                 is_whole = not message.get("more_body", False)
-                if is_whole and _set_tag(begun, message["body"], known):
+                if is_whole and _set_tag(start, message["body"], known):
                     message = {**message, "body": b""}
-                await send(begun)
+                await send(start)
             await send(message)
 
         return await self._app(scope, receive, tagged)

@@ -14,7 +14,7 @@ from crawler_lifecycle.services.api.parameters import cursor_to, place_in
 from crawler_lifecycle.services.api.state import BEARER, READING, ApiState, Caller, CurrentApi, Run
 from crawler_lifecycle.services.problems import problems
 
-LAST_TASK = 10**9
+LAST_TASK = 10**9  # above every task number, and within the database's integers
 
 router = APIRouter(prefix="/v1", tags=["reading"])
 

@@ -19,8 +19,8 @@ from crawler_lifecycle.services.api.state import READING, ApiState, Caller, Curr
 from crawler_lifecycle.services.api.tokens import Scope, Token
 from crawler_lifecycle.services.problems import problems
 
-FURTHEST = 1 << 50
-REVOKED_SECONDS = 2.0
+FURTHEST = 1 << 50  # bytes: longer than any log, and valid as an offset in a file
+VALIDITY_PAUSE = 2.0  # seconds between two checks of an open stream's token
 
 router = APIRouter(prefix="/v1", tags=["following"], dependencies=READING)
 TaskNumber = Annotated[int, Query(ge=0, le=10**9, description="number of the task")]
@@ -96,8 +96,8 @@ class Stream(StreamingResponse):
     async def _abort_after_revocation(self, abort: Callable[[], None]) -> None:
         """Abort the connection after a revocation, since a blocked send would outlive the token."""
         while _is_still_valid(self._api, self._caller):
-            await asyncio.sleep(REVOKED_SECONDS)
-        await asyncio.sleep(REVOKED_SECONDS)
+            await asyncio.sleep(VALIDITY_PAUSE)
+        await asyncio.sleep(VALIDITY_PAUSE)  # an unblocked stream ends in order meanwhile, at its next event or comment
         abort()
 
 

@@ -23,7 +23,7 @@ from crawler_lifecycle.contract.requests import Name
 from crawler_lifecycle.control.stack_file import make_token, write_private
 from crawler_lifecycle.errors import BadInput, NotFound, NotReady
 
-EMBEDDED, EMBEDDED_FILE = "embedded", "api.token"
+EMBEDDED, EMBEDDED_FILE = "embedded", "api.token"  # the page's token: its name, and the file with its text
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 PREFIX = "crawl_"  # lets scanners for leaked secrets recognise a token
 

@@ -8,7 +8,7 @@ from itertools import islice
 from crawler_lifecycle.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
-# below the ports of client connections: a client could get a chosen port before the server starts
+# below the ports that Linux gives to clients: a client could take a chosen port before the server starts
 SERVER_PORTS = range(20_000, 32_768)
 
 

@@ -16,12 +16,12 @@ from crawler_lifecycle.errors import LifecycleError, NotReady
 from crawler_lifecycle.services.embedded import processes
 from crawler_lifecycle.services.embedded.plan import Part
 
-PROBE_PAUSE = 0.1
-START_PATIENCE = 30.0
+PROBE_PAUSE = 0.1  # seconds
+START_PATIENCE = 30.0  # seconds
 RESTARTS = Backoff(timedelta(seconds=1), timedelta(seconds=30))
 HEALTHY_SECONDS = 60.0  # a process that ran for longer is restarted after the shortest pause
-LAST_LINES = 8
-BIG_LOG = 10_000_000
+LAST_LINES = 8  # shown from the log when a process does not start
+BIG_LOG = 10_000_000  # bytes; a longer log becomes `.log.1` at the next start
 
 Say = Callable[[str], None]
 Probe = Callable[[], Awaitable[None]]

@@ -62,8 +62,9 @@ def end_jobs(control: Control, grace: float = GRACE_SECONDS) -> OpenJobs:
     for end, patience in ((control.parts.cluster.stop, grace), (control.parts.cluster.kill, GRACE_SECONDS)):
         deadline = time.monotonic() + patience
         while alive := open_jobs(control):
-            for run_uid in {job.run_uid for job in alive.seen}:
-                end(run_uid, [(entry.job.task, entry.job.attempt) for entry in alive.seen if entry.run_uid == run_uid])
+            for run_uid in {open_job.run_uid for open_job in alive.seen}:
+                jobs = [open_job.job for open_job in alive.seen if open_job.run_uid == run_uid]
+                end(run_uid, [(job.task, job.attempt) for job in jobs])
             if time.monotonic() > deadline:
                 break
             time.sleep(LOOK_PAUSE)
