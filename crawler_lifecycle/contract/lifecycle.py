@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 
 class AcceptedStop(Message):
-    """A stop, accepted by the workflow at the time `at`. `ends_as`: the end's reason, if the run gave up."""
+    """A stop, accepted by the workflow at the time `at`. `ends_as`: the limit, if the workflow itself made the stop."""
 
     stop: StopRequest
     at: datetime
@@ -34,23 +34,23 @@ class AcceptedStop(Message):
 
 
 class Carried(Message):
-    """State for the continuation, handed over by the previous execution. Without continuations, a history would have no
-    end.
-    """
+    """State for the next execution. A workflow continues as new before its history is too long for Temporal."""
 
     plan: RunPlan
     anchor: datetime | None = Field(default=None, description="start of reconciliation; none: deployment lasts")
-    look_number: int = 1
-    looks: int = 0
-    nudged: bool = False
+    look_number: int = Field(default=1, description="number of the next look that is due by the pacing")
+    looks: int = Field(default=0, description="number of looks so far, shown to people")
+    nudged: bool = Field(default=False, description="a nudge is not answered by a look yet")
     resumed: bool = Field(default=False, description="the run had an earlier supervisor")
     stopping: AcceptedStop | None = Field(default=None, description="the stop that is under way")
-    forced: bool = False
+    forced: bool = Field(default=False, description="a stop with force was accepted")
     asked: list[AcceptedStop] = Field(default=[], description="stops that are not on record yet")
     saturated: str | None = Field(default=None, description="cause of the lack of room, for Temporal's list")
     cancelled: bool = Field(default=False, description="the stop was a cancel: the workflow closes as cancelled")
     owes_start: bool = Field(default=False, description="the start notice is not delivered yet")
-    gave_up: str | None = Field(default=None, description="the reason if the run itself gave up")
+    gave_up: str | None = Field(
+        default=None, description="reason to end without a request: a limit, or a refused deployment"
+    )
 
 
 class Continuation(Message):

@@ -19,7 +19,9 @@ class OutcomeFacts(Message):
     job_uid: str
     pod_uid: str | None = Field(default=None, description="the pod with the facts; none: only the job had facts")
     succeeded: bool | None = Field(default=None, description="whether the main program succeeded; none: not ended")
-    told_to_end: bool | None = Field(default=None, description="whether a request to end came first; none: unknown")
+    told_to_end: bool | None = Field(
+        default=None, description="whether a request to end came before the end; none: unknown"
+    )
     told_by: str | None = Field(default=None, description="sender of the request to end, in one word")
     reason: str | None = Field(default=None, description="reason of a failure, in one word")
     exit_code: int | None = None

@@ -15,7 +15,7 @@ from crawler_lifecycle.contract.states import Trigger
 from crawler_lifecycle.errors import BadInput
 
 MOST_TASKS_EVER = 100_000
-MOST_ARGUMENT_BYTES = 64 * 1024  # Linux limits a program's argument to 128 KiB
+MOST_ARGUMENT_BYTES = 64 * 1024  # all arguments reach a task in a single variable; Linux limits a variable to 128 KiB
 A_YEAR = 366 * 24 * 3600
 M = TypeVar("M", bound=BaseModel)
 
@@ -64,7 +64,7 @@ class RunParameters(Message):
 
 
 class AcceptedRequest(RunParameters):
-    """Request from an earlier time. The request stays readable with unknown fields from a newer version."""
+    """Request after its validation at the door. Fields from a newer version are ignored."""
 
     run_id: Annotated[int, Field(ge=1)] | None = Field(default=None, description="RunID of the run to resume")
     reopen: bool = Field(default=False, description="with run_id: give the tasks of a FAILED run another attempt")
@@ -161,8 +161,8 @@ def refusals_as_bad_input() -> Iterator[None]:
 
 def _bad_input(error: ValidationError) -> BadInput:
     first, *others = error.errors(include_url=False, include_context=False)
-    field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-    if not field:  # an error about the whole model: our own rules carry the field's name as their type
+    field = ".".join(str(part) for part in first["loc"] if part != "[key]")  # pydantic's mark for a dict's key
+    if not field:  # an error about the whole model has no location; `RunRequest` puts the field's name into the type
         field = first["type"] if first["type"] in RunRequest.model_fields else "request"
     more = f" (and {len(others)} more)" if others else ""
     return BadInput(field[:200], first["msg"].removeprefix("Value error, ")[:300] + more)

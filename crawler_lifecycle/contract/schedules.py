@@ -65,7 +65,7 @@ class ScheduleRules(Request):
     def _instead_of_cron(cls, every: int | None, info: ValidationInfo) -> int | None:
         if every is not None and info.data.get("cron"):
             raise ValueError("either cron or an interval, not both")
-        if every is None and info.data.get("cron") == []:
+        if every is None and info.data.get("cron") == []:  # a refused cron is absent, and is reported alone
             raise ValueError("either cron or an interval is needed")
         return every
 
@@ -110,8 +110,8 @@ class ScheduleRequest(ScheduleRules):
 
 class Outcome(StrEnum):
     STARTED = "started"
-    DUE = "due"
-    QUEUED = "queued"
+    DUE = "due"  # seconds ago: Temporal may still start the run
+    QUEUED = "queued"  # waits until an earlier run ends
     SKIPPED = "skipped"
     UNKNOWN = "unknown"
     ASKED = "asked"  # triggered, and its outcome is not known yet

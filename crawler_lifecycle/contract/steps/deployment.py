@@ -23,9 +23,9 @@ class DeploymentOutcome(Message):
 class MainJobStatus(Message):
     """The main job's status. `started`: the job runs or has run; otherwise `cause` and `since` describe its wait."""
 
-    known: bool = True
+    known: bool = Field(default=True, description="whether the job could be observed")
     started: bool = False
-    vanished: bool = False
+    vanished: bool = Field(default=False, description="a complete look does not show the job")
     started_at: datetime | None = Field(default=None, description="start of the job, if the cluster tells")
     intent: Intent = Intent.RUN
     cause: str | None = None
@@ -42,5 +42,7 @@ class StartRun(RunInput):
 
 
 class RunMoment(Message):
+    """A run's status, and the time when the run started."""
+
     status: RunStatus
     at: datetime

@@ -50,7 +50,10 @@ class RunPlan(Message):
     max_duration_seconds: int | None = None
     grace_seconds: int = 30
     clock: Clock = Clock()
-    search_attributes: bool = Field(default=False, description="the server knows ours; an unknown attribute is fatal")
+    search_attributes: bool = Field(
+        default=False,
+        description="the server has our search attributes; to set an unknown attribute fails the workflow task",
+    )
 
 
 class Counted(Message):
@@ -58,7 +61,9 @@ class Counted(Message):
 
 
 class CloseRun(RunInput):
-    reason: str | None = Field(default=None, description="reason by the run itself; none: the tasks decide")
+    reason: str | None = Field(
+        default=None, description="reason to end without a request, such as a limit; none: the tasks decide"
+    )
 
 
 class RunOutcome(Message):

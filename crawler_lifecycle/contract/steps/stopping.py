@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.steps.run import RunInput
 class LogCancellation(RunInput):
     stop: StopRequest
     asked_at: datetime
-    ends_as: str | None = Field(default=None, description="reason of the end, if the run itself gave up")
+    ends_as: str | None = Field(default=None, description="the limit, if the workflow itself made the stop")
 
 
 class NotePhase(RunInput):

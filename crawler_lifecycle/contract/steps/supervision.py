@@ -13,7 +13,7 @@ from crawler_lifecycle.contract.steps.run import ExportsOwed, RunInput, RunPlan
 class CreateHistory(Message):
     request: AcceptedRequest
     workflow_id: str
-    first_execution_run_id: str = Field(description="same for all executions of a request")
+    first_execution_run_id: str = Field(description="the first execution for the request, also after a continuation")
 
 
 class TakeOver(Message):
@@ -24,19 +24,21 @@ class TakeOver(Message):
     reopen: bool = False
     workflow_id: str
     temporal_run_id: str
-    began_at: datetime | None = Field(default=None, description="begin of the execution: the latest goes first")
+    began_at: datetime | None = Field(
+        default=None, description="begin of the execution; refused if the present supervisor began later"
+    )
 
 
 class TakenOver(Message):
-    """Result for a takeover: `plan` if the workflow supervises the run from now on; otherwise the obstacle."""
+    """Result for a takeover. With `plan` the workflow supervises the run from now on; otherwise see `supervised_by`."""
 
     plan: RunPlan | None = None
     status: RunStatus
     intent: Intent = Intent.RUN
     started_at: datetime | None = None
-    exported: bool = False
+    exported: bool = Field(default=False, description="the last end is announced and archived")
     owed: ExportsOwed | None = Field(default=None, description="missing exports, if the run is over")
-    gave_up: str | None = Field(default=None, description="reason of the stop under way, if the run gave up")
+    gave_up: str | None = Field(default=None, description="the limit, if the stop under way began at a limit")
     stopped_at: datetime | None = Field(default=None, description="first request for the stop under way")
     jobs_asked_at: datetime | None = Field(default=None, description="first request to the jobs by that stop")
     supervised_by: str | None = Field(default=None, description="workflow that has the run, if not ours")
