@@ -29,8 +29,8 @@ class Bulkhead:
         result = asyncio.wrap_future(queued)
         try:
             done, _ = await asyncio.wait([result], timeout=self._patience)
-            if not done and queued.cancel():  # a call cannot be cancelled after its begin
+            if not done and queued.cancel():  # False if the call has begun: the call is awaited then
                 raise TemporaryError(f"{self._name} is too slow for all present callers: try again later")
             return await result
         finally:
-            queued.cancel()
+            queued.cancel()  # the caller may be gone: its call must not take a thread later

@@ -102,7 +102,7 @@ async def _installation(context: Context) -> str:
 
 
 def _failing_runs(audits: AuditCommands) -> str:
-    """Read the findings about failing workflows: every worker searches for such workflows all the time."""
+    """Raise NotReady for open findings about failing workflows. Workers keep them up to date between audits."""
     findings = audits.overview(audits=0, findings=MOST_FINDINGS).findings
     failing = [finding for finding in findings if finding.kind is FindingKind.WORKFLOW_FAILING]
     still_failing = [finding for finding in failing if finding.closed_at is None]

@@ -28,7 +28,8 @@ from crawler_lifecycle.workflows.visibility import SEARCH_ATTRIBUTES
 DEFAULT_ADDRESS = "localhost:7233"
 RPC_TIMEOUT = timedelta(seconds=10)
 CONNECT_SECONDS = 40.0  # the SDK gives up by itself sooner, unless the server sends no byte at all
-# the request itself is wrong; after all other errors a retry may help (CANCELLED: the SDK had no answer in time)
+# With these errors the request itself is wrong. After any other error a retry may help, also after CANCELLED
+# (the SDK had no answer in time).
 PERMANENT = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.ALREADY_EXISTS, RPCStatusCode.FAILED_PRECONDITION)
 FORBIDDEN = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
@@ -51,8 +52,9 @@ def _error_class(error: RPCError) -> type[LifecycleError]:
 
 
 def _misses_its_namespace(error: RPCError) -> bool:
-    """Return whether the server denies the namespace. A busy server may deny an existing namespace, so such an answer
-    must not mean that a workflow is missing.
+    """Return whether the server does not know the namespace.
+
+    Such an answer does not prove a workflow missing, since a busy server may deny an existing namespace.
     """
     return any(detail.Is(NamespaceNotFoundFailure.DESCRIPTOR) for detail in error.grpc_status.details)
 
@@ -70,8 +72,9 @@ def failure_of(error: WorkflowFailureError) -> LifecycleError:
 
 
 class TemporalConnection:
-    """A connection to the Temporal server in Temporal's own variables and configuration file, opened at its first use.
+    """A connection to the Temporal server, opened at its first use.
 
+    Temporal's own variables and configuration file name the server.
     A worker passes its `runtime`, which has metrics. Without a runtime, the SDK's library writes no log.
     """
 

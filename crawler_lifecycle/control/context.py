@@ -21,13 +21,13 @@ CHECK_THREADS = 8  # a thread for every blocking check: none waits for a part th
 
 
 def _scheduler_calls() -> Bulkhead:
-    """Make a bulkhead of its own: a stop must not wait for a scheduler service that hangs."""
+    """Return a separate bulkhead: a stop must not wait for calls to a scheduler service that hangs."""
     return Bulkhead("the scheduler service", SCHEDULER_THREADS, patience=SCHEDULER_PATIENCE)
 
 
 @dataclass(frozen=True)
 class Context:
-    """An installation with its adapters. An adapter is opened at its first use, so a command loads only its own."""
+    """An installation with its adapters. A command opens and imports only its own adapters."""
 
     installation: Installation
     parts: Parts

@@ -19,7 +19,7 @@ from crawler_lifecycle.domain.naming import RUN_WORKFLOW
 MISSING = WorkflowInfo(is_open=False, end="missing")
 CLOSED = {status.value: status.name.lower() for status in WorkflowExecutionStatus if status.name != "RUNNING"}
 LONGEST_FAILURE = 300
-CAUSE = "WORKFLOW_TASK_FAILED_CAUSE_"
+CAUSE_PREFIX = "WORKFLOW_TASK_FAILED_CAUSE_"
 
 
 def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
@@ -37,7 +37,10 @@ def workflow_info(answer: DescribeWorkflowExecutionResponse) -> WorkflowInfo:
 
 
 def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
-    """Return why the last workflow task failed, in a line. Of failures in a row, only the first has an event."""
+    """Return why the last workflow task failed, in a line; None after a success, or without an event about a failure.
+
+    Only the first failure in a row has an event, so the search goes back to the last success.
+    """
     for event in latest_first:
         if event.HasField("workflow_task_failed_event_attributes"):
             return _in_one_line(event.workflow_task_failed_event_attributes)
@@ -51,7 +54,7 @@ def task_failure(latest_first: Iterable[HistoryEvent]) -> str | None:
 def _in_one_line(failed: WorkflowTaskFailedEventAttributes) -> str:
     kind = failed.failure.application_failure_info.type
     if not kind:
-        kind = WorkflowTaskFailedCause.Name(failed.cause).removeprefix(CAUSE).replace("_", " ").lower()
+        kind = WorkflowTaskFailedCause.Name(failed.cause).removeprefix(CAUSE_PREFIX).replace("_", " ").lower()
     return " ".join(f"{kind}: {failed.failure.message}".split())[:LONGEST_FAILURE]
 
 

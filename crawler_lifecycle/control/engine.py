@@ -26,9 +26,12 @@ from crawler_lifecycle.ports import Nudge
 UNLESS_COMPLETED = WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
 IDS_IN_A_QUERY = 100
 LATEST_EVENTS = 20
-TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"  # a foreign workflow with a run's id is not listed, but described
+# The list leaves out other types: a foreign workflow with a run's id must not count as the run's open workflow.
+# The audit describes such a workflow.
+TYPES = f"'{RUN_WORKFLOW}', '{EXPORT_WORKFLOW}'"
 QUOTES = set("'\"\\`")
-# refusals of a signal: too many signals wait, the workflow is about to close, or it had as many as the server allows
+# refusals of a signal, in this order: too many signals wait; the workflow is about to close; the workflow already got
+# as many signals as the server allows
 SIGNAL_REFUSED = (RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.INVALID_ARGUMENT)
 
 
@@ -125,6 +128,7 @@ class Engine(TemporalConnection):
         return workflow_info(description.raw_description)
 
     async def requested_run_id(self, workflow_id: str) -> int | None:
+        """Return the RunID in the workflow's input, as `run_of` does; None also if there is no such workflow."""
         try:
             async with self.calls() as client:
                 handle = client.get_workflow_handle(workflow_id)

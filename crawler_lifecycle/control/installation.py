@@ -24,8 +24,11 @@ class Installation:
 
     @classmethod
     def with_variables(cls, folder: Path, variables: Mapping[str, str]) -> "Installation":
-        """Return the installation that these variables describe; they have precedence over the environment."""
-        return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal(variables))
+        """Return the installation for these variables and the environment. These variables have precedence here.
+
+        `locate` passes only variables missing in the environment.
+        """
+        return cls(configuration.load(**_nested(variables) | {"state": folder}), _temporal_environment(variables))
 
     @property
     def database_name(self) -> str:
@@ -55,12 +58,12 @@ def _is_in_environment(name: str) -> bool:
     return ("TEMPORAL_ADDRESS" if name.startswith(TEMPORAL) else name) in os.environ
 
 
-def _temporal(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment, with its Temporal variables replaced by ours if there are any."""
-    given = {name: value for name, value in variables.items() if name.startswith(TEMPORAL)}
-    if not given:
+def _temporal_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment. Temporal variables among `variables` replace all Temporal variables there."""
+    replacements = {name: value for name, value in variables.items() if name.startswith(TEMPORAL)}
+    if not replacements:
         return dict(os.environ)
-    return {name: value for name, value in os.environ.items() if not name.startswith(TEMPORAL)} | given
+    return {name: value for name, value in os.environ.items() if not name.startswith(TEMPORAL)} | replacements
 
 
 def _nested(variables: Mapping[str, str]) -> dict[str, Any]:

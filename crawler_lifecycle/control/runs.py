@@ -27,7 +27,7 @@ from crawler_lifecycle.errors import Conflict, LifecycleError, NotFound, Over, T
 from crawler_lifecycle.ports import Addition
 
 WORKER_PATIENCE = 20.0
-RECORD_SECONDS = 2.5  # for the write of a stop; then the signal no longer waits for the write
+RECORD_SECONDS = 2.5  # longest wait for a stop's write before the stop is signalled
 
 
 class Started(Message):
@@ -41,7 +41,9 @@ class Started(Message):
 
 
 class Stopping(Message):
-    """Answer to a stop. `told` says how the run's workflow learned of the stop: signal, cancel, resume, or later."""
+    """Answer to a stop. `told` says how the stop reached the run's workflow: `signal`; `cancel`, if Temporal refused
+    the signal; `resume`, if no workflow was open; or `later`, from the database.
+    """
 
     run_id: int
     run_uid: str
@@ -87,7 +89,7 @@ class RunCommands(RunReader):
                 return _started(known, workflow_id, known.first_execution_run_id, created=False)
         entry = await self._context.scheduler(lambda scheduler: scheduler.crawler(request.crawler))
         summary = f"{request.crawler}, {counted(request.tasks or entry.processes, 'task')}"
-        once = key is not None
+        once = key is not None  # with a key, join the open workflow, and start none after a completed workflow
         handle = await self._engine.start(RUN_WORKFLOW, request, workflow_id, summary, join=once, once=once)
         started = await self.wait_started(workflow_id, str(handle.first_execution_run_id))
         if once:  # another request with this key may have been a moment earlier
@@ -152,7 +154,7 @@ class RunCommands(RunReader):
             record = await self._context.database(lambda store: store.runs.get(run_id))
             _refuse_to_stop_a_run_that_is_over(record)
             return await self._engine.stop(record.workflow_id, stop)
-        except LifecycleError:  # the write tells the problem, or the signal after the write
+        except LifecycleError:  # the write, or the signal after the write, meets the same problem and reports it
             return None
 
     async def _stop_as_recorded(
@@ -221,7 +223,9 @@ class RunCommands(RunReader):
         return Resumed(run=record, started=False)
 
     async def _refusal_to_reopen(self, before: RunRecord) -> Conflict:
-        """The workflow may be open for its last end, or because another caller has reopened the run a moment ago."""
+        """Return why a run with an open workflow is not reopened: the workflow still finishes the run's end, or another
+        caller has reopened the run a moment ago.
+        """
         run = await self._context.database(lambda store: store.runs.get(before.run_id))
         if not run.status.is_over:
             return Conflict(f"run {run.run_id} was reopened a moment ago and is under way")

@@ -157,8 +157,10 @@ class ScheduleCommands:
     async def backfill(
         self, schedule_id: str, since: datetime, until: datetime, *, at_once: bool = False
     ) -> Backfilled:
-        """Start all occurrences that were due from `since` to `until`, also if they ran: one after another, or all at
-        once."""
+        """Start every occurrence due from `since` to `until`, also occurrences with an earlier run.
+
+        The runs follow one another; with `at_once` all runs start now.
+        """
         if until > _now():
             raise BadInput("until", "must not lie in the future: only past occurrences can be started")
         if since > until:

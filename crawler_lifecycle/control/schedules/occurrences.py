@@ -49,11 +49,15 @@ class Occurrences:
     async def _starts(
         self, description: ScheduleDescription, due: Sequence[datetime], *, is_first_page: bool
     ) -> Sequence[Start]:
-        """Return the starts that may belong to the due times. An earlier page needs no start long after its last."""
+        """Return the starts that may belong to the due times.
+
+        On an earlier page, the starts long after its last due time are left out.
+        """
         jitter, window = translation.jitter_of(description.schedule), translation.window_of(description.schedule)
         until = None if is_first_page else due[-1] + jitter + window + SETTLING
         async with self._engine.calls() as client:
             starts = await starts_of(client, description, due[0], until)
+        # a workflow id has the time without jitter, so an earlier time than the due time
         ids = (translation.occurrence_id(description.id, at) for at in (due[0] - jitter, due[-1]))
         runs = await self._context.database(lambda store: store.records.scheduled_runs(*ids))
         return with_runs(starts, runs, description.id)

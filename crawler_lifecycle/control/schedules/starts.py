@@ -17,13 +17,13 @@ from crawler_lifecycle.domain.occurrences import Start
 from crawler_lifecycle.ports import ScheduledRun
 
 MOST_LISTED = 1000
-NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")  # the due time, without jitter
 
 
 async def starts_of(
     client: Client, description: ScheduleDescription, since: datetime, until: datetime | None = None
 ) -> list[Start]:
-    """Return workflows that were open at or after `since` and had started at `until`."""
+    """Return workflows that were open at or after `since` and had started by `until`."""
     quoted = description.id.replace("\\", "\\\\").replace('"', '\\"')
     closed_late = f'CloseTime >= "{since.astimezone(UTC).isoformat()}"'
     query = f'TemporalScheduledById = "{quoted}" AND (ExecutionStatus = "Running" OR {closed_late})'
@@ -79,5 +79,6 @@ def _of_schedule(description: ScheduleDescription) -> Iterable[Start]:
                 first_execution=getattr(result.action, "first_execution_run_id", ""),
                 nominal=nominal,
                 started_at=result.started_at,
+                # the close time is unknown; the start time in its place makes the workflow block no occurrence
                 closed_at=None if workflow_id in open_ids else result.started_at,
             )
