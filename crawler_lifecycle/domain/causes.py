@@ -5,7 +5,8 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import JobLook, JobPhase, TaskRow
 
 NEARLY_OVER = (reasons.FINISHING, reasons.BACKOFF, reasons.FAILING)
-# a job shows the general cause (the key); an event, gone after an hour, has told a more precise cause
+# A job shows only the general cause (the key). The row keeps a more precise cause from an event, since the cluster
+# deletes events after an hour.
 PRECISE_CAUSES = {
     reasons.POD_NOT_CREATED: (reasons.QUOTA, reasons.POD_CREATE_REJECTED),
     reasons.CONTAINER_CREATING: (reasons.VOLUME, reasons.POD_SANDBOX),
@@ -25,7 +26,10 @@ def cause_of(row: TaskRow, job: JobLook, intent: Intent) -> str | None:
 
 
 def reason_while_alive(row: TaskRow, job: JobLook, cause: str | None) -> str | None:
-    """Return the author of a request to end, as the task's reason: at the end the pod that names it may be gone."""
+    """Return the author of a request to end, as the reason for a living task.
+
+    The row keeps the author, because the pod with the author's name may be gone at the end.
+    """
     if cause == reasons.POD_TERMINATING:
         return job.reason or row.reason
     if cause == reasons.DELETED_EXTERNALLY:

@@ -39,6 +39,7 @@ def ending(
     row: TaskRow, job: JobLook, facts: OutcomeFacts | None, intent: Intent, stopped_at: datetime | None
 ) -> Ending:
     """Return how a task is over after the end of its job."""
+    # a LOST task was over before the stop, so no correction makes the task STOPPED
     stops = intent is not Intent.RUN and row.status is not TaskStatus.LOST
     if facts and facts.ended_by_itself and _was_ended_from_outside(job):
         return _ending_by_facts(facts, stops=stops)
@@ -115,8 +116,9 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
         and job.reason != reasons.DEADLINE_EXCEEDED
     ):
         return _ending_by_facts(facts)
-    told_by = (facts.told_by if facts else None) or told_to_end_by(row)
-    reason = told_by or job.reason if job.reason == reasons.DISRUPTED else job.reason
+    reason = job.reason
+    if reason == reasons.DISRUPTED:  # the look does not know the author; the records may
+        reason = (facts.told_by if facts else None) or told_to_end_by(row) or reason
     message = None if job.gone else job.message  # the evidence of a gone job says more
     return Ending(TaskStatus.FAILED, reason, job.exit_code, message, job.ended_at)
 
@@ -124,9 +126,8 @@ def _ending_of_failure(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -
 def _was_told_to_end(row: TaskRow, job: JobLook, facts: OutcomeFacts | None) -> bool:
     """Return whether a program that ended with 0 was told to end before.
 
-    The facts decide first, then the job's remains, then the row's cause.
-
-    A program that ended within a minute of its deletion counts as told, unless a look or a stop saw the end first.
+    The facts decide first, then the job's remains, then the row's cause. Facts without the order (deletion and end were
+    within a minute) count as told: a false FAILED costs a second crawl, a false SUCCEEDED loses half a crawl.
     """
     if facts and facts.has_ended:
         return not facts.ended_by_itself

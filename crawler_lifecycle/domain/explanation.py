@@ -91,10 +91,11 @@ def _of_a_task(run: RunRecord, row: TaskRecord | None) -> Explanation | None:
 
 
 def _how(row: TaskRecord) -> str:
-    said = f"exit code {row.exit_code}" if row.exit_code is not None else ""
+    """Return the reason and the exit code for the sentence, without a reason that only repeats the exit code."""
+    code = "" if row.exit_code is None else f"exit code {row.exit_code}"
     if row.reason and row.reason != f"exit_{row.exit_code}":
-        said = f"{row.reason}, {said}" if said else row.reason
-    return f" with {said}" if said.startswith("exit code") else f" ({said})" if said else ""
+        return f" ({row.reason}, {code})" if code else f" ({row.reason})"
+    return f" with {code}" if code else ""
 
 
 def _first_failure(tasks: Sequence[TaskRecord]) -> TaskRecord | None:

@@ -1,6 +1,7 @@
 """Merge a task's outcome facts on record with the facts in a new look.
 
-The first look that saw two events decides their order: the clocks of two machines cannot prove an order.
+The important fact is whether the program ended before or after a request to end. The order on record stands, because
+a later look would compare dates by two machines' clocks, and such dates prove no order.
 """
 
 from crawler_lifecycle.contract.outcome_facts import OutcomeFacts
@@ -41,13 +42,17 @@ def _shows_the_same_program(job: JobLook) -> bool:
 
 
 def _merged(known: OutcomeFacts, new: OutcomeFacts) -> OutcomeFacts:
+    """Return the facts on record with the news. Another pod's facts replace the facts on record.
+
+    Facts without a pod (from the Job alone) count as the same pod's, unless the new facts deny a request to end.
+    """
     if known.has_ended and not new.has_ended:
         return known  # an older observation, or another pod that was told to end
-    by_the_job_alone = known.pod_uid is None and new.told_to_end is not False
-    if known.pod_uid != new.pod_uid and not by_the_job_alone:
+    is_from_job_alone = known.pod_uid is None and new.told_to_end is not False
+    if known.pod_uid != new.pod_uid and not is_from_job_alone:
         return new
     if known.has_ended and (known.told_to_end is not None or new.told_to_end is None):
-        return known
+        return known  # the order on record stands, or the new facts do not know the order either
     if known.told_to_end:
         return new.model_copy(update={"told_to_end": True, "told_by": new.told_by or known.told_by})
     return new

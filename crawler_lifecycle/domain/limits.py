@@ -19,7 +19,7 @@ def is_held(open_rows: Iterable[TaskRow], look: Look) -> bool | None:
 
 
 def _suspended(open_rows: Iterable[TaskRow], look: Look) -> Iterator[bool | None]:
-    """Return the suspension of every deployed task; tasks without a job are skipped."""
+    """Yield for every deployed open task whether its job is suspended; None if the look does not show the job."""
     for row in open_rows:
         job = look.jobs.get((row.task, row.attempt))
         if row.status.is_over or (row.job_uid is None and job is None):
@@ -40,7 +40,7 @@ def limit_at(begun_at: datetime, seconds: int | None, clock: Clock) -> datetime 
 
 
 def clock_of(timeline: Iterable[tuple[datetime, str]]) -> Clock:
-    """Return the limit clock from the lines of a timeline, in their order."""
+    """Return the limit clock after these timeline lines (HELD and RELEASED), oldest first."""
     clock = Clock()
     for at, event in timeline:
         clock = _changed(clock, at, event)

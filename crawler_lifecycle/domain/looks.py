@@ -34,7 +34,7 @@ class Presence(StrEnum):
     PRESENT = "present"
     BEING_DELETED = "being_deleted"
     HELD = "held"  # deleted long ago without a running pod: a finalizer holds the object
-    ABSENT = "absent"  # provably: the look describes its remains
+    ABSENT = "absent"  # proved by the cluster; the look describes the remains, such as orphan pods
 
 
 class Pods(StrEnum):
@@ -121,7 +121,7 @@ class Look:
     complete: bool
     jobs: Mapping[JobKey, JobLook] = field(default_factory=dict)
     problem: str | None = None
-    clock_ahead: timedelta | None = None  # lead of our clock; None if cluster and service share a clock
+    clock_ahead: timedelta | None = None  # our clock minus the cluster's; None if both share a clock
     keeps_ended_jobs: bool = False  # ended jobs take room in the cluster until their removal
 
 

@@ -16,7 +16,7 @@ EXPORTS = frozenset({FindingKind.EXPORT_PENDING, FindingKind.EXPORT_FAILED})
 
 
 def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, patience: AuditPatience) -> Finding | None:
-    """Return the finding for an export that is pending or failed, although no workflow is at work on the run."""
+    """Return the finding for a pending or failed export. The caller passes only runs without a workflow at work."""
     if run.finished_at is None or now - run.finished_at < patience.handover:
         return None
     if run.export_state is ExportState.PENDING:
@@ -30,7 +30,10 @@ def owed_export(run: AuditedRun, failed_at: datetime | None, now: datetime, pati
 
 
 def next_replay(acts: int, last: datetime, patience: AuditPatience) -> datetime:
-    """Return when a failed export is due again, with growing pauses, since an archive may be large."""
+    """Return when a failed export is due again after `acts` repetitions, with the latest at `last`.
+
+    The pauses grow, since an archive may be large.
+    """
     return last + Backoff(patience.failed_export, patience.replay).pause(acts)
 
 
@@ -42,7 +45,10 @@ def is_too_old(run: AuditedRun, now: datetime, patience: AuditPatience) -> bool:
 def owed_notice(
     run: AuditedRun, notice_keys: Collection[str], now: datetime, patience: AuditPatience, *, is_untried: bool = False
 ) -> Finding | None:
-    """Return the finding for a closing notice that failed or, if `is_untried`, was never tried."""
+    """Return the finding for a closing notice that failed or, if `is_untried`, was never tried.
+
+    `notice_keys` has the keys of the timeline's lines about undelivered notices, and about later deliveries.
+    """
     if (
         run.finished_at is None
         or now - run.finished_at < patience.handover

@@ -34,17 +34,20 @@ def _is_disputed(jobs: Iterable[ListedJob], run: AuditedRun | None, now: datetim
 def steps(look: Look, keys: Iterable[JobKey], *, acted: bool = False, requested: bool = False) -> dict[JobKey, Step]:
     """Return the next step for every job of a run without a supervisor.
 
-    `acted`: an earlier step was long enough ago; `requested`: the earlier step asked the jobs to end.
+    `acted`: an earlier audit acted on the run's jobs, and the jobs have had time to end since. `requested`: the action
+    asked the jobs to end, without force.
     """
     ended = removable(look)
-    needed = {
-        key: Step.REMOVE
-        if key in ended
-        else _step(job, insist=job.overdue or (acted and (requested or bool(job.stop_asked))))
-        for key in keys
-        if (job := look.jobs.get(key))
-    }
-    return {key: step for key, step in needed.items() if step}
+    needed: dict[JobKey, Step] = {}
+    for key in keys:
+        job = look.jobs.get(key)
+        if job is None:
+            continue
+        insist = job.overdue or (acted and (requested or bool(job.stop_asked)))
+        step = Step.REMOVE if key in ended else _step(job, insist=insist)
+        if step is not None:
+            needed[key] = step
+    return needed
 
 
 def _step(job: JobLook, *, insist: bool) -> Step | None:
@@ -67,7 +70,7 @@ def unknown_job(run_uid: str, jobs: Sequence[ListedJob], needed: Mapping[JobKey,
 
 
 def is_later(run: AuditedRun, jobs: Iterable[ListedJob], attempts: Mapping[int, int], patience: AuditPatience) -> bool:
-    """Return whether a job was created after the run's end on record: then the row comes from a backup.
+    """Return whether a job is later than the run's end or attempts on record: then the row comes from a backup.
 
     `attempts` has the last attempt of every task in the database.
     """

@@ -54,8 +54,10 @@ def _obstacle(run: AuditedRun, workflow: WorkflowInfo) -> str | None:
 
 
 def _has_ended(run: AuditedRun, workflow: WorkflowInfo) -> bool:
-    """Return whether the run is over, as a finished workflow shows: the run's supervisor, a later supervisor, or a
-    workflow with its own run, since no run gets the id before the earlier run is over.
+    """Return whether a workflow with a good end proves the run over, although the run's row is open.
+
+    The workflow is the supervisor on record, or a later supervisor of the run, or began a run of its own (`of_run` is
+    0): a new run gets the workflow id only when the earlier run is over.
     """
     if workflow.end not in ENDED_WELL:
         return False

@@ -1,4 +1,7 @@
-"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits; findings and times as text."""
+"""Input of the audit's rules: runs, workflows and jobs, and how long every rule waits.
+
+`run_finding` and `timestamp` are shared helpers.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,9 +21,9 @@ class AuditPatience:
     failed_export: timedelta = timedelta(hours=1)  # since the export failed; doubled by every repetition
     insist: timedelta = timedelta(seconds=60)  # since a job was asked to end
     stuck: timedelta = timedelta(minutes=20)  # since a claim expired, a look was due, or the row was written
-    replay: timedelta = timedelta(days=7)  # an older end is only reported, and not delivered
+    replay: timedelta = timedelta(days=7)  # since the run was over; then owed deliveries are reported, not repeated
     empty: timedelta = timedelta(hours=1)  # since jobs were seen, before an empty cluster is believed
-    late: timedelta = timedelta(minutes=15)  # since the run's end, while an earlier request may still create a job
+    late: timedelta = timedelta(minutes=15)  # since the run was over; a delayed request may create a job until then
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class WorkflowInfo:
     ended_at: datetime | None = None
     is_ours: bool = True  # its type is `RUN_WORKFLOW`
     first_execution: str = ""  # first execution in its chain
-    of_run: int | None = None  # RunID in its request; 0 for its own run; None if unknown
+    of_run: int | None = None  # RunID in its request; 0: the request made a new run; None: not known
     task_attempt: int = 0  # attempt of the pending workflow task; 0 without a pending task
     task_since: datetime | None = None  # when the pending workflow task began
     problem: str | None = None  # why the description failed; all further fields are unknown then
