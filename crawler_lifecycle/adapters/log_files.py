@@ -31,7 +31,10 @@ def read_from(log: Path, offset: int, *, ended: bool) -> LogChunk:
 
 
 def chunk_of(file: IO[bytes], offset: int, *, ended: bool) -> LogChunk:
-    """Return whole characters only while the job runs; after its end, show broken characters as replacements."""
+    """Return at most CHUNK bytes from `offset` on, as text; a negative offset counts from the end.
+
+    While the job runs, an incomplete last character stays for the next call. After the end, a replacement shows it.
+    """
     size = file.seek(0, 2)
     start = max(0, size + offset) if offset < 0 else min(offset, size)
     file.seek(start)

@@ -84,7 +84,7 @@ class SchedulerClient:
         return deployment
 
     def check(self) -> str:
-        """Raise NotReady for a wrong token, which only a person can mend and no other call reports."""
+        """Return a line about the service. Raise NotReady for a wrong token: other calls only retry."""
         ready = self._ask("GET", "/readyz")
         if ready.status != 200:
             raise self._unusable(ready)

@@ -179,7 +179,7 @@ def in_vain(pusher: NamedPusher, message: str) -> None:
 
 def test_one_that_did_not_answer_is_left_alone_for_a_pause_that_grows(receiver: Receiver) -> None:
     moment = [1000.0]
-    hook = webhook(receiver.url, timeout=0.5, pauses=lambda: moment[0])
+    hook = webhook(receiver.url, timeout=0.5, breaker_clock=lambda: moment[0])
     receiver.speaks.clear()
     for asked, pause in enumerate((15, 30, 60), 1):
         in_vain(hook, "no answer in")
@@ -196,7 +196,7 @@ def test_one_that_did_not_answer_is_left_alone_for_a_pause_that_grows(receiver: 
 
 def test_of_those_that_wait_for_one_that_did_not_answer_only_one_asks_again(receiver: Receiver) -> None:
     moment = [1000.0]
-    hook = webhook(receiver.url, timeout=0.5, pauses=lambda: moment[0])
+    hook = webhook(receiver.url, timeout=0.5, breaker_clock=lambda: moment[0])
     receiver.speaks.clear()
     with ThreadPoolExecutor(8) as pool:
         tries = [pool.submit(hook.send, a_notice("n-1")) for _ in range(8)]

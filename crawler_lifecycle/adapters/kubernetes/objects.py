@@ -16,6 +16,7 @@ FIRST_MOMENT, LAST_MOMENT = datetime(1970, 1, 2, tzinfo=UTC), datetime(2200, 1, 
 USUAL_GRACE = timedelta(seconds=30)  # the grace if a pod's specification names no grace
 LONGEST_SECONDS = 366 * 24 * 3600  # the longest grace
 LARGEST = 2**31 - 1  # the largest number that a database keeps
+LARGEST_COUNT = LARGEST >> 8  # keeps the sum of restarts over a pod's containers below LARGEST
 LABELS = {
     "installation": "crawler-lifecycle/installation",
     "run_uid": "crawler-lifecycle/run-uid",
@@ -27,7 +28,7 @@ LABELS = {
 
 
 class Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Objects hold no cycles, and with gc=False the collector need not walk through a million objects."""
+    """Base class. Objects hold no cycles, so gc=False spares the collector a walk through a million objects."""
 
 
 def forget_absurd_times(struct: msgspec.Struct, *names: str) -> None:
@@ -70,7 +71,7 @@ class Metadata(Object, frozen=True):
     labels: Labels | None = None
     creation_timestamp: Moment = None
     deletion_timestamp: Moment = None
-    deletion_grace_period_seconds: Counter = None  # the deletion_timestamp includes the grace
+    deletion_grace_period_seconds: Counter = None  # included in deletion_timestamp, the grace's end
     resource_version: Words = None
     owner_references: list[Owner] | None = None
 
@@ -134,7 +135,7 @@ class JobStatus(Object, frozen=True):
 
     def __post_init__(self) -> None:
         forget_absurd_times(self, "start_time", "completion_time")
-        forget_absurd_number(self, "failed", 0, LARGEST >> 8)
+        forget_absurd_number(self, "failed", 0, LARGEST_COUNT)
 
 
 NO_JOB_STATUS = JobStatus()
@@ -190,7 +191,7 @@ class ContainerStatus(Object, frozen=True):
     last_state: ContainerState | None = None
 
     def __post_init__(self) -> None:
-        forget_absurd_number(self, "restart_count", 0, LARGEST >> 8)
+        forget_absurd_number(self, "restart_count", 0, LARGEST_COUNT)
 
 
 class PodContainer(Object, frozen=True):

@@ -1,4 +1,4 @@
-"""Claim a request key of the local cluster: create its job once, however often the request comes."""
+"""Create the local job for a deployment request once, however often the request with its key comes."""
 
 import shutil
 import tempfile
@@ -30,7 +30,7 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
         raise TemporaryError(f"the job of {request.key} cannot be read: {error}") from error
     if known is None:
         # The place comes first. A place without a job is cleared later, but a job without a place would wait for ever.
-        # A look between the check of `not_after` and the creation also learns from the place that a job may come.
+        # The place also warns a look between the check of `not_after` and the creation: a job may still come.
         placing.enqueue(spec)
         try:
             job_request.refuse_if_late(request)
@@ -44,7 +44,7 @@ def claim(request: DeploymentRequest, layout: Layout, files: Path, placing: Plac
     if known.request_hash != spec.request_hash:
         raise Conflict(f"{request.key} was deployed already, for another request")
     if not folder.has_started and not folder.has_ended and not folder.has_runner:
-        placing.enqueue(known)
+        placing.enqueue(known)  # in case its place was lost: without a place the job would wait for ever
     return Deployment(key=known.key, job_name=known.name, job_uid=known.uid, created=False)
 
 

@@ -41,7 +41,7 @@ class Observer:
         """Look at the run. `tasks` limits the look to these tasks."""
         wanted = None if tasks is None else frozenset(tasks)
         try:
-            coming = self._coming(run_uid)  # read before the jobs: a job that comes in between is then listed below
+            coming = self._coming(run_uid)  # read first: a job created from now on is in the list below
             listed = [job for job in self._list(run_uid) if wanted is None or job.task in wanted]
             jobs = self._look_at_all(listed)
             self._refuse_if_away()
@@ -83,7 +83,8 @@ class Observer:
             elif seen:
                 jobs[job.task, job.attempt] = seen
         if doubts:
-            # the survey follows the last look at a runner: an older survey could miss a process of a now dead runner
+            # the survey comes after all checks for runners: a runner could start a process after an earlier survey, and
+            # be dead at its check
             survey = processes.survey()
             jobs.update({(doubt.look.task, doubt.look.attempt): _judge(doubt, survey) for doubt in doubts})
         return jobs
@@ -101,7 +102,7 @@ class Observer:
         return {
             key: JobLook(*key, uid="", name=name, phase=JobPhase.UNCLEAR, message=message)
             for name in queued
-            if (key := _job_of(run_uid, name))
+            if (key := _key_of(run_uid, name))
         }
 
     def _list(self, run_uid: str) -> Iterator[LocalJob]:
@@ -114,7 +115,7 @@ class Observer:
         except OSError as error:
             raise TemporaryError(f"the jobs of run {run_uid} cannot be listed: {error}") from error
         for name in listed:
-            if key := _job_of(run_uid, name):
+            if key := _key_of(run_uid, name):
                 yield LocalJob(*key, JobFolder(folder / name))
 
     def _refuse_if_away(self) -> None:
@@ -150,9 +151,9 @@ class Observer:
         try:
             if not self._is_ours(folder.installation):
                 return None
-            # the order matters: a job that will not start any more, and has no runner then, gets no further process
-            is_closed = folder.stop_asked or folder.has_started or folder.has_ended
-            if not is_closed or folder.has_runner:
+            # the runner is checked last: a job with these records gets no new runner, so the answer stays true
+            cannot_be_started = folder.stop_asked or folder.has_started or folder.has_ended
+            if not cannot_be_started or folder.has_runner:
                 return look
             ended = _end_of(folder)  # the job may have ended since
         except OSError:
@@ -173,7 +174,7 @@ class _Waiting:
         return place in self._places
 
 
-def _job_of(run_uid: str, name: str) -> JobKey | None:
+def _key_of(run_uid: str, name: str) -> JobKey | None:
     """Return task and attempt if the name belongs to a job in the run."""
     parts = JOB_NAME.fullmatch(name)
     return (int(parts[2]), int(parts[3])) if parts and parts[1] == run_uid.replace("-", "") else None
@@ -218,6 +219,7 @@ def _ended(job: LocalJob, ended: Ended) -> JobLook | _Doubt:
 
 
 def _judge(doubt: _Doubt, survey: list[processes.Seen]) -> JobLook:
+    """Decide by the living processes. Processes that outlived the program make the job overdue: only force helps."""
     living = doubt.folder.processes(survey)
     remains = replace(doubt.look, pods=Pods.MAY_RUN if living else Pods.NONE)
     if remains.phase is JobPhase.UNCLEAR:

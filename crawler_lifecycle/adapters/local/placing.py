@@ -1,8 +1,9 @@
 """The queue of waiting jobs: jobs start in order, and at most `capacity` jobs run at once.
 
 A job's place is an empty file, first in the folder `waiting` and, from the job's start on, in the folder `running`. All
-processes that change places hold the same lock. A runner inherits its job's lock, so a started runner never looks dead.
-The next call to `start_waiting` repairs an interrupted operation.
+processes that change places hold the same lock, `placing.lock`. A job's own lock is taken before its runner starts, and
+the runner inherits the lock, so no look takes a starting runner for dead. The next call to `start_waiting` repairs an
+interrupted operation.
 
 A runner inherits only the environment variables without which programs do not run. Any other variable may hold a
 secret. A crawler's own variables stand in the `environment` of its catalogue entry.
@@ -100,15 +101,15 @@ class Placing:
             shutil.rmtree(self.layout.new / draft, ignore_errors=True)
 
     def _clear_running(self) -> None:
-        """Free the places of jobs that have stopped running."""
+        """Free the places of jobs that do not run any more."""
         for place in _places(self.layout.running):
             job = self._job(place)
             if not _may_live(job):
-                self._clear(job, self.layout.running / place)
+                self._free_or_requeue(job, self.layout.running / place)
 
-    def _clear(self, job: JobFolder, marker: Path) -> None:
+    def _free_or_requeue(self, job: JobFolder, marker: Path) -> None:
         if job.path.exists() and not job.has_started and not job.has_ended:
-            marker.rename(self.layout.waiting / marker.name)  # the runner died before its first step
+            marker.rename(self.layout.waiting / marker.name)  # the runner died before its first record: start anew
             return
         if not job.has_ended:
             self.layout.announce_change(job.path.parent.name)  # the job vanished without a record

@@ -23,9 +23,9 @@ MARK = "CRAWL_JOB_UID"
 NAME = "CRAWL_JOB_NAME"
 CLOCK_SLACK = 2.0  # seconds by which a process's creation time may seem to move
 ROUND = 0.2  # seconds between two kills: a process may fork before its end
-YOUNG = 5.0  # seconds in which a program may not show its environment yet
-MOMENT = 0.01
-MOMENTS = 10
+YOUNG = 5.0  # seconds; an older program without an environment has none for good
+PAUSE_FOR_BLANK = 0.01  # seconds between two tries to read an environment that does not show yet
+TRIES_FOR_BLANK = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,17 @@ class Seen:
     session: int | None
     mark: str | None
     name: str | None
-    is_blank: bool  # a program shows no environment in its first moment
+    is_blank: bool  # in its first moment a program shows no environment: its job is not known yet
 
 
 def survey() -> list[Seen]:
     """Return every living process except this process. A zombie counts as dead."""
     seen = _see_all(pid for pid in psutil.pids() if pid != os.getpid())
-    for _ in range(MOMENTS):
+    for _ in range(TRIES_FOR_BLANK):
         blank = [item.process.pid for item in seen if item.is_blank]
         if not blank:
             break
-        time.sleep(MOMENT)  # the kernel tells by no event that a program shows its environment
+        time.sleep(PAUSE_FOR_BLANK)  # no event tells when a program shows its environment
         seen = [item for item in seen if not item.is_blank] + _see_all(blank)
     return seen
 

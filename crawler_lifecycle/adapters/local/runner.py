@@ -22,9 +22,9 @@ from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Sta
 from crawler_lifecycle.adapters.regular_files import open_regular
 from crawler_lifecycle.domain.reasons import of_exit_code
 
-PATIENCE_WITH_LEFTOVERS = 30.0
-PAUSE_BETWEEN_TRIES = 1.0
-CANNOT_START = 128
+PATIENCE_WITH_LEFTOVERS = 30.0  # seconds to kill processes that outlive the program; survivors go on record
+PAUSE_BETWEEN_TRIES = 1.0  # seconds between two tries to write the end
+CANNOT_START = 128  # exit code of a job without a program; shells use 126 and 127 for two cases
 NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -103,7 +103,8 @@ class Runner:
         self.deadline_passed = True
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
-        code = process.returncode = processes.wait_for_child(process.pid)
+        code = processes.wait_for_child(process.pid)
+        process.returncode = code  # Popen did not see the end, and would take the child for alive
         ended_at = time.time()
         signal.setitimer(signal.ITIMER_REAL, 0)
         stop_asked = self.job.was_signalled

@@ -1,9 +1,9 @@
 """Ask local jobs to end, or kill them.
 
-A stop first writes `stop.json` into the job's folder. A waiting job gets its end here, under the lock for places; the
-runner of a job that is just starting reads `stop.json` after creating the process.
+A stop first writes `stop.json` into the job's folder. A waiting job has no runner, so the stop itself records its end,
+under the lock for places. If a job is just starting, its runner reads `stop.json` after creating the process.
 
-A job that cannot be ended keeps no other job alive: the error is raised after the last job.
+An error with one job does not keep other jobs alive: the error is raised after the last job.
 """
 
 import signal
@@ -20,7 +20,7 @@ from crawler_lifecycle.adapters.local.placing import Placing
 from crawler_lifecycle.adapters.local.records import Ended, JobFolder, Spec, Stop, Unreadable
 from crawler_lifecycle.errors import TemporaryError
 
-PATIENCE_WITH_KILLED = 2.0
+PATIENCE_WITH_KILLED = 2.0  # seconds for killed processes to end
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Stopper:
 
     def ask(self, folders: Iterable[JobFolder]) -> None:
         problems = _Problems()
-        started = self._note(folders, problems, kill=False)
+        started = self._write_stops(folders, problems, kill=False)
         survey = processes.survey() if started else []
         for folder in started:
             with problems.collected(folder):
@@ -41,7 +41,7 @@ class Stopper:
 
     def kill(self, folders: Iterable[JobFolder]) -> None:
         problems = _Problems()
-        started = self._note(folders, problems, kill=True)
+        started = self._write_stops(folders, problems, kill=True)
 
         def living() -> list[psutil.Process]:
             survey = processes.survey()
@@ -51,17 +51,18 @@ class Stopper:
             processes.kill_until_none(living, PATIENCE_WITH_KILLED)
         problems.report()
 
-    def _note(self, folders: Iterable[JobFolder], problems: "_Problems", *, kill: bool) -> list[JobFolder]:
-        """Write `stop.json`; return the jobs that have processes, or may have processes in a moment."""
+    def _write_stops(self, folders: Iterable[JobFolder], problems: "_Problems", *, kill: bool) -> list[JobFolder]:
+        """Write `stop.json` for these jobs; return the jobs with processes, now or in a moment."""
         with self.placing.exclusive():
             return [folder for folder in folders if self._may_live(folder, problems, kill=kill)]
 
     def _may_live(self, folder: JobFolder, problems: "_Problems", *, kill: bool) -> bool:
         with problems.collected(folder):
-            return not folder.is_clean and self._note_job(folder, kill=kill)
-        return True  # without the record, too: a full disk must not keep alive the job that fills the disk
+            return not folder.is_clean and self._write_stop(folder, kill=kill)
+        return True  # end the job even if `stop.json` cannot be written: the job itself may have filled the disk
 
-    def _note_job(self, folder: JobFolder, *, kill: bool) -> bool:
+    def _write_stop(self, folder: JobFolder, *, kill: bool) -> bool:
+        """Write `stop.json` unless an equal request is on record. Return whether the job may have processes."""
         known = _known_stop(folder)
         is_new = known is None or (kill and not known.kill)
         if is_new:

@@ -1,8 +1,9 @@
 """Send a notice to several receivers, of which any may fail without harm to the rest.
 
 All receivers get a notice at the same time. A retry leaves out receivers that have accepted the notice or refused it
-for good: the process remembers the latest outcomes. Another process repeats the notice; receivers drop repeats by id.
-The notices under way at once are limited: a slow receiver must leave worker slots for the steps of runs.
+for good: the process remembers the latest outcomes. A retry in another process reaches all receivers again, and they
+drop the repeat by its id. `LimitedPusher` limits the notices under way at once: a slow receiver must leave worker slots
+for the steps of runs.
 """
 
 import threading
@@ -15,7 +16,7 @@ from crawler_lifecycle.contract.notices import Notice
 from crawler_lifecycle.errors import LifecycleError, NotReady, PermanentError, Refused, TemporaryError
 from crawler_lifecycle.ports import Pusher
 
-REMEMBERED = 10_000
+REMEMBERED = 10_000  # outcomes, one for every notice and receiver
 
 
 class NamedPusher(Pusher, Protocol):

@@ -29,7 +29,7 @@ SECRET_BYTES = range(24, 65)
 GONE = 410
 NOTICE_REFUSED = (400, 413, 415, 422)
 RETRY_LATER = (429, 503)
-LONGEST_PAUSE = 300.0
+LONGEST_PAUSE = 300.0  # seconds: a receiver cannot ask for more
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,15 @@ class Webhook:
         endpoint: Endpoint,
         timeout: float,
         clock: Callable[[], float] = time.time,
-        pauses: Callable[[], float] = time.monotonic,
+        breaker_clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = endpoint.name
         self._endpoint = endpoint
         self._clock = clock
         self._http = HttpClient(timeout)
-        self._breaker = CircuitBreaker(pauses)
+        self._breaker = CircuitBreaker(breaker_clock)
         self._gone = False
-        self._not_before = 0.0
+        self._not_before = 0.0  # time until which the receiver wants no notice (Retry-After)
 
     def send(self, notice: Notice) -> None:
         if self._gone:

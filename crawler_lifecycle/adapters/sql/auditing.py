@@ -27,13 +27,13 @@ from crawler_lifecycle.ports import EndDeliveries, ExpiredClaims
 
 runs = histories.c
 task_rows = task_histories.c
-ENDED = tuple(status for status in RunStatus if status.is_over)
+OVER = tuple(status for status in RunStatus if status.is_over)
 NOT_EXPORTED = (ExportState.PENDING, ExportState.FAILED)
 CLOSING = (NoticeKind.FINISHED, NoticeKind.STOPPED)
-ABOUT_NOTICES = ("undelivered", "delivered")  # events in a run's timeline
+ABOUT_NOTICES = ("undelivered", "delivered")  # events in a run's timeline; the second repairs the first
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-NAMES = sorted(AuditedRun.__dataclass_fields__.keys() - {"run_id"})
-COLUMNS = [runs.id, runs.supervisor_began_at, *(runs[name] for name in NAMES)]
+FIELDS = sorted(AuditedRun.__dataclass_fields__.keys() - {"run_id"})
+COLUMNS = [runs.id, runs.supervisor_began_at, *(runs[name] for name in FIELDS)]
 
 
 class AuditedRuns(OnDatabase):
@@ -83,7 +83,7 @@ class AuditedRuns(OnDatabase):
         self, connection: Connection, after: int, limit: int, noticed_since: datetime
     ) -> tuple[list[EndDeliveries], int | None]:
         run_ids = _next_with_deliveries(connection, after, limit, noticed_since)
-        page = [item for item in _deliveries(connection, run_ids, noticed_since) if _is_owed(item)]
+        page = [item for item in _deliveries(connection, run_ids, noticed_since) if _may_be_owed(item)]
         return page, _next(run_ids, limit)
 
     @reading
@@ -125,7 +125,8 @@ def _own_runs() -> Select[Any]:
 
 
 def _audited(row: Row[Any]) -> AuditedRun:
-    fields = {name: row._mapping[name] for name in NAMES}
+    fields = {name: row._mapping[name] for name in FIELDS}
+    # a supervisor that has just taken over gets as much time as a new run
     fields["begun_at"] = max(row.begun_at, row.supervisor_began_at or row.begun_at)
     return AuditedRun(run_id=row.id, **fields)
 
@@ -150,8 +151,8 @@ def _next_with_deliveries(connection: Connection, after: int, limit: int, notice
 
 
 def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datetime) -> list[EndDeliveries]:
-    query = _own_runs().where(runs.id.in_(run_ids), runs.status.in_(ENDED)).order_by(runs.id)
-    failed_at, notice_keys = _failed_at(connection, run_ids), _notice_keys(connection, run_ids)
+    query = _own_runs().where(runs.id.in_(run_ids), runs.status.in_(OVER)).order_by(runs.id)
+    failed_at, notice_keys = _last_failed_export(connection, run_ids), _notice_line_uids(connection, run_ids)
     stored = _stored_notices(connection, run_ids)
     page = []
     for run in [_audited(row) for row in connection.execute(query)]:
@@ -162,7 +163,8 @@ def _deliveries(connection: Connection, run_ids: list[int], noticed_since: datet
     return page
 
 
-def _is_owed(item: EndDeliveries) -> bool:
+def _may_be_owed(item: EndDeliveries) -> bool:
+    """Return whether the run may owe a delivery; `domain.audit.handovers` compares the notice keys and decides."""
     return item.run.export_state in NOT_EXPORTED or bool(item.notice_keys) or item.is_untried
 
 
@@ -193,14 +195,15 @@ def _has_notice(*prefixes: str) -> ColumnElement[bool]:
     return select(name).where(history_properties.c.history_id == runs.id, matches).correlate(histories).exists()
 
 
-def _failed_at(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
+def _last_failed_export(connection: Connection, run_ids: list[int]) -> dict[int, datetime]:
     failed = (exports.c.history_id.in_(run_ids), exports.c.state == ExportState.FAILED)
     query = select(exports.c.history_id, func.max(exports.c.finished_at)).where(*failed)
     rows = connection.execute(query.group_by(exports.c.history_id))
     return {run_id: at for run_id, at in rows if at is not None}
 
 
-def _notice_keys(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
+def _notice_line_uids(connection: Connection, run_ids: list[int]) -> dict[int, set[str]]:
+    """Return the uids of timeline lines about notices that were not delivered, or were delivered later."""
     line = history_logs.c
     about = or_(*(line.event == event for event in ABOUT_NOTICES))
     return _by_run(connection, select(line.history_id, line.entry_uid).where(line.history_id.in_(run_ids), about))

@@ -20,7 +20,7 @@ from crawler_lifecycle.ports import Backlog, Claim
 tasks = task_histories.c
 UNCLAIMED = {"claim_token": None, "claim_expires_at": None}
 NO_CAUSE = {"cause": None, "cause_since": None}
-NO_MESSAGE = {"message": None}  # a message that explained why the task was not deployed
+NO_MESSAGE = {"message": None}  # drops the explanation why the task was not deployed
 
 
 class TaskClaims(OnDatabase):
@@ -115,9 +115,9 @@ def _queued_without(cause: str, run_id: int) -> ColumnElement[bool]:
 
 
 def _is_watched(now: datetime) -> ColumnElement[bool]:
-    """Return the condition for runs with a supervisor.
+    """Return the condition for runs with a supervisor that looks in time.
 
-    A row without supervisor may come from a backup: the run may have ended since, and gets no more jobs.
+    A run without a supervisor gets no more jobs: its row may come from a backup, and the run may be over since.
     """
     run, since = histories.c, now - LONGEST_SILENCE
     just_begun = and_(run.next_look_at.is_(None), or_(run.supervisor_began_at > since, run.started_at > since))
@@ -125,7 +125,10 @@ def _is_watched(now: datetime) -> ColumnElement[bool]:
 
 
 def _claim_is_free(now: datetime, token: str) -> ColumnElement[bool]:
-    """Return the condition for claims that ran out or are the caller's own: the caller has no request under way."""
+    """Return the condition for tasks with a claim that the caller may take.
+
+    The claim ran out, or has the caller's own token: the caller has no request under way when it claims.
+    """
     free = or_(tasks.claim_expires_at.is_(None), tasks.claim_expires_at <= now, tasks.claim_token == token)
     return and_(tasks.status == TaskStatus.DEPLOYING, free)
 
@@ -139,12 +142,12 @@ def _waiting_child(now: datetime, token: str) -> ColumnElement[bool]:
 
 
 def _in_cluster(now: datetime, token: str) -> ColumnElement[bool]:
-    """Return the condition for tasks that have, or may have, a job.
+    """Return the condition for tasks that have, or may have, a job, and so take room in the cluster.
 
-    A child task with a free claim does not count: it would take the place that its own deployment needs.
+    A child task with a free claim does not count: the task would take the room for its own deployment.
     """
-    waiting = and_(tasks.task != MAIN_TASK, _claim_is_free(now, token))
-    return and_(tasks.status.in_(IN_CLUSTER), not_(waiting))
+    claimable_child = and_(tasks.task != MAIN_TASK, _claim_is_free(now, token))
+    return and_(tasks.status.in_(IN_CLUSTER), not_(claimable_child))
 
 
 def _held_by(claim: Claim) -> ColumnElement[bool]:
@@ -153,7 +156,11 @@ def _held_by(claim: Claim) -> ColumnElement[bool]:
 
 
 def _is_wanted(connection: Connection, claim: Claim, deployment: Deployment) -> bool:
-    """Return whether the job of a lost claim is on record, or will be when the task is deployed or looked at again."""
+    """Return whether a lost claim's job still has a use, and need not be stopped.
+
+    The job is on record already, or its attempt is open: then the next deployment with the same key, or the next look,
+    puts the job on record.
+    """
     query = select(tasks.attempt, tasks.status, tasks.job_uid).where(
         tasks.history_id == claim.run_id, tasks.task == claim.task
     )
@@ -182,6 +189,7 @@ def _next_children(connection: Connection, run: Row[Any], most: int, now: dateti
         )
         most = min(most, run.max_parallel - (connection.scalar(there) or 0))
     children = select(tasks.task).where(tasks.history_id == run.id, _waiting_child(now, token))
+    # statuses are stored as text, so DEPLOYING comes before QUEUED
     return connection.scalars(children.order_by(tasks.status, tasks.task).limit(max(most, 0))).all()
 
 

@@ -16,9 +16,10 @@ from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import NotReady
 
 T = TypeVar("T")
-TRIES = 6
+TRIES = 6  # for a Contended transaction
 PAUSES = Backoff(timedelta(milliseconds=20), timedelta(seconds=1))
-LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3  # for which a statement waits for the locks of other writers
+# how long a statement waits for the locks of other writers; the hurried time is for writes within a stop
+LOCK_SECONDS, HURRIED_LOCK_SECONDS = 10, 3
 WRITING = {"writing": True}
 HURRIED = {**WRITING, "hurried": True}
 # defaults; the URL may replace them
@@ -54,7 +55,7 @@ class Database:
     def transaction(self, *, hurried: bool = False) -> Iterator[Connection]:
         """Open a transaction for writing. The end commits, and any error rolls back.
 
-        `hurried`: Contended already after HURRIED_LOCK_SECONDS of waiting for a lock.
+        `hurried`: raise Contended after HURRIED_LOCK_SECONDS of waiting for a lock, not after LOCK_SECONDS.
         """
         engine = self._hurried if hurried else self._writing
         with (
@@ -66,7 +67,7 @@ class Database:
             yield connection
 
     def transact(self, work: Callable[[Connection], T], *, hurried: bool = False) -> T:
-        """Do the work in a transaction; make the whole transaction again when another transaction was in the way.
+        """Do the work in a transaction; repeat the whole transaction if another transaction was in the way.
 
         A `hurried` transaction is tried once, since its caller has to go on.
         """
@@ -151,7 +152,6 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # a transaction that reads first and writes later fails instead of waiting for the lock
         options = connection.get_execution_options()
         if not options.get("writing"):
             connection.exec_driver_sql("BEGIN")
@@ -159,6 +159,7 @@ def _sqlite(address: URL, pool_size: int) -> Engine:
         seconds = HURRIED_LOCK_SECONDS if options.get("hurried") else LOCK_SECONDS
         driver: Any = connection.connection.driver_connection
         driver.execute(f"PRAGMA busy_timeout={seconds}000")
+        # IMMEDIATE takes the lock now: after a first read the transaction would fail at its write instead of waiting
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine

@@ -49,15 +49,15 @@ class Exports(OnDatabase):
     ) -> None:
         fence(tx, run)
         at = None if state is ExportState.PENDING else self._db.clock()
-        # without the check a late failure by an earlier try would undo a finished export
         mine = (export.event_id == event_id, export.history_id == run.run_id)
-        open_for = tuple(ExportState) if state is ExportState.DONE else (ExportState.PENDING, ExportState.FAILED)
+        # only DONE replaces DONE: a late failure by an earlier try must not undo a finished export
+        replaced = tuple(ExportState) if state is ExportState.DONE else (ExportState.PENDING, ExportState.FAILED)
         values: dict[str, Any] = {"state": state, "location": location, "problem": problem, "finished_at": at}
         if event is not None:
             values["event"] = event.model_dump_json()
         if tx.scalar(select(export.event_id).where(*mine)) is None:
             raise NotFound(f"run {run.run_id} has no export {event_id}")
-        tx.execute(update(exports).where(*mine, export.state.in_(open_for)).values(values))
+        tx.execute(update(exports).where(*mine, export.state.in_(replaced)).values(values))
         _write_export_state(tx, run.run_id)
 
     @reading
@@ -83,7 +83,7 @@ def _write_export_state(connection: Connection, run_id: int) -> None:
     connection.execute(update(histories).where(histories.c.id == run_id).values(export_state=worst))
 
 
-PREFIX = "notice:"
+PREFIX = "notice:"  # for properties with notices
 props = history_properties.c
 
 

@@ -33,7 +33,7 @@ class FairLock:
             if not is_first and not mine.acquire(timeout=patience):
                 raise Contended(f"other threads of this process have written to the database for {patience:.0f} s")
             yield
-        finally:  # also for a cancelled activity, which is interrupted here; the next thread would wait for ever
+        finally:  # a cancelled activity is interrupted while it waits: its place must not hold up the threads behind it
             self._leave(mine)
 
     def _leave(self, mine: Lock) -> None:

@@ -24,12 +24,12 @@ from crawler_lifecycle.contract.audits import (
 from crawler_lifecycle.errors import Conflict
 from crawler_lifecycle.ports import Acted
 
-finding = audit_findings.c
-FORGOTTEN_AT_ONCE = 1000
-NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")
+columns = audit_findings.c
+FORGOTTEN_AT_ONCE = 1000  # rows per table: a long transaction would hold up writers
+NAMESPACE = UUID("5f7d2f0c-6b0e-4b52-9f4e-2c1d2a7e9b10")  # for our keys
 Subject = tuple[FindingKind, str]
 TEXTS = ("message", "problem", "evidence", "action")
-COLUMNS_SEEN_AGAIN = [finding.open_key, *(finding[name] for name in TEXTS)]
+COLUMNS_SEEN_AGAIN = [columns.open_key, *(columns[name] for name in TEXTS)]
 
 
 class SqlFindings(OnDatabase):
@@ -45,8 +45,8 @@ class SqlFindings(OnDatabase):
         keys = {_key(*subject): subject for subject in findings}
         known: dict[Subject, Acted] = {}
         for page in pages(sorted(keys)):
-            query = select(finding.open_key, finding.acts, finding.acted_at, finding.action).where(
-                finding.open_key.in_(page)
+            query = select(columns.open_key, columns.acts, columns.acted_at, columns.action).where(
+                columns.open_key.in_(page)
             )
             known |= {keys[key]: Acted(*acts) for key, *acts in connection.execute(query)}
         return known
@@ -63,7 +63,7 @@ class SqlFindings(OnDatabase):
         now = self._db.clock()
         by = {"last_seen_at": now, "last_seen_by": audit.audit_uid}
         keyed = sorted({_key(item.kind, item.subject): item for item in findings}.items())
-        known = set(tx.scalars(select(finding.open_key).where(finding.open_key.in_([key for key, _ in keyed]))))
+        known = set(tx.scalars(select(columns.open_key).where(columns.open_key.in_([key for key, _ in keyed]))))
         again = [(key, item) for key, item in keyed if key in known]
         new = [by | _opened(key, item, now) for key, item in keyed if key not in known]
         if again:
@@ -75,13 +75,14 @@ class SqlFindings(OnDatabase):
     def keep_open(self, tx: Connection, audit: AuditRef, subjects: Collection[Subject]) -> None:
         by = {"last_seen_at": self._db.clock(), "last_seen_by": audit.audit_uid}
         for page in pages(sorted(_key(*subject) for subject in subjects)):
-            tx.execute(update(audit_findings).where(finding.open_key.in_(page)).values(by))
+            tx.execute(update(audit_findings).where(columns.open_key.in_(page)).values(by))
 
     @transaction
     def close(self, tx: Connection, audit: AuditRef, kinds: Collection[FindingKind]) -> int:
-        # findings seen since this audit began belong to a later audit, which closes them
-        unseen = (finding.last_seen_by != audit.audit_uid, finding.last_seen_at < audit.began_at)
-        vanished = (finding.closed_at.is_(None), finding.kind.in_(kinds), *unseen)
+        # findings seen by another audit since our audit began are not ours to close
+        unseen = (columns.last_seen_by != audit.audit_uid, columns.last_seen_at < audit.began_at)
+        vanished = (columns.closed_at.is_(None), columns.kind.in_(kinds), *unseen)
+        # without the unique key, the same disagreement opens a new finding next time
         closed = update(audit_findings).where(*vanished).values(closed_at=self._db.clock(), open_key=None)
         return tx.execute(closed).rowcount
 
@@ -98,11 +99,11 @@ class SqlFindings(OnDatabase):
     @transaction
     def _forget(self, tx: Connection, before: datetime) -> None:
         """Delete a bounded number of old rows; the next audit continues."""
-        old = select(finding.id).where(finding.closed_at < before).order_by(finding.closed_at).limit(FORGOTTEN_AT_ONCE)
-        tx.execute(delete(audit_findings).where(finding.id.in_(tx.scalars(old).all())))
+        old = select(columns.id).where(columns.closed_at < before).order_by(columns.closed_at).limit(FORGOTTEN_AT_ONCE)
+        tx.execute(delete(audit_findings).where(columns.id.in_(tx.scalars(old).all())))
         past = select(audits.c.audit_uid).where(audits.c.began_at < before).order_by(audits.c.began_at)
-        numbers = tx.scalars(past.limit(FORGOTTEN_AT_ONCE)).all()
-        tx.execute(delete(audits).where(audits.c.audit_uid.in_(numbers)))
+        audit_uids = tx.scalars(past.limit(FORGOTTEN_AT_ONCE)).all()
+        tx.execute(delete(audits).where(audits.c.audit_uid.in_(audit_uids)))
 
     @reading
     def overview(self, connection: Connection, *, audits: int, findings: int) -> AuditOverview:
@@ -115,28 +116,29 @@ class SqlFindings(OnDatabase):
 
 
 def findings_of(connection: Connection, run_uid: str) -> list[FindingRecord]:
-    query = select(audit_findings).where(finding.run_uid == run_uid).order_by(finding.id)
+    query = select(audit_findings).where(columns.run_uid == run_uid).order_by(columns.id)
     return [_record(row) for row in connection.execute(query)]
 
 
 def _key(kind: FindingKind, subject: str) -> str:
+    """Return the unique key of an open finding: a subject has at most one open finding of a kind."""
     return str(uuid5(NAMESPACE, f"{kind}:{subject}"))
 
 
-def _opened(key: str, finding: Finding, now: datetime) -> dict[str, Any]:
+def _opened(key: str, new: Finding, now: datetime) -> dict[str, Any]:
     return {
         "open_key": key,
-        "kind": finding.kind,
-        "subject": finding.subject,
-        "history_id": finding.run_id,
-        "run_uid": finding.run_uid,
-        "message": finding.message,
-        "evidence": finding.evidence,
+        "kind": new.kind,
+        "subject": new.subject,
+        "history_id": new.run_id,
+        "run_uid": new.run_uid,
+        "message": new.message,
+        "evidence": new.evidence,
         "first_seen_at": now,
-        "action": finding.action,
-        "acted_at": now if finding.action else None,
-        "acts": 1 if finding.action else 0,
-        "problem": finding.problem,
+        "action": new.action,
+        "acted_at": now if new.action else None,
+        "acts": 1 if new.action else 0,
+        "problem": new.problem,
     }
 
 
@@ -148,14 +150,14 @@ def _seen_again(connection: Connection, findings: Sequence[tuple[str, Finding]],
     new, nothing_done = page.c, page.c.action.is_(None)
     return (
         update(audit_findings)
-        .where(finding.open_key == new.open_key)
+        .where(columns.open_key == new.open_key)
         .values(
             message=new.message,
             problem=new.problem,
-            evidence=func.coalesce(new.evidence, finding.evidence),
-            action=func.coalesce(new.action, finding.action),
-            acted_at=case((nothing_done, finding.acted_at), else_=now),
-            acts=finding.acts + case((nothing_done, 0), else_=1),
+            evidence=func.coalesce(new.evidence, columns.evidence),
+            action=func.coalesce(new.action, columns.action),
+            acted_at=case((nothing_done, columns.acted_at), else_=now),
+            acts=columns.acts + case((nothing_done, 0), else_=1),
         )
     )
 
@@ -182,13 +184,13 @@ def _last_complete(connection: Connection) -> datetime | None:
 
 
 def _counts(connection: Connection) -> dict[FindingKind, int]:
-    query = select(finding.kind, func.count()).where(finding.closed_at.is_(None)).group_by(finding.kind)
+    query = select(columns.kind, func.count()).where(columns.closed_at.is_(None)).group_by(columns.kind)
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _findings(connection: Connection, limit: int) -> list[FindingRecord]:
-    is_closed = case((finding.closed_at.is_(None), 0), else_=1)
-    query = select(audit_findings).order_by(is_closed, finding.id.desc()).limit(limit)
+    is_closed = case((columns.closed_at.is_(None), 0), else_=1)
+    query = select(audit_findings).order_by(is_closed, columns.id.desc()).limit(limit)
     return [_record(row) for row in connection.execute(query)]
 
 

@@ -204,7 +204,7 @@ class Logs:
     def _pieces(
         self, pod: Pod, query: Mapping[str, str | int], until: float = math.inf, silence: float | None = None
     ) -> Iterator[bytes]:
-        name = pods.speaker(pod)
+        name = pods.container_with_log(pod)
         named = {"container": name} if name else {}
         path = self.api.core_path("pods", pod.metadata.name, "log")
         return self.api.chunks(path, {**named, **query}, accept="*/*", until=until, silence=silence)

@@ -1,8 +1,8 @@
 """Follow changes: one stream of the installation's Jobs tells the runs whose jobs have changed.
 
-The stream may end, be silent or be cut off at any time. A new stream continues from the last version, or starts from
-the beginning if the last version is too old, and then names every run once. Looks find all changes that the stream
-misses.
+The stream may end, be silent or be cut off at any time. A new stream continues after the last version, the API server's
+number for a change. Without a usable version the stream begins with every existing Job, and so names every run once.
+Looks find all changes that the stream misses.
 """
 
 import logging
@@ -22,11 +22,11 @@ from crawler_lifecycle.domain.pacing import Backoff
 from crawler_lifecycle.errors import LifecycleError, TemporaryError
 
 LONGEST_SILENCE = 1.0  # after this silence an empty set tells the caller about a stream without changes
-COLLECT = 0.05
-STREAM_SECONDS = 30  # the API server ends the stream after this time; only half-open connections are silent for longer
-SILENCE_SECONDS = 40.0
+COLLECT = 0.05  # seconds to wait for further changes after the first, since changes come in bunches
+STREAM_SECONDS = 30  # the API server ends the stream after this time, so only a dead connection is silent for longer
+SILENCE_SECONDS = 40.0  # a stream silent for this long is cut off
 PAUSES = Backoff(timedelta(seconds=1), timedelta(seconds=15))
-TOO_OLD = 410
+TOO_OLD = 410  # the status if the API server has forgotten the changes since the version
 LONGEST_VERSION = 40  # digits: longer versions are nonsense, and Python refuses to parse them
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Changes(Iterator[set[str]]):
-    """Endless run_uids of runs with changes, or an empty set after a second of silence.
+    """Endless iterator over sets of changed runs' run_uids; an empty set after a second without changes.
 
     Raises TemporaryError while the stream fails; a thread retries in the meantime.
     """
@@ -61,7 +61,7 @@ class Changes(Iterator[set[str]]):
         self._stream.start()
 
     def __next__(self) -> set[str]:
-        if not self._stream.is_alive():  # a bug ended the thread, and is in the log
+        if not self._stream.is_alive():  # an unexpected error has ended the thread, and is in the log
             self._stream = self._begin()
             self._stream.start()
         return self._stream.take()
@@ -78,16 +78,16 @@ class _Stream(threading.Thread):
         super().__init__(name="kubernetes-watch", daemon=True)
         self._api = api
         self._selector = selector(installation)
-        self._version: str | None = None  # the last version that the stream showed; None: from the beginning
+        self._version: str | None = None  # last version in the stream; None: begin with every Job
         self._changed: set[str] = set()
-        self._trouble: str | None = None  # set until a stream has begun
+        self._trouble: str | None = None  # why no stream has begun; None while a stream runs
         self._lock = threading.Lock()
         self._has_changes = threading.Event()
         self._stopped = threading.Event()
 
     def take(self) -> set[str]:
         if self._has_changes.wait(LONGEST_SILENCE):
-            self._stopped.wait(COLLECT)  # changes come in bunches
+            self._stopped.wait(COLLECT)
         with self._lock:
             changed, self._changed = self._changed, set()
             self._has_changes.clear()
@@ -125,7 +125,9 @@ class _Stream(threading.Thread):
         now = self._now()
         if self._version and _order(self._version) <= _order(now):
             query["resourceVersion"] = self._version
-        else:  # the beginning, or an API server restored from a backup, silent until its versions reach our version
+        else:
+            # Begin with every Job. Our version is ahead of `now` if the API server was restored from a backup: a stream
+            # from our version would be silent until the server's versions reach our version.
             self._version = now
         for line in self._api.lines(self._api.jobs_path(), query, accept=METADATA, silence=SILENCE_SECONDS):
             if self._stopped.is_set():
@@ -150,7 +152,7 @@ class _Stream(threading.Thread):
             metadata = msgspec.json.decode(change.object, type=Named).metadata
         except NOT_DECODABLE as error:
             raise ApiFailed(f"the stream of jobs cannot be read: {error}") from error
-        # objects from before the stream began come in any order
+        # while a stream shows every Job, older versions come in any order
         self._version = max(self._version or "", metadata.resource_version or "", key=_order)
         if metadata.labels and metadata.labels.run_uid:
             with self._lock:

@@ -1,7 +1,4 @@
-"""Looks at Jobs in deletion: whether pods still live, whether the Job is overdue, and which remains are there.
-
-Pods that outlived a provably absent Job are the remains of that Job.
-"""
+"""Looks at Jobs in deletion, at Jobs whose deletion does not end, and at pods that outlived their Job."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,17 +25,20 @@ def look_of_orphans(key: JobKey, name: str, own_pods: Sequence[Pod]) -> JobLook 
         problem = f"pod {pod.metadata.name} and the other pods of the task do not name the same Job"
         return replace(job_status.unclear_look(key, name, problem), pods=run_state, presence=Presence.ABSENT)
     request = EndRequest.by(pod.metadata.deletion_timestamp is not None)
-    living = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
+    alive = JobLook(*key, job_uid, name, JobPhase.ENDING, ORPHAN_PODS, presence=Presence.ABSENT, end_request=request)
     if pods.has_ended(pod):
-        return _after_the_end(living, pod)
-    return replace(living, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
+        return _of_ended_orphan(alive, pod)
+    return replace(alive, started_at=pods.started_at(pod), due_at=pods.due_at(own_pods))
 
 
-def _after_the_end(living: JobLook, pod: Pod) -> JobLook:
-    """Return the look by a pod that has ended. Success needs the main container's exit code 0: no Job confirms it."""
+def _of_ended_orphan(alive: JobLook, pod: Pod) -> JobLook:
+    """Return the look by an ended orphan pod; `alive` is the look if the pod still ran.
+
+    No Job confirms a success, so a success needs the main container's exit code 0.
+    """
     end, exit_code = pods.end_of_main(pod), pods.exit_code(pod)
     ended = replace(
-        living,
+        alive,
         cause=None,
         exit_code=exit_code,
         pods=Pods.ENDED,
@@ -57,17 +57,17 @@ def _after_the_end(living: JobLook, pod: Pod) -> JobLook:
 
 
 def mark_overdue(look: JobLook, now: datetime, patience: timedelta) -> JobLook:
-    """Mark a job as overdue if its end was due too long ago: its node is dead, or a finalizer holds the object."""
+    """Mark a job as overdue if its end is late by more than `patience`: its node is dead, or a finalizer holds it."""
     if look.gone or look.due_at is None or now - look.due_at <= patience:
         return look
     return replace(look, cause=POD_OVERDUE)
 
 
 def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
-    """Return the look with a cause that says whether pods lived at the Job's deletion.
+    """Return the look with cause POD_TERMINATING if the deletion met living pods, FINISHING if all had ended before.
 
-    Later the pods may be gone, before the deletion completes. Pods in an unknown phase may live, or may have ended
-    before the deletion: such pods decide neither way.
+    The cause has to be recorded now, since the pods may be gone before the deletion completes. A pod in an unknown
+    phase may live or may have ended: then the look stays without a cause.
     """
     if any(pods.lives(pod) for pod in own_pods):
         return replace(look, cause=POD_TERMINATING)
@@ -78,14 +78,17 @@ def look_of_deleted_job(look: JobLook, own_pods: Sequence[Pod]) -> JobLook:
 
 
 def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLook:
-    """Return the look at a Job with a long overdue deletion: a finalizer holds the Job, or pods without a request."""
+    """Return the look at a Job whose deletion was due long ago.
+
+    Either pods still live, with or without a request to end, or only a finalizer holds the Job object.
+    """
     living = [pod for pod in own_pods if not pods.has_ended(pod)]
     if living:
-        due = since_its_job(job, pods.due_at(living))
+        due = not_before_creation(job, pods.due_at(living))
         return replace(look, due_at=due, cause=POD_TERMINATING if due else ORPHAN_PODS)
     status = job.status or NO_JOB_STATUS
     if is_positive(status.active) or is_positive(status.terminating):
-        return look
+        return look  # the Job counts pods, although the list shows none: they may live
     key = (look.task, look.attempt)
     remains = look_of_orphans(key, look.name, own_pods)
     if remains is None:
@@ -94,10 +97,10 @@ def look_of_held_job(look: JobLook, job: Job, own_pods: Sequence[Pod]) -> JobLoo
     return replace(remains, presence=Presence.HELD)
 
 
-def since_its_job(job: Job, at: datetime | None) -> datetime | None:
-    """Return the later time: `at`, or the Job's creation.
+def not_before_creation(job: Job, at: datetime | None) -> datetime | None:
+    """Return the pod's time `at`, but at least the Job's creation.
 
-    Pods are younger than their Job: an older time came from a deviating clock and would exaggerate the age.
+    Pods are younger than their Job. An older time comes from a wrong clock, and would make the job overdue too early.
     """
     created_at = job.metadata.creation_timestamp
     return at if at is None or created_at is None else max(at, created_at)

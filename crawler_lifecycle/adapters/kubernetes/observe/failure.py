@@ -1,7 +1,7 @@
 """Reason of a job's failure in one short word, by the first rule that fits (row R in docs/decisions/0014).
 
-A deleted pod disappears as soon as the Job has counted the pod. The Job then keeps only the sentence of its failure
-policy (`job_spec`).
+A deleted pod disappears as soon as the Job has counted the pod. Then only a sentence in the Job's condition Failed is
+left, written because our Jobs have a pod failure policy (`act/job_spec.py`).
 """
 
 import re
@@ -12,13 +12,15 @@ from crawler_lifecycle.adapters.kubernetes.observe import pods
 from crawler_lifecycle.adapters.kubernetes.observe.words import word
 from crawler_lifecycle.domain.reasons import DISRUPTED, of_exit_code
 
+# with these reasons the Job decides, whatever its pods show
 AS_THE_JOB_SAYS = frozenset({"DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded"})
 DISRUPTION = "DisruptionTarget"
+# the failure policy's sentences in the condition
 POLICY_ON_DISRUPTION = re.compile(rf"Pod \S+ has condition {DISRUPTION} matching ")
 POLICY_ON_EXIT_CODE = re.compile(
     rf"Container {pods.MAIN_CONTAINER} for pod \S+ failed with exit code ([0-9]{{1,3}}) matching "
 )
-OF_A_DELETION = (143, 137)  # SIGTERM, and SIGKILL after the grace
+OF_A_DELETION = (143, 137)  # exit codes of a deleted pod: SIGTERM, and SIGKILL after the grace
 BY_POD_REASON = {
     "Evicted": "evicted",
     "Preempting": "preempted",
@@ -73,9 +75,8 @@ def exit_code(failed: Condition) -> int | None:
 def is_by_deletion(failed: Condition | None, own_pods: Sequence[Pod], *, remembers: bool) -> bool:
     """Return whether a user or program deleted the pods: neither the Job's deadline nor a disruption did.
 
-    When the pod is gone, only the exit code remains; a code that programs return themselves proves an end without a
-    deletion. A Job without an exit code that `remembers` codes (by its failure policy) was deleted before its program
-    ran.
+    Without pods, the exit code in the condition decides: a program's own code proves an end without a deletion.
+    A missing code proves a deletion before the program ran, but only if the Job `remembers` codes by a failure policy.
     """
     if failed is None or failed.reason in AS_THE_JOB_SAYS or POLICY_ON_DISRUPTION.match(failed.message or ""):
         return False

@@ -1,4 +1,4 @@
-"""Look at a job by the Job object alone. docs/decisions/0014 numbers the rules."""
+"""Look at a job by the Job object alone, without its pods. docs/decisions/0014 numbers the rules."""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -9,20 +9,19 @@ from crawler_lifecycle.adapters.kubernetes.observe import failure, pods, waiting
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods, Presence
 from crawler_lifecycle.domain.reasons import BACKOFF, FAILING, FINISHING, POD_TERMINATING, SUSPENDED
 
-SLACK = timedelta(minutes=1)  # two clocks, both without fractions of seconds
+SLACK = timedelta(minutes=1)  # by which two machines' clocks may differ
 SUSPENDING = "suspending"
-PODS_SAY_MORE = (
-    POD_TERMINATING,
-    FAILING,
-)  # pods show whether they will end at all; a suspended Job continues after its pods
+# The Job waits for its pods to end, and only the pods show whether their end is overdue. SUSPENDING is left out: an
+# overdue job is deleted by force, but a suspended Job is to continue.
+WAITS_FOR_PODS = (POD_TERMINATING, FAILING)
 
-Stage = tuple[JobPhase, str | None]
+Stage = tuple[JobPhase, str | None]  # phase and cause
 
 
 def look_of_job(key: JobKey, job: Job) -> JobLook | None:
     """Return the Job's own look; None if only the pod can decide (rules 12 to 21).
 
-    A failure has a preliminary reason, and only a pod knows whether its successful program was told to end.
+    A failure's reason is preliminary, and a success does not show whether the program was told to end: pods tell more.
     """
     status = job.status or NO_JOB_STATUS
     true = true_conditions(status)
@@ -67,7 +66,7 @@ def _by_counters(status: JobStatus) -> Stage | None:
 
 
 def needs_its_pods(look: JobLook | None, job: Job) -> bool:
-    """Return whether the look needs pods: a deleted Job only to learn whether its pods had ended before."""
+    """Return whether the look needs pods. A deleted Job needs pods only to learn whether they had ended before."""
     if look is None or look.phase.has_ended:
         return True
     return look.phase is JobPhase.ENDING and look.cause is None and is_positive((job.status or NO_JOB_STATUS).active)
@@ -75,12 +74,12 @@ def needs_its_pods(look: JobLook | None, job: Job) -> bool:
 
 def may_be_overdue(look: JobLook | None) -> bool:
     """Return whether only pods can show that the job is overdue."""
-    return look is not None and look.phase is JobPhase.RUNNING and look.cause in PODS_SAY_MORE
+    return look is not None and look.phase is JobPhase.RUNNING and look.cause in WAITS_FOR_PODS
 
 
 def tells_enough(look: JobLook) -> bool:
     """Return whether the look is usable without pods that cannot be read."""
-    return look.phase is JobPhase.ENDING or look.cause in PODS_SAY_MORE
+    return look.phase is JobPhase.ENDING or look.cause in WAITS_FOR_PODS
 
 
 def true_conditions(status: JobStatus) -> dict[str, Condition]:
@@ -100,8 +99,8 @@ def end_of(status: JobStatus | None) -> Condition | None:
 def _succeeded(key: JobKey, job: Job, complete: Condition) -> JobLook:
     """Return the look at a Complete Job: all containers exited with 0.
 
-    The controller writes the time of its own observation, not of the end: so the Job alone does not show whether its
-    program was told to end before.
+    The Job's time is when the controller noticed the end, later than the end itself. So the Job alone does not show
+    whether its program was told to end before.
     """
     at = (job.status or NO_JOB_STATUS).completion_time or complete.last_transition_time
     return replace(_ended(key, job, JobPhase.SUCCEEDED, at, exit_code=0), end_request=EndRequest.UNKNOWN)
@@ -117,7 +116,7 @@ def _failed(key: JobKey, job: Job, failed: Condition) -> JobLook:
 def _ended(key: JobKey, job: Job, phase: JobPhase, at: datetime | None, exit_code: int | None = None) -> JobLook:
     status, deleted = job.status or NO_JOB_STATUS, job.metadata.deletion_timestamp
     may_run = is_positive(status.active) or is_positive(status.terminating)
-    # a deletion long after the end, by the time to live or a person, was no stop
+    # a deletion long after the end (by the time to live or a person) did not tell the program to end
     is_told = deleted is not None and (at is None or deleted - at <= SLACK)
     return JobLook(
         *key,

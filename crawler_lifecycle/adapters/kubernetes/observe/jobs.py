@@ -26,7 +26,7 @@ from crawler_lifecycle.errors import BadInput, TemporaryError
 
 T = TypeVar("T")
 R = TypeVar("R")
-NOTHING: Mapping[str, int] = {}
+NO_OPTIONS: Mapping[str, int] = {}
 THREADS = 16
 
 
@@ -59,8 +59,8 @@ class Jobs:
     def read_job(self, run_uid: str, key: JobKey, uid: str | None = None) -> Job | None:
         """Return the Job from the API server's storage; its metadata alone if the rest cannot be read.
 
-        `uid`: the uid on record makes a Job ours despite foreign labels. So do the labels of its pod template, because
-        templates cannot be edited.
+        A Job with edited labels is still ours if its uid is `uid`, the uid on record, or if its pod template has our
+        labels, since templates cannot be edited.
         """
         path = self.api.jobs_path(job_name(checked_uid(run_uid), *key))
         try:
@@ -91,7 +91,7 @@ class Jobs:
         }
 
     def dated(self, run_uid: str, tasks: Iterable[int]) -> dict[JobKey, DatedJob]:
-        """Return every attempt of these tasks."""
+        """List these tasks' Jobs in every attempt."""
         pages = self._pages(self.api.jobs_path(), run_uid, tasks)
         jobs = (job for page in pages for job in DATED_JOBS.page(page).whole)
         return {key: job for job in jobs if (key := _key(job, run_uid))}
@@ -121,10 +121,13 @@ class Jobs:
                     by_key.setdefault(key, []).append(pod)
         return {key: _newest_first(pods) for key, pods in by_key.items()}
 
-    def delete(self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NOTHING) -> None:
+    def delete(
+        self, path: str, read: Metadata, propagation: str | None, options: Mapping[str, int] = NO_OPTIONS
+    ) -> None:
         """Delete exactly the object that was read: with the same uid, and a Job only in the same version.
 
-        The options are in the address as well as in the body: some clients and proxies drop the body of a DELETE.
+        `propagation`: how a Job's deletion reaches its pods; None for a pod. The options are in the address as well as
+        in the body: some clients and proxies drop the body of a DELETE.
         """
         chosen: dict[str, str | int] = {**options, **({"propagationPolicy": propagation} if propagation else {})}
         unchanged = {"resourceVersion": read.resource_version} if propagation and read.resource_version else {}
@@ -132,7 +135,10 @@ class Jobs:
         self.api.delete(path, {**body, **chosen}, chosen)
 
     def for_each(self, act: Callable[[T], R], items: Iterable[T], what: str) -> list[R]:
-        """Call `act` for every item, in threads. Raise the first TemporaryError after the last call."""
+        """Call `act` for every item, in threads. Raise the first TemporaryError after the last call.
+
+        `what`: the error message's beginning.
+        """
         done: list[R] = []
         failed: list[TemporaryError] = []
         for future in [self.pool.submit(act, item) for item in items]:
@@ -170,7 +176,10 @@ def _age(pod: Pod) -> tuple[float, str]:
 
 
 def inventory(api: Api, installation: str | None) -> Iterator[Sequence[ListedJob]]:
-    """Yield the jobs in pages of the API server. An error in a page is raised, and makes the inventory invalid."""
+    """Yield the jobs in pages of the API server. An error in a page is raised, and makes the inventory invalid.
+
+    Pods are listed, too, since orphan pods have no Job; a pod with a listed Job is left out.
+    """
     seen: set[tuple[str | None, JobKey | None]] = set()
     for path in (api.jobs_path(), api.core_path("pods")):
         query = {"labelSelector": naming.selector(installation)}

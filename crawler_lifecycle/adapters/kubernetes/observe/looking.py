@@ -1,4 +1,7 @@
-"""Look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only if they can change the look."""
+"""Look at a run on Kubernetes: one list of its Jobs; pods, events and single Jobs only if they can change the look.
+
+A `Survey` collects the look's results. Its methods recognize our Jobs, and choose the Jobs that need their pods.
+"""
 
 import logging
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence, Sized
@@ -26,20 +29,20 @@ from crawler_lifecycle.ports import NO_UIDS, Places, PlacesInMemory
 
 logger = logging.getLogger(__name__)
 MOST_LISTS = 21  # a look at 10,000 jobs takes 10 lists of Jobs, 10 of pods, and one of names or events
-MOST_ASKED_FOR_EVENTS = 10
-EVENTS_OF_ONE = 100
+MOST_EVENT_REQUESTS = 10  # for single Jobs or pods, in a look
+MOST_EVENTS = 100  # in the answer to such a request
 REJECTED_PODS = "involvedObject.kind=Job,reason=FailedCreate"
-NOT_SEEN = (TemporaryError, PermanentError)
+NOT_SEEN = (TemporaryError, PermanentError)  # errors from a request without a usable answer
 EventRequest = tuple[JobKey, str, Job]  # key of the job, uid of the object with events, Job
 
 
 @dataclass(frozen=True, slots=True)
 class JobPatience:
-    """Time for jobs without progress, such as without an image; for overdue jobs; for sidecars after their program."""
+    """Longest times for a job in states from which it may never get away by itself."""
 
-    no_progress: timedelta = timedelta(minutes=30)
-    overdue: timedelta = timedelta(minutes=30)
-    sidecars: timedelta = timedelta(minutes=10)
+    no_progress: timedelta = timedelta(minutes=30)  # such as without an image
+    overdue: timedelta = timedelta(minutes=30)  # after the end of the grace
+    sidecars: timedelta = timedelta(minutes=10)  # after the main container's end
 
 
 PATIENT = JobPatience()
@@ -61,6 +64,11 @@ class Observer:
         tasks: Collection[int] | None = None,
         uids: Mapping[JobKey, str] = NO_UIDS,
     ) -> Look:
+        """Look as `ports.Cluster.look` says, with as few requests as possible.
+
+        In order: list the Jobs; read watched Jobs missing in the list by name, since a Job is absent only if the API
+        server denies the name; list pods for absent Jobs and for Jobs in question; read events for waiting Jobs.
+        """
         late = self._api.clock.now() - self._patience.overdue
         survey = Survey(run_uid, self._installation, frozenset(watched), late)
         try:
@@ -68,17 +76,17 @@ class Observer:
         except NOT_SEEN as error:
             return Look(complete=False, problem=error.message)
         missing = sorted(key for key in survey.watched if key not in survey.jobs)
-        can_tell = not survey.problems  # otherwise any missing job may be the unreadable job
+        all_readable = not survey.problems  # otherwise any missing Job may be the unreadable Job
         try:
-            absent = self._absent(survey, missing, uids) if missing and can_tell else []
+            absent = self._absent(survey, missing, uids) if missing and all_readable else []
         except NOT_SEEN as error:
             absent = []
             survey.problems.append(error.message)
         if absent or survey.need_pods:
-            self._ask_pods(survey, absent)
+            self._complete_by_pods(survey, absent)
         now = self._api.clock.now()
-        due = [(key, job) for key, job in survey.jobs.items() if job.due_at]
-        survey.jobs.update((key, mark_overdue(job, now, self._patience.overdue)) for key, job in due)
+        for key, job in survey.jobs.items():
+            survey.jobs[key] = mark_overdue(job, now, self._patience.overdue)
         return Look(not survey.problems, survey.jobs, survey.problem, self._api.clock.difference, keeps_ended_jobs=True)
 
     def _list_jobs(self, survey: Survey, tasks: Collection[int] | None) -> None:
@@ -111,7 +119,8 @@ class Observer:
                 survey.add_unclear(key, name, f"job {name} is there without our labels: delete it, or have it labelled")
         return [key for key in missing if key not in survey.jobs]
 
-    def _ask_pods(self, survey: Survey, absent: Sequence[JobKey]) -> None:
+    def _complete_by_pods(self, survey: Survey, absent: Sequence[JobKey]) -> None:
+        """Complete the looks in `survey.need_pods`, and add absent Jobs with orphan pods."""
         try:
             pods_by_key = self._pods(survey, {*survey.need_pods, *absent})
         except NOT_SEEN as error:
@@ -124,17 +133,17 @@ class Observer:
         now = self._api.clock.now()
         timing = Timing(now, self._patience.no_progress, now - self._patience.overdue, self._patience.sidecars)
         for key in absent:
-            remains = pods_by_key.get(key, ())
-            look = look_of_orphans(key, survey.name(key), remains)
+            orphans = pods_by_key.get(key, ())
+            look = look_of_orphans(key, survey.name(key), orphans)
             if key not in survey.jobs and look is not None:
-                survey.jobs[key] = replace(look, facts=facts_of(look, None, remains))
+                survey.jobs[key] = replace(look, facts=facts_of(look, None, orphans))
         requests: list[EventRequest] = []
         for key, job in survey.need_pods.items():
             own = [pod for pod in pods_by_key.get(key, ()) if pods.controller_uid(pod) == job.metadata.uid]
             look = survey.jobs[key] = pod_status.look_with_pods(key, job, own, timing)
             if uid := pod_status.subject_of_events(look, job, pods.primary_pod(own)):
                 requests.append((key, uid, job))
-        self._ask_events(survey, requests, timing)
+        self._complete_by_events(survey, requests, timing)
 
     def _pods(self, survey: Survey, keys: Collection[JobKey]) -> dict[JobKey, list[Pod]]:
         pods_by_key: dict[JobKey, list[Pod]] = {}
@@ -142,7 +151,7 @@ class Observer:
             for body in self._pages(survey, self._api.core_path("pods"), {"labelSelector": selector}):
                 page = PODS.page(body)
                 for broken in page.broken:
-                    _note(survey, broken, keys)
+                    _note_unreadable_pod(survey, broken, keys)
                 for pod in page.whole:
                     if survey.is_theirs(pod.metadata.labels):
                         continue
@@ -151,7 +160,7 @@ class Observer:
                         raise Unreadable(f"pod {pod.metadata.name or '?'} does not tell which job it is of")
                     if key in keys:
                         pods_by_key.setdefault(key, []).append(pod)
-        # without doubles: a list that began anew repeats pods
+        # a list that began anew repeats pods
         return {
             key: list({(pod.metadata.name, pod.metadata.uid): pod for pod in listed}.values())
             for key, listed in pods_by_key.items()
@@ -167,29 +176,28 @@ class Observer:
     def _selectors(self, survey: Survey, keys: Collection[JobKey]) -> Iterator[str]:
         """Yield selectors for these tasks' pods, or for the whole run if the run's pods need fewer lists."""
         tasks = {task for task, _ in keys}
-        if _times(tasks, naming.TASKS_IN_A_SELECTOR) > _times(survey.jobs, PAGE):
+        if _number_of_lists(tasks, naming.TASKS_IN_A_SELECTOR) > _number_of_lists(survey.jobs, PAGE):
             yield naming.selector(survey.installation, survey.run_uid)
             return
         yield from naming.selectors(survey.installation, survey.run_uid, tasks)
 
-    def _ask_events(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
-        """Read the events that say more about why jobs wait, within the budget of a look.
+    def _complete_by_events(self, survey: Survey, requests: Sequence[EventRequest], timing: Timing) -> None:
+        """Read events that say more about why jobs wait, within the look's budget (MOST_LISTS requests).
 
-        One list brings the events of many Jobs without a pod. A limit of ours ends a Job with rejected pods, and with
-        single requests only the first few Jobs could reach the limit in a look. The list may be cut, so the budget's
-        last request belongs to the main job: without the main job's events the run would not say why it cannot begin.
+        A Job with rejected pods is given up after a while, if its events show the rejection. One list brings the events
+        of many such Jobs: single requests would reach only the first few Jobs in a look. The list may be cut, so the
+        budget's last request is kept for the main job: without its events the run could not say why it does not begin.
         """
         affordable = max(0, MOST_LISTS - survey.lists)
         for_main_job = 1 if any(task == MAIN_TASK for (task, _), _, _ in requests) else 0
         without_pod = {uid: key for key, uid, _ in requests if survey.jobs[key].cause == POD_NOT_CREATED}
         answered: set[JobKey] = set()
-        if len(without_pod) > MOST_ASKED_FOR_EVENTS and affordable > for_main_job:
-            events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_ASKED_FOR_EVENTS))
-            known = [(key, job, events[uid]) for key, uid, job in requests if uid in events]
-            survey.jobs.update(
-                (key, pod_status.look_with_events(survey.jobs[key], job, own, timing)) for key, job, own in known
-            )
-            answered.update(key for key, _, _ in known)
+        if len(without_pod) > MOST_EVENT_REQUESTS and affordable > for_main_job:
+            events = self._events_of_rejected_pods(survey, without_pod, max(1, affordable - MOST_EVENT_REQUESTS))
+            for key, uid, job in requests:
+                if uid in events:
+                    survey.jobs[key] = pod_status.look_with_events(survey.jobs[key], job, events[uid], timing)
+                    answered.add(key)
         unanswered = [request for request in requests if request[0] not in answered]
 
         def order(request: EventRequest) -> tuple[bool, bool, JobKey]:
@@ -197,8 +205,8 @@ class Observer:
             key, uid, _ = request
             return key[0] != MAIN_TASK, uid not in without_pod, key
 
-        first = sorted(unanswered, key=order)
-        for key, uid, job in first[: max(0, min(MOST_ASKED_FOR_EVENTS, MOST_LISTS - survey.lists))]:
+        remaining = max(0, min(MOST_EVENT_REQUESTS, MOST_LISTS - survey.lists))
+        for key, uid, job in sorted(unanswered, key=order)[:remaining]:
             survey.jobs[key] = self._with_events(survey.jobs[key], uid, job, timing)
             answered.add(key)
         if any(survey.jobs[key].cause == QUOTA for key in answered):  # the namespace's quota holds back all other jobs
@@ -210,8 +218,8 @@ class Observer:
     ) -> Mapping[str, Sequence[Event]]:
         """Return events by the Jobs' uids, for all these Jobs if the whole list could be read.
 
-        The API server lists events by name, so a Job's events one after the other. A cut list drops its last Job: the
-        Job's latest event, which decides, may be behind the cut.
+        The API server lists events by name, so a Job's events come in a row. If the list is cut, its last Job is left
+        out: the Job's latest event, which decides, may be behind the cut.
         """
         by_uid: dict[str, list[Event]] = {}
         read, last = 0, None
@@ -233,7 +241,7 @@ class Observer:
         return {uid: by_uid.get(uid, []) for uid in uids}
 
     def _with_events(self, look: JobLook, uid: str, job: Job, timing: Timing) -> JobLook:
-        query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": EVENTS_OF_ONE}
+        query: dict[str, str | int] = {"fieldSelector": f"involvedObject.uid={uid}", "limit": MOST_EVENTS}
         try:
             events = EVENTS.page(self._api.get(self._api.core_path("events"), query)).whole
         except NOT_SEEN as error:
@@ -241,16 +249,16 @@ class Observer:
         return pod_status.look_with_events(look, job, events, timing)
 
 
-def _times(objects: Sized, size: int) -> int:
-    """Return the number of lists for so many objects."""
+def _number_of_lists(objects: Sized, size: int) -> int:
     return max(1, -(-len(objects) // size))
 
 
-def _note(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
-    """Make the job of an unreadable pod unclear.
+def _note_unreadable_pod(survey: Survey, pod: Broken, keys: Container[JobKey]) -> None:
+    """Make an unreadable pod's job unclear, unless the Job alone says enough.
 
-    A failed job only loses details of its reason, and a deleted job only the time when its pod should have ended. A
-    complete Job becomes unclear: its program may have stopped on request, and only the pod shows the request.
+    An ending job stays as it is, and lacks only the time when its pod should have ended. A failed job lacks only
+    details about its reason. A complete Job becomes unclear: its program may have ended on request, and only the pod
+    shows the request.
     """
     key = key_of(pod.labels)
     problem = f"pod {pod.name or '?'} cannot be read: {pod.problem}"

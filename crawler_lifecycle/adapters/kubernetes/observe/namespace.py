@@ -2,7 +2,8 @@
 
 With the kubeconfig of another cluster, a namespace with the same name shows none of our Jobs: all Jobs would seem gone,
 and a stop would be proved while all jobs run. The namespace's uid shows the difference. If the uid differs, the uid of
-kube-system shows whether the same cluster has a new namespace.
+kube-system decides: in the same cluster the namespace was made anew, and its old Jobs are gone. In another cluster, or
+if kube-system cannot be read, absence proves no end.
 
 The scheduler service has no database, and serves several installations: each of its requests names the namespace that
 the installation knows, and is compared alone.
@@ -26,18 +27,21 @@ from crawler_lifecycle.domain.reasons import CLUSTER_FORBIDS, CLUSTER_UNAVAILABL
 from crawler_lifecycle.errors import TemporaryError
 from crawler_lifecycle.ports import Place, Places, PlacesInMemory
 
-CONFIRMED_SECONDS = 10.0
+CONFIRMED_SECONDS = 10.0  # after a comparison, before the next
 MOST_CONFIRMED = 16  # a wrong place in every request must not fill the memory
 CLUSTER = "kube-system"  # every cluster has this namespace from its beginning to its end
-CORRECT = "no job is created: give the scheduler service the kubeconfig and the namespace of the other parts"
-ACCEPT = "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
+# remedies in messages: for the scheduler service, and for all other parts
+CORRECT_KUBECONFIG = "no job is created: give the scheduler service the kubeconfig and the namespace of the other parts"
+ACCEPT_NAMESPACE = (
+    "if this cluster is the right one, and jobs that it does not show are gone: `crawlctl accept-namespace`"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceCheck:
     api: Api
     places: Places
-    remedy: str = ACCEPT
+    remedy: str = ACCEPT_NAMESPACE
 
     def check(self, *, keep: bool = True) -> bool:
         """Raise TemporaryError if absence proves no end: the namespace is gone, being deleted, or unknown.
@@ -59,7 +63,7 @@ class NamespaceCheck:
         raise TemporaryError(f"{message}: nothing in it counts as absent; {self.remedy}", cause=NAMESPACE_CHANGED)
 
     def is_confirmed(self, *, keep: bool = True) -> bool:
-        """Run the same check, but only object to an unknown namespace.
+        """Run the same check, but raise only for another namespace than the namespace on record.
 
         False: the namespace cannot be read, and the next request reports the trouble.
         """
@@ -114,12 +118,12 @@ class ConfirmedPlaces:
     def must_be_present(self, expected: Place) -> None:
         """Raise TemporaryError unless the API server shows this place now, or did a few seconds ago.
 
-        The comparison is the expected place's own: requests with other places neither confirm the place nor refute it.
+        Every place is compared alone: a request with a wrong place must not refute another request's place.
         """
         if expected in self:
             return
         try:
-            tells_its_uid = NamespaceCheck(self._api, PlacesInMemory(expected), CORRECT).check()
+            tells_its_uid = NamespaceCheck(self._api, PlacesInMemory(expected), CORRECT_KUBECONFIG).check()
         except Unreadable as error:
             raise _unconfirmed(expected, error.message) from error
         except ApiFailed as error:
@@ -159,8 +163,8 @@ def _why(known: Place, present: Place) -> str:
     return "of the same cluster" if present.cluster_uid == known.cluster_uid else "and is of another cluster"
 
 
-MOST_BY_NAME = 20
-AT_ONCE = 4
+MOST_BY_NAME = 20  # for more missing Jobs, a list of all names takes fewer requests
+THREADS = 4
 NAMES_IN_A_PAGE = 10 * PAGE  # metadata is small: pages as short as for whole Jobs would double the number of lists
 
 Pages = Callable[..., Iterator[bytes]]  # the signature of `Api.pages`
@@ -169,20 +173,23 @@ Uids = Mapping[str, str | None]  # uids on record by the Jobs' names
 
 @dataclass(frozen=True, slots=True)
 class Absence:
+    """Check by name for Jobs missing in a list by labels."""
+
     api: Api
-    ground: NamespaceCheck
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(AT_ONCE, thread_name_prefix="by-name"))
+    namespace: NamespaceCheck
+    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="by-name"))
 
     def present(self, uids: Uids, pages: Pages) -> Iterator[tuple[str, Job | None]]:
         """Yield name and Job for every Job that exists after all. The Job is None if the Job cannot be read."""
-        self.ground.check()
-        there = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, pages)
-        reads = self.pool.map(self._read, there) if len(there) > 1 else map(self._read, there)
-        for name, (is_there, job) in zip(there, reads, strict=True):
-            if is_there:
+        self.namespace.check()
+        candidates = list(uids) if len(uids) <= MOST_BY_NAME else self._listed_names(uids, pages)
+        reads = self.pool.map(self._read, candidates) if len(candidates) > 1 else map(self._read, candidates)
+        for name, (exists, job) in zip(candidates, reads, strict=True):
+            if exists:
                 yield name, job
 
     def _read(self, name: str) -> tuple[bool, Job | None]:
+        """Return whether the Job exists, and the Job unless it is unreadable."""
         try:
             return True, JOBS.item(self.api.get(self.api.jobs_path(name)))
         except Missing:

@@ -11,15 +11,15 @@ from crawler_lifecycle.domain.reasons import POD_TERMINATING
 
 
 def facts_of(look: JobLook, job: Job | None, own_pods: Sequence[Pod]) -> OutcomeFacts | None:
-    """Return the facts from the looked-at job's pod. None: the pod shows no facts, or there is no pod."""
+    """Return the looked-at job's facts. None: neither its pods nor the Job show a fact."""
     ended_as = pods.FAILED if look.phase is JobPhase.FAILED else pods.SUCCEEDED if look.phase.has_ended else None
     pod = pods.ended_pod(own_pods, ended_as) if ended_as else pods.primary_pod(own_pods)
     if pod is None:
-        return _by_the_job_alone(look)
+        return _facts_without_pod(look)
     job_deleted = job.metadata.deletion_timestamp if job else None
     facts = _of_pod(look.uid, pod, job_deleted)
     is_complete = job is not None and look.phase is JobPhase.SUCCEEDED
-    return _by_the_job_and(pod, look, job_deleted) if facts is None and is_complete else facts
+    return _facts_of_silent_pod(pod, look, job_deleted) if facts is None and is_complete else facts
 
 
 def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobKey, str]) -> dict[JobKey, OutcomeFacts]:
@@ -33,29 +33,30 @@ def facts_by_uid(pods_by_key: Mapping[JobKey, Sequence[Pod]], uids: Mapping[JobK
 
 
 def _of_pod(job_uid: str, pod: Pod, job_deleted: datetime | None) -> OutcomeFacts | None:
-    author = termination.told_by([pod], job_deleted)
+    told_by = termination.told_by([pod], job_deleted)
     if pods.has_ended(pod):
-        return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, author)
+        return _of_an_end(job_uid, pod, pods.phase(pod) == pods.SUCCEEDED, told_by)
     if pods.phase(pod) not in (pods.PENDING, pods.RUNNING):
         return None  # an unknown phase proves no fact
     if (end := pods.end_of_main(pod)) and end.exit_code is not None and pods.main_ended_for_good(pod):
-        return _of_an_end(job_uid, pod, end.exit_code == 0, author)
+        return _of_an_end(job_uid, pod, end.exit_code == 0, told_by)
     if pod.metadata.deletion_timestamp is not None:
-        return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=author)
+        return OutcomeFacts(job_uid=job_uid, pod_uid=pod.metadata.uid, told_to_end=True, told_by=told_by)
     return None
 
 
-def _by_the_job_alone(look: JobLook) -> OutcomeFacts | None:
+def _facts_without_pod(look: JobLook) -> OutcomeFacts | None:
+    """Return the only fact from a Job without a pod: its pods were told to end while they ran."""
     is_told = look.cause == POD_TERMINATING and not look.phase.has_ended
     return OutcomeFacts(job_uid=look.uid, told_to_end=True, told_by=look.reason) if is_told else None
 
 
-def _by_the_job_and(pod: Pod, look: JobLook, job_deleted: datetime | None) -> OutcomeFacts | None:
-    """Return the facts about a complete Job with a pod that does not show its main container's end. None: the pod was
-    not told to end.
+def _facts_of_silent_pod(pod: Pod, look: JobLook, job_deleted: datetime | None) -> OutcomeFacts | None:
+    """Return the facts about a complete Job whose pod does not show its main container's end.
 
-    The Job proves the exit code 0. Without these facts the row would decide about the order, and a row that knows of no
-    request to end would turn half a crawl into a success (docs/decisions/0006, rule 4).
+    None: the pod was not told to end. The Job proves the exit code 0. Without these facts the task's row would decide
+    whether the program was told before its end: a row without a request would turn half a crawl into a success
+    (docs/decisions/0006, rule 4).
     """
     told_to_end = termination.pod_told_to_end(pod)
     if told_to_end is False or look.stop_asked is False:
@@ -71,7 +72,7 @@ def _by_the_job_and(pod: Pod, look: JobLook, job_deleted: datetime | None) -> Ou
     )
 
 
-def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, author: str | None) -> OutcomeFacts | None:
+def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, told_by: str | None) -> OutcomeFacts | None:
     end, code = pods.end_of_main(pod), pods.exit_code(pod)
     if succeeded and code != 0:
         return None  # without its main container's exit code 0, success is unproved
@@ -82,7 +83,7 @@ def _of_an_end(job_uid: str, pod: Pod, succeeded: bool, author: str | None) -> O
         pod_uid=pod.metadata.uid,
         succeeded=succeeded,
         told_to_end=told_to_end,
-        told_by=None if told_to_end is False else author,
+        told_by=None if told_to_end is False else told_by,
         reason=None if succeeded else failure.reason(None, pod),
         exit_code=code,
         message=message[-LONGEST_MESSAGE:] if message else None,

@@ -13,17 +13,21 @@ from crawler_lifecycle.domain import reasons
 from crawler_lifecycle.domain.looks import EndRequest, JobKey, JobLook, JobPhase, Pods
 
 NODE_UNREACHABLE = "node_unreachable"
-ON_RECORD = timedelta()  # our limit is reached as soon as its cause is on record
+CAUSE_OF_ENDED_POD = {  # causes while the Job has not counted the pod's end yet
+    pods.SUCCEEDED: reasons.FINISHING,
+    pods.FAILED: reasons.BACKOFF,
+}
+ONCE_ON_RECORD = timedelta()  # for give_up_after: the next look with the same cause ends the task
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The time of a look by the API server's clock, and how long states may last."""
+    """The look's time by the API server's clock, and how long a job may stay in a state."""
 
     now: datetime
-    patience: timedelta  # for jobs without progress
-    late: datetime  # an end that was due before is overdue
-    with_sidecars: timedelta  # after the end of the main container
+    patience: timedelta  # how long a job may make no progress
+    late: datetime  # a job whose end was due before this time is overdue
+    with_sidecars: timedelta  # how long sidecars may run on after the main container's end
 
 
 def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timing) -> JobLook:
@@ -33,7 +37,7 @@ def look_with_pods(key: JobKey, job: Job, own_pods: Sequence[Pod], timing: Timin
         look = replace(look, facts=facts_of(look, job, own_pods))
     if look.gone or look.due_at is not None:
         return look
-    due_at = deletion.since_its_job(job, pods.due_at(own_pods))
+    due_at = deletion.not_before_creation(job, pods.due_at(own_pods))
     return replace(look, due_at=due_at) if due_at else look
 
 
@@ -61,12 +65,13 @@ def _by_its_pod(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
         return _of_pending(key, job, pod, timing)
     if phase in (pods.PENDING, pods.RUNNING):
         return _of_running(key, job, pod, timing)
-    if phase in OVER:
-        return build_look(key, job, JobPhase.RUNNING, OVER[phase], pod)
+    if phase in CAUSE_OF_ENDED_POD:
+        return build_look(key, job, JobPhase.RUNNING, CAUSE_OF_ENDED_POD[phase], pod)
     return job_status.unclear_look(key, job.metadata.name, f"its pod is in phase {phase}", job.metadata.uid)
 
 
 def _explained(look: JobLook, job: Job, pod: Pod | None, own_pods: Sequence[Pod]) -> JobLook:
+    """Complete the Job's own look: add a failure's reason, or the author who told the pods to end."""
     if look.phase is JobPhase.FAILED:
         return _failed_because(look, job, pod, own_pods)
     if look.phase is JobPhase.SUCCEEDED:
@@ -116,14 +121,14 @@ def _of_pending(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
         return _waits(key, job, waiting.for_a_node(pod))
     if invalid := waiting.of_an_invalid_image(pod):
         look = build_look(key, job, JobPhase.FAILED, pod=pod)
-        return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))  # the pod still exists
+        return replace(look, reason=invalid.cause, message=waiting.cut(invalid.message))
     wait = waiting.for_containers(pod)
     is_hopeless = waiting.is_hopeless(wait, pod, timing.now, timing.patience)
-    return replace(_waits(key, job, wait), give_up_after=ON_RECORD if is_hopeless else None)
+    return replace(_waits(key, job, wait), give_up_after=ONCE_ON_RECORD if is_hopeless else None)
 
 
 def _of_running(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
-    cause = _what_ails(pod)
+    cause = _trouble_of_running(pod)
     look = build_look(key, job, JobPhase.RUNNING, cause, pod)
     if cause == reasons.SIDECAR_HANGING:
         return replace(look, give_up_after=timing.with_sidecars)
@@ -133,7 +138,8 @@ def _of_running(key: JobKey, job: Job, pod: Pod, timing: Timing) -> JobLook:
     return look
 
 
-def _what_ails(pod: Pod) -> str | None:
+def _trouble_of_running(pod: Pod) -> str | None:
+    """Return the cause for a pod after its main container's start (rules 17 to 20); None for a healthy pod."""
     state = pods.state(pods.main_container(pod))
     if state.terminated is not None and pods.main_ended_for_good(pod):
         return reasons.SIDECAR_HANGING
@@ -144,12 +150,10 @@ def _what_ails(pod: Pod) -> str | None:
     return reasons.SIDECAR_NOT_STARTED if pods.phase(pod) == pods.PENDING and pods.waiting_beside_main(pod) else None
 
 
-OVER = {pods.SUCCEEDED: reasons.FINISHING, pods.FAILED: reasons.BACKOFF}  # the Job has not counted the pod's end yet
-
-
 def subject_of_events(look: JobLook, job: Job, pod: Pod | None) -> str | None:
-    """Return the uid of the object with events that may say more: the Job without a pod, or the pod whose containers
-    are being created (rules 14 and 16).
+    """Return the uid of the object whose events may explain the wait; None if events cannot say more.
+
+    The object is the Job without a pod, or the pod while its containers are created (rules 14 and 16).
     """
     if look.phase is not JobPhase.WAITING:
         return None
@@ -167,7 +171,7 @@ def look_with_events(look: JobLook, job: Job, events: Sequence[Event], timing: T
     is_late = begun is not None and timing.now - begun > timing.patience
     is_hopeless = wait.cause == reasons.POD_CREATE_REJECTED and is_late
     return replace(
-        look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ON_RECORD if is_hopeless else None
+        look, cause=wait.cause, message=waiting.cut(wait.message), give_up_after=ONCE_ON_RECORD if is_hopeless else None
     )
 
 

@@ -15,7 +15,7 @@ from crawler_lifecycle.adapters.kubernetes.objects import (
 
 MAIN_CONTAINER = "crawl"
 PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed"
-OUT_OF_SIGHT = "Unknown"
+OUT_OF_SIGHT = "Unknown"  # a fifth phase: the node is silent
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 NO_STATUS, NO_STATE = PodStatus(), ContainerState()
 
@@ -27,6 +27,7 @@ def controller_uid(pod: Pod) -> str | None:
 
 
 def primary_pod(pods: Iterable[Pod]) -> Pod | None:
+    """Return the pod that describes the job now: pods without a deletion come first, then the newest."""
     return max(pods, key=_weight, default=None)
 
 
@@ -37,7 +38,7 @@ def ended_pod(pods: Iterable[Pod], ended_as: str) -> Pod | None:
 
 
 def _weight(pod: Pod) -> tuple[bool, datetime, str, str]:
-    """Sort pods without a deletion first, then by age, newest first, then by name."""
+    """Return a sort key; the greatest key belongs to the primary pod. Name and uid make the choice final."""
     metadata = pod.metadata
     return metadata.deletion_timestamp is None, metadata.creation_timestamp or LONG_AGO, metadata.name, metadata.uid
 
@@ -72,11 +73,14 @@ def is_true(pod: Pod, kind: str) -> bool:
 
 
 def is_out_of_sight(pod: Pod) -> bool:
-    """Return whether the node is silent: the control plane takes Ready, and the kubelet's ContainersReady stays."""
+    """Return whether the node is silent.
+
+    The control plane then sets Ready to false, and ContainersReady, which only the kubelet writes, stays true.
+    """
     ready = condition(pod, "Ready")
-    taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
+    is_taken = ready is not None and ready.status != "True" and ready.reason != "ReadinessGatesNotReady"
     lost = pod.status is not None and pod.status.reason == "NodeLost"
-    return lost or (taken and is_true(pod, "ContainersReady"))
+    return lost or (is_taken and is_true(pod, "ContainersReady"))
 
 
 def last_progress(pod: Pod) -> datetime | None:
@@ -106,8 +110,8 @@ def failed_init(pod: Pod) -> ContainerStatus | None:
     return next((container for container, end in ended if end and end.exit_code), None)
 
 
-def speaker(pod: Pod) -> str | None:
-    """Return the name of the container with the log that explains the pod."""
+def container_with_log(pod: Pod) -> str | None:
+    """Return the name of the container whose log explains the pod: the main container, or a failed init container."""
     failed, main = failed_init(pod), state(main_container(pod))
     has_begun = main.running is not None or main.terminated is not None
     return failed.name if failed and not has_begun else main_name(pod)
@@ -188,7 +192,7 @@ def started_at(pod: Pod) -> datetime | None:
 
 
 def exit_code(pod: Pod) -> int | None:
-    """Return the program's exit code. The kubelet writes its own 137 for a container out of its sight: None then."""
+    """Return the program's exit code; None if unknown, such as the kubelet's own 137 for a lost container."""
     end = end_of_main(pod)
     return end.exit_code if end and end.reason != "ContainerStatusUnknown" else None
 

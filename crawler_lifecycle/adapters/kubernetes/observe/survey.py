@@ -16,15 +16,15 @@ POD_NOT_READ = "its pod was not read"
 class Survey:
     run_uid: str
     installation: str | None
-    watched: frozenset[JobKey]
-    late: datetime  # an end that was due before is overdue
+    watched: frozenset[JobKey]  # jobs believed alive: their details and absence matter
+    late: datetime  # a job whose end was due before this time is overdue
     jobs: dict[JobKey, JobLook] = field(default_factory=dict)
-    need_pods: dict[JobKey, Job] = field(default_factory=dict)
+    need_pods: dict[JobKey, Job] = field(default_factory=dict)  # Jobs whose pods can change the look
     problems: list[str] = field(default_factory=list)
     lists: int = 0  # number of list requests so far
 
     def add(self, job: Job, key: JobKey | None = None) -> None:
-        """Add a Job. `key`: known by the uid on record; otherwise labels and name decide."""
+        """Add a Job. `key`: known by the uid on record; without a key, the Job's labels and name decide."""
         labels, name = job.metadata.labels, job.metadata.name
         if key is None and self.is_theirs(labels):
             return
@@ -33,7 +33,7 @@ class Survey:
         if key is None or not job.metadata.uid:
             self.add_unclear(key, name, f"job {name} does not tell which task it is, or has no uid")
             return
-        if key in self.jobs and not self._goes_before(key, name):
+        if key in self.jobs and not self._replaces_known(key, name):
             return
         look = job_status.look_of_job(key, job)
         self.need_pods.pop(key, None)
@@ -52,7 +52,7 @@ class Survey:
             self.jobs[key] = job_status.unclear_look(key, name, problem)
 
     def make_unclear(self, known: JobLook, problem: str) -> None:
-        """Make a listed job unclear. The Job still proves whether the job runs on, for a stop and for a removal."""
+        """Make a listed job unclear. Presence and pods stay: they tell a stop and a removal whether the job runs on."""
         self.need_pods.pop((known.task, known.attempt), None)
         unclear = job_status.unclear_look((known.task, known.attempt), known.name, problem, known.uid)
         self.jobs[known.task, known.attempt] = replace(unclear, presence=known.presence, pods=known.pods)
@@ -67,7 +67,8 @@ class Survey:
     def is_ours(self, labels: Labels | None) -> bool:
         """Return whether the labels prove that the object is ours.
 
-        An object without the labels that selected the object may belong to any of our jobs: False.
+        False also if the labels name no run or installation, although the request selected by them: such an object may
+        belong to any of our jobs.
         """
         if labels is None or labels.run_uid is None or labels.installation is None:
             return False
@@ -78,7 +79,7 @@ class Survey:
 
     @property
     def problem(self) -> str | None:
-        """Return the first problem: an incomplete list, or an unclear job with a waiting row."""
+        """Return the first problem: an incomplete list, or else an unclear watched job."""
         unclear = (job for key, job in sorted(self.jobs.items()) if key in self.watched and not job.is_orphan)
         of_jobs = (job.message for job in unclear if job.phase is JobPhase.UNCLEAR)
         return next(iter(self.problems), None) or next(of_jobs, None)
@@ -86,8 +87,11 @@ class Survey:
     def name(self, key: JobKey) -> str:
         return job_name(self.run_uid, *key)
 
-    def _goes_before(self, key: JobKey, name: str) -> bool:
-        """Return whether this Job replaces the known Job of the same attempt: the Job with the right name does."""
+    def _replaces_known(self, key: JobKey, name: str) -> bool:
+        """Return whether the Job with the name replaces the attempt's known Job.
+
+        The Job with the attempt's proper name counts. If neither has the proper name, the job becomes unclear.
+        """
         if self.name(key) == name:
             return True
         if self.jobs[key].name != self.name(key):

@@ -1,9 +1,9 @@
 """Rules that decide whether a pod's program was told to end before its end: such a program has not finished its work.
 
-Only the deletion of a pod, or its kubelet, tells a program to end. The node dates the end and the API server dates the
-deletion, and the two clocks may differ by a minute: dates that differ by more than a minute show the order. Within a
-minute, a grace proves the request, since the API server gives an ended pod no grace. Without a grace the order is
-unknown.
+A program is told to end by its pod's deletion, or by its kubelet. The node dates the end and the API server dates the
+deletion, and the two clocks may differ by a minute, so only dates more than a minute apart show the order. Within a
+minute, a grace proves that the request came first, since the API server gives an ended pod no grace. Without a grace
+the order is unknown.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,14 @@ TWO_CLOCKS = timedelta(minutes=1)
 
 
 def told_to_end(own_pods: Sequence[Pod], ended_as: str = pods.SUCCEEDED) -> bool | None:
-    """Return whether pods that ended in this phase were told to end. None: no pod can decide."""
+    """Return whether pods that ended in the phase were told to end. None: no pod can decide.
+
+    A single pod that ended without a request is enough for False: its program has finished the work.
+    """
     answers = {pod_told_to_end(pod) for pod in own_pods if pods.phase(pod) == ended_as}
-    return next((answer for answer in (False, True) if answer in answers), None)
+    if False in answers:
+        return False
+    return True if True in answers else None
 
 
 def told_by(own_pods: Sequence[Pod], job_deleted: datetime | None = None) -> str | None:
@@ -40,8 +45,8 @@ def pod_told_to_end(pod: Pod) -> bool | None:
     deleted, grace = pod.metadata.deletion_timestamp, pod.metadata.deletion_grace_period_seconds
     if deleted is None:
         return False  # a disruption alone only announces a deletion, and the deletion may fail
-    # The date is the end of the grace. A node deletes a finished pod again without a grace; the API server then dates
-    # the deletion back to the first request, so the request's time is known in both cases.
+    # `deleted` is the grace's end. When a node later deletes the finished pod for good, with grace 0, the API server
+    # sets `deleted` back to the first request's time. So `told_at` is the request's time in both cases.
     told_at = deleted - timedelta(seconds=grace or 0)
     if ended and ended > told_at + TWO_CLOCKS:
         return True

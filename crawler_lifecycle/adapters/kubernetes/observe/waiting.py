@@ -1,4 +1,4 @@
-"""Why a job waits: one word that stays the same while the cause does, and the cluster's own message.
+"""Find out why a job waits: a cause, which stays while the obstacle stays, and the cluster's own message.
 
 docs/decisions/0014 numbers the rules.
 """
@@ -69,9 +69,9 @@ def for_a_node(pod: Pod) -> Wait:
 
 
 def for_containers(pod: Pod) -> Wait:
-    """Return why a pod's containers do not run (rule 16): init containers first, then the clearest reason."""
-    for several in (pods.init_containers(pod), pods.containers(pod)):
-        waits = [(status, wait) for status in several if (wait := pods.state(status).waiting) and wait.reason]
+    """Return why a pod's containers do not run (rule 16). Init containers go first: they hold back the others."""
+    for containers in (pods.init_containers(pod), pods.containers(pod)):
+        waits = [(status, wait) for status in containers if (wait := pods.state(status).waiting) and wait.reason]
         if waits:
             _, wait = min(waits, key=_rank)
             return Wait(
@@ -81,7 +81,7 @@ def for_containers(pod: Pod) -> Wait:
 
 
 def explained(wait: Wait, events: Sequence[Event]) -> Wait:
-    """Return the cause from the pod's events, since only events tell why containers are not created."""
+    """Return the cause from the pod's events, since only events tell why containers are not created; else `wait`."""
     event = _latest(events, tuple(BY_EVENT))
     return Wait(BY_EVENT[event.reason or ""], event.message) if event else wait
 
@@ -111,6 +111,7 @@ def cut(message: str | None) -> str | None:
 
 
 def _rank(waiting: tuple[ContainerStatus, Waiting]) -> tuple[bool, bool, str]:
+    """Return a sort key: a hopeless reason first, a reason that says nothing last."""
     status, wait = waiting
     hopeless = BY_WAITING_REASON.get(wait.reason or "") in HOPELESS
     return not hopeless, wait.reason in SAYS_NOTHING, status.name or ""

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-LONGEST = 64
+LONGEST = 64  # characters; columns for causes and reasons hold 128
 
 
 @lru_cache  # thousands of pods wait for the same reason
