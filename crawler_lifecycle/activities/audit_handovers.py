@@ -48,11 +48,14 @@ class HandoverAudit:
         return settled.model_copy(update={"rest": None if rest is None else str(rest)})
 
     async def _findings(self, page: Sequence[EndDeliveries]) -> list[Finding]:
-        """Return the findings for idle runs, and for ends too old to deliver, whose workflows need no description."""
+        """Return the findings for runs without a workflow at work.
+
+        Ends too old to deliver are only reported, so their workflows are not described.
+        """
         now = datetime.now(UTC)
-        old = {item.run.run_id for item in page if rules.is_too_old(item.run, now, self.patience)}
-        idle = await self._idle([item.run for item in page if item.run.run_id not in old])
-        due = [item for item in page if item.run.run_id in old or item.run.run_id in idle]
+        too_old = {item.run.run_id for item in page if rules.is_too_old(item.run, now, self.patience)}
+        idle = await self._idle([item.run for item in page if item.run.run_id not in too_old])
+        due = [item for item in page if item.run.run_id in too_old or item.run.run_id in idle]
         rows = await asyncio.to_thread(self.records.audited_by_id, [item.run.run_id for item in due]) if due else {}
         findings = list[Finding]()
         for item in due:
@@ -66,9 +69,9 @@ class HandoverAudit:
         return findings
 
     async def _idle(self, runs: Sequence[AuditedRun]) -> dict[int, str | None]:
-        """Return the runs with no workflow at work, by RunID, and the problem if a foreign workflow has the run's id.
+        """Return, by RunID, the runs without a workflow at work, and the problem if a foreign workflow has the id.
 
-        Neither the run's workflow is at work, nor an export workflow that a person started.
+        Two workflows may be at work: the run's own, and an export workflow started by a person.
         """
         exporting = await self.supervisors.open_among([export_workflow_id(run.run_uid) for run in runs])
         others = [run for run in runs if export_workflow_id(run.run_uid) not in exporting]
@@ -79,7 +82,10 @@ class HandoverAudit:
         }
 
     def _is_idle(self, workflow: WorkflowInfo, now: datetime) -> bool:
-        """Return whether the workflow closed some time ago: a workflow that closed just now may have delivered."""
+        """Return whether the run's workflow closed some time ago: a workflow closed just now may have delivered.
+
+        An open workflow with a foreign type does not work on the run either.
+        """
         if (workflow.is_open and workflow.is_ours) or workflow.problem:
             return False
         return workflow.ended_at is None or now - workflow.ended_at >= self.patience.workflow

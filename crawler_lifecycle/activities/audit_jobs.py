@@ -96,9 +96,10 @@ class JobAudit:
         return inventory
 
     def _due_runs(self, jobs: Jobs, after: str) -> list[str]:
-        """Return the runs behind `after` whose jobs need a look: a page and, if possible, at least another run.
+        """Return, in order, the runs after `after` whose jobs need a look.
 
-        The rows are read after the jobs, so no job is compared with a row older than the job.
+        Stop after more than a page: the surplus shows the caller the need for another page. The rows are read after the
+        jobs, so no job is compared with a row older than the job.
         """
         due, now = list[str](), datetime.now(UTC)
         run_uids = sorted(run_uid for run_uid in jobs if run_uid > after)
@@ -110,7 +111,10 @@ class JobAudit:
         return due
 
     def _doubt_empty_cluster(self, kinds: Collection[FindingKind]) -> str | None:
-        """Return why an empty cluster is not believed, or None: a wrong namespace looks empty, too."""
+        """Return why an empty cluster is not believed, or None: a wrong namespace looks empty, too.
+
+        A recent open finding without an action shows jobs not ended by an audit.
+        """
         since = datetime.now(UTC) - self.patience.empty
         overview = self.findings.overview(audits=0, findings=MOST_FINDINGS)
         recent = [item for item in overview.findings if item.closed_at is None and item.last_seen_at > since]
@@ -119,7 +123,7 @@ class JobAudit:
 
     def _look_at(self, run_uids: Sequence[str], jobs: Jobs) -> PageOfLooks:
         """Look at runs until the time is up, at least at the first."""
-        earlier, page, began = self._earlier_steps(run_uids), PageOfLooks(), monotonic()
+        earlier_actions, page, began = self._earlier_actions(run_uids), PageOfLooks(), monotonic()
         for run_uid in run_uids:
             if page.looks and monotonic() - began > LONGEST_LOOKING:
                 break
@@ -130,7 +134,7 @@ class JobAudit:
             if not look.complete:
                 page.unknown.append(run_uid)
                 continue
-            action = earlier.get(run_uid)
+            action = earlier_actions.get(run_uid)
             needed = rules.steps(look, keys, acted=action is not None, requested=ASKED in (action or ""))
             row = self.records.audited_by_uid([run_uid]).get(run_uid)  # read after the look: the run may be open again
             if needed and (row is None or row.status.is_over):
@@ -143,8 +147,8 @@ class JobAudit:
         row = self.records.audited_by_uid([run_uid]).get(run_uid)
         return uids_of(self.tasks.rows(row.run_id, tasks)) if row else NO_UIDS
 
-    def _earlier_steps(self, run_uids: Sequence[str]) -> dict[str, str]:
-        """Return earlier audits' actions, by run, if the jobs have had time to end since."""
+    def _earlier_actions(self, run_uids: Sequence[str]) -> dict[str, str]:
+        """Return earlier audits' last actions by run, only where the jobs have had time to end since."""
         subjects = [(kind, uid) for uid in run_uids for kind in (FindingKind.LEFTOVER_JOB, FindingKind.UNKNOWN_JOB)]
         before = datetime.now(UTC) - self.patience.insist
         return {

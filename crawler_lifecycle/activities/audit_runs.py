@@ -68,7 +68,10 @@ class RunAudit:
     async def _with_run_ids(
         self, page: Sequence[AuditedRun], workflows: Mapping[int, WorkflowInfo]
     ) -> dict[int, WorkflowInfo]:
-        """Add the RunID in the request to every workflow that ended well without being the recorded supervisor."""
+        """Add the RunID in its request to every workflow that ended well without being the recorded supervisor.
+
+        The RunID tells whether the workflow completed our run: if so, the run's row is an old copy.
+        """
         runs = {run.run_id: run for run in page}
 
         async def with_run_id(run_id: int) -> WorkflowInfo:

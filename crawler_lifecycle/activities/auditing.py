@@ -1,8 +1,8 @@
 """Activities that begin and finish an audit, and steps that all parts of the audit share.
 
-The parts have modules of their own (`audit_runs` and so on). They record findings, act, record the actions, and resume
-a run's workflow. An audit without `repair` records nothing and does not act. Every audit returns its first findings to
-the caller. `failing_workflows` finds the open runs whose workflow fails the same workflow task again and again.
+The parts have modules of their own (`audit_runs` and so on). A part records its findings, acts on them, and records the
+actions. An audit without `repair` records nothing and does not act. Every part returns its first findings to the
+caller.
 """
 
 import asyncio
@@ -87,13 +87,16 @@ async def gather_limited(request: Callable[[T], Awaitable[R]], items: Iterable[T
 
 
 async def describe_unlisted(
-    supervisors: Supervisors, runs: Sequence[AuditedRun], doubted: Collection[int] = ()
+    supervisors: Supervisors, runs: Sequence[AuditedRun], late: Collection[int] = ()
 ) -> dict[int, WorkflowInfo]:
-    """Describe, by RunID, the workflows that are not listed as open, and the workflows of doubted runs."""
+    """Describe, by RunID, the workflows not listed as open, and the late runs' workflows.
+
+    `late`: RunIDs with an overdue look. Temporal's list lags behind, and may show a closed workflow as open.
+    """
     listed = await supervisors.open_among([run.workflow_id for run in runs])
-    unlisted = [run for run in runs if run.workflow_id not in listed or run.run_id in doubted]
-    workflows = await gather_limited(partial(_describe, supervisors), unlisted)
-    return {run.run_id: workflow for run, workflow in zip(unlisted, workflows, strict=True)}
+    doubtful = [run for run in runs if run.workflow_id not in listed or run.run_id in late]
+    workflows = await gather_limited(partial(_describe, supervisors), doubtful)
+    return {run.run_id: workflow for run, workflow in zip(doubtful, workflows, strict=True)}
 
 
 async def _describe(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
@@ -104,9 +107,9 @@ async def _describe(supervisors: Supervisors, run: AuditedRun) -> WorkflowInfo:
 
 
 def message_or_raise(error: LifecycleError) -> str:
-    """Return the message where the error concerns a single run: the audit goes on with other runs.
+    """Return the message if the error concerns a single run: the audit goes on with the next run.
 
-    A possible outage is raised, so that the page is tried again.
+    A possible outage is raised, and Temporal tries the page again.
     """
     if not isinstance(error, PermanentError) and activity.info().attempt < TRIES:
         raise error
@@ -131,7 +134,10 @@ def _count(counts: Counter[FindingKind]) -> None:
 
 
 async def failing_workflows(supervisors: Supervisors, runs: Iterable[AuditedRun]) -> list[Finding]:
-    """Describe every workflow: on no server does a list tell the attempts of a workflow task."""
+    """Return a finding for every workflow with a workflow task failing again and again.
+
+    Every workflow is described, because Temporal's lists do not show a workflow task's attempts.
+    """
     findings = await gather_limited(partial(_finding, supervisors), runs)
     return [finding for finding in findings if finding is not None]
 
@@ -154,7 +160,7 @@ class AuditActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def begin_audit(self, step: AuditRequest) -> AuditRef:
-        """Begin the execution's only audit, also after several tries."""
+        """Begin the audit. Its uid is the execution's run id, so the activity's next try begins no second audit."""
         audit = AuditRef(
             audit_uid=activity.info().workflow_run_id or "",
             began_at=datetime.now(UTC),

@@ -20,7 +20,7 @@ BEATS_BY_ITSELF = ("export_supporting_files",)  # the activity's own heartbeats 
 
 
 class Boundary(Interceptor):
-    """Temporal learns by the interceptor which errors are final, and within seconds that a worker has died."""
+    """Mark final errors for Temporal, and send heartbeats, whose absence reveals a dead worker within seconds."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 (theirs)
         return _Boundary(next)

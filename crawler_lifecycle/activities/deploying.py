@@ -49,13 +49,13 @@ class ClaimDeployer:
         if job and job.uid:
             deployment = Deployment(key=request.key, job_name=job.name, job_uid=job.uid, created=False)
             return self._record_job(claim, deployment)
-        refused = look.complete and job is None
+        refused = look.complete and job is None  # otherwise a job may exist: the claim expires, and a later try sees
         return self._record_failure(claim, error.cause or DEPLOYMENT_REFUSED, error.message, refused=refused)
 
     def _record_job(self, claim: Claim, deployment: Deployment) -> DeploymentOutcome:
         try:
             intent = self.claims.deployed(claim, deployment)
-        except NotFound:
+        except NotFound:  # the run's row is gone: no look will ever see the job
             intent = None
         if intent is not Intent.RUN:  # the stop may have listed the run's jobs before the new job existed
             key = (claim.task, claim.request.attempt)

@@ -31,7 +31,7 @@ class HistoryActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def create_history_id(self, step: CreateHistory) -> RunPlan:
-        """Insert the run's row once per request, also after several tries."""
+        """Insert the run's row, unless an earlier try or execution in the same chain has inserted the row."""
         run = self.runs.find(step.workflow_id, step.first_execution_run_id) or self._create_run(step)
         if run.status.is_over:
             reopen = f"`crawlctl resume {run.run_id} --reopen`"
@@ -65,7 +65,7 @@ class HistoryActivities:
         """Give the run its final status and reason. A recorded end is never replaced."""
         run = self.runs.current(step.run)
         main = self.tasks.rows(run.run_id, [MAIN_TASK])[0].status
-        gave_up = step.reason or run.reason
+        gave_up = step.reason or run.reason  # why the run ended by itself, such as a limit; or None
         out_of_time = gave_up == MAX_DURATION and self._a_deadline_passed(run)
         allowed = run.request.allowed_failures
         status, reason = outcome(run.tasks, run.intent, allowed, main, gave_up, out_of_time=out_of_time)

@@ -14,7 +14,7 @@ from crawler_lifecycle.errors import LifecycleError, TemporaryError
 from crawler_lifecycle.ports import Cluster, Records, Tasks, Uids
 
 LONGEST_COLLECTING = 200.0  # seconds of a page for evidence before removals; the next audit collects the rest
-JOBS_WITH_EVIDENCE = 20
+JOBS_WITH_EVIDENCE = 20  # per run: a single finding holds their log lines
 ASKED = "asked to end"
 NOT_ALLOWED = "not removed: only `crawlctl audit --repair --remove-unknown-jobs`, or the setting, removes such jobs"
 Needed = Mapping[JobKey, Step]  # the next step by job; a job without a step is left out
@@ -36,7 +36,7 @@ class Leftovers:
         return self._act(finding.model_copy(update={"evidence": self._evidence(finding, needed)}), needed, uids)
 
     def _evidence(self, finding: Finding, needed: Needed) -> str | None:
-        """Return the last log lines before this audit ends the jobs: no later step collects the lines."""
+        """Return the last log lines before the audit ends the jobs: no later step collects these lines."""
         keys = [key for key, step in sorted(needed.items()) if step is not Step.REMOVE][:JOBS_WITH_EVIDENCE]
         try:
             evidence = self.cluster.evidence(finding.run_uid or "", keys) if keys else []
@@ -71,10 +71,10 @@ class Leftovers:
         explained = sorted(set(keys).difference(unexplained))
         if not explained:
             raise TemporaryError(problem)
-        kept = self.cluster.remove(run_uid, explained, uids=uids)
-        action = f"{counted(len(explained) - kept, 'job')} removed, with logs kept"
-        if kept:
-            action += f", {kept} have to stay for now"
+        staying = self.cluster.remove(run_uid, explained, uids=uids)
+        action = f"{counted(len(explained) - staying, 'job')} removed, with logs kept"
+        if staying:
+            action += f", {staying} have to stay for now"
         if unexplained:
             action += f", {len(unexplained)} stay until the cluster tells what became of them: {problem}"
         return action
@@ -85,7 +85,7 @@ class Leftovers:
         Evidence is missing where a supervisor ended before a busy cluster delivered any.
         """
         row = self.records.audited_by_uid([run_uid]).get(run_uid)
-        if row is None:
+        if row is None:  # an unknown run has no rows to hold evidence; the removal still keeps its logs
             return [], ""
         missing = sorted(set(self.tasks.unexplained(row.run_id)).intersection(keys))
         while missing:

@@ -75,7 +75,7 @@ class StoppingActivities:
         """
         numbers = from_ranges(step.tasks)
         page, rest = numbers[:JOBS_IN_A_PAGE], to_ranges(numbers[JOBS_IN_A_PAGE:])
-        self.runs.current(step.run)
+        self.runs.current(step.run)  # spares a look if a later supervisor has taken over
         rows = self.tasks.rows(step.run.run_id, page)
         uids = uids_of(rows)
         look = self.cluster.look(step.run.run_uid, _keys(row for row in rows if row.job_uid), page, uids=uids)
@@ -92,7 +92,7 @@ class StoppingActivities:
         except Fenced:
             raise
         except LifecycleError:  # a job that cannot be killed must not keep the other jobs alive
-            with suppress(LifecycleError):  # the first problem is told
+            with suppress(LifecycleError):  # the first problem is raised
                 self.cluster.stop(run.run_uid, stopped, uids=uids)
             raise
         self.cluster.stop(run.run_uid, stopped, uids=uids)
@@ -100,7 +100,7 @@ class StoppingActivities:
 
     @contextmanager
     def _problem_on_record(self, run: RunRef) -> Iterator[None]:
-        """Write a problem into the run's row at once: the next look comes minutes later, after the last retry.
+        """Write a problem into the run's row at once: the next look comes minutes later.
 
         After several failures the page is left to the next round: a single job may be the cause, and must not hold up
         the pages behind. A silent cluster fails the activity all the same.
@@ -108,7 +108,7 @@ class StoppingActivities:
         try:
             yield
         except TemporaryError as error:
-            self.runs.mark_look(run, 0, known=False, problem=error.message, next_look_at=None)
+            self.runs.mark_look(run, nudge=0, known=False, problem=error.message, next_look_at=None)
             if activity.info().attempt <= TRIES_OF_A_PAGE:
                 raise
             self.cluster.check()
@@ -146,7 +146,7 @@ class StoppingActivities:
                 self.tasks.reconcile(run, evidence, hurried=True)
 
     def _keep_facts(self, run: RunRef, facts: Mapping[JobKey, OutcomeFacts]) -> None:
-        """Put on record how programs ended before their jobs are told to end: later nothing may tell the order."""
+        """Record the programs that ended before the stop: later they could look as if the stop had ended them."""
         with _best_effort(run, "the ends of its programs are not on record"):
             rows = self.tasks.rows(run.run_id, [task for task, _ in facts])
             known = [(row, facts[row.task, row.attempt]) for row in rows if (row.task, row.attempt) in facts]

@@ -56,7 +56,7 @@ class SupervisionActivities:
             started_at=run.started_at,
             exported=run.export_state is ExportState.DONE,
             owed=self.runs.owed_exports(run.run_id) if is_over else None,
-            gave_up=None if is_over else run.reason,
+            gave_up=None if is_over else run.reason,  # an open run has a reason only after giving up, as at a limit
             stopped_at=self.runs.stop_asked_at(run.run_id) if is_stopped else None,
             jobs_asked_at=self.runs.jobs_asked_at(run.run_id) if is_stopped else None,
         )
@@ -76,7 +76,7 @@ class SupervisionActivities:
 
     @activity.defn
     async def cancel_execution(self, step: OwnExecution) -> Counted:
-        """Cancel this execution itself: Temporal closes no execution as cancelled without a request."""
+        """Cancel our own execution: Temporal closes only a cancelled execution as cancelled."""
         await self.supervisors.cancel(step.workflow_id, step.temporal_run_id)
         return Counted(count=1)
 
@@ -91,7 +91,7 @@ class SupervisionActivities:
             raise Conflict(f"{belongs}, which has not finished with its end: try again in a moment")
 
     def _refuse_while_jobs_live(self, run: RunRecord) -> None:
-        """Raise Conflict unless a complete look shows no job in the tasks' last attempts."""
+        """Raise Conflict unless a complete look shows no living job for the tasks' last attempts."""
         by_status = self.tasks.by_status(run.run_id)
         repeated = [task for status, tasks in by_status.items() if status is not TaskStatus.SUCCEEDED for task in tasks]
         rows = self.tasks.rows(run.run_id, repeated)
