@@ -54,7 +54,7 @@ class KubernetesCluster:
     ) -> None:
         self._api = Api(access)
         self._installation = installation
-        # separate threads: nodes with slow logs delay no stop, and a stop delays no force
+        # every Jobs has its own threads, so that nodes with slow logs delay no stop, and a stop delays no force
         jobs = partial(Jobs, self._api, installation)
         self._jobs = jobs()
         self._logs = Logs(self._api, keeping.files.absolute(), keeping.most_bytes)
@@ -143,7 +143,7 @@ class KubernetesCluster:
         key = (task, attempt)
         if kept := self._logs.read_kept(run_uid, task, attempt, offset):
             return kept
-        # before the log: a later end is then only read once more
+        # the end is read before the log: an end in between costs a reader another call, and no lines
         job, pods = self._jobs.read_job(run_uid, key), self._jobs.pods(run_uid, [key]).get(key, [])
         if job is None and not pods:
             raise NotFound(f"run {run_uid} has no job of task {task}, attempt {attempt}, in this cluster")

@@ -1,9 +1,10 @@
 """Deployment: a request becomes a single Job per key, even if answers get lost.
 
 The Job's name comes from the key, so the API server itself refuses a second Job. Whenever an answer leaves the Job's
-existence open, the Job is read by its name, now or at the next try. A Job that comes without our labels is deleted
-again: such a Job is in no list, inventory or watch. Only the answer to its creation shows that; labels that are missing
-later may have been removed from a running job, and its uid on record still identifies the job.
+existence open, the Job is read by its name, now or at the next try.
+
+A new Job that lacks our labels in the answer to its creation is deleted again, because no list, inventory or watch
+would show the Job. A Job whose labels go missing later is kept: the Job may run, and its uid on record identifies it.
 """
 
 import logging
@@ -24,7 +25,7 @@ from crawler_lifecycle.errors import Conflict, LifecycleError, NotReady, Refused
 
 QUOTA_WORDS = ("exceeded quota", "status unknown for quota", "insufficient quota")
 DENIAL_WORDS = ("denied the request", "denied request")
-OURS = ("installation", "run_uid", "task", "attempt", "spec_hash")  # labels, as fields of `Labels`
+OUR_LABELS = ("installation", "run_uid", "task", "attempt", "spec_hash")  # as fields of `Labels`
 MEND_LABELS = (
     "something in the cluster, such as a mutating webhook, changes the labels of Jobs: "
     "exempt this namespace, or labels that begin with crawler-lifecycle/, from it"
@@ -91,7 +92,7 @@ class Deploying:
         return _deployment(request, job, created=False)
 
     def _take_back(self, job: Metadata, changed: list[str]) -> NoReturn:
-        """Delete exactly the given Job, and refuse its deployment. Its name holds the run's uid, so the Job is ours."""
+        """Delete exactly the given Job, and raise Refused. Its name holds the run's uid, so the Job is ours."""
         options = {"propagationPolicy": "Background"}
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": job.uid}, **options}
         lost = f"job {job.name} came without its label {', '.join(LABELS[label] for label in changed)}"
@@ -115,7 +116,7 @@ def _metadata_of(body: bytes, request: DeploymentRequest) -> Metadata:
 
 def _changed_labels(present: Labels, request: DeploymentRequest) -> list[str]:
     wanted = labels_of(request)
-    return [label for label in OURS if getattr(present, label) != wanted[LABELS[label]]]
+    return [label for label in OUR_LABELS if getattr(present, label) != wanted[LABELS[label]]]
 
 
 def _deployment(request: DeploymentRequest, job: Metadata, *, created: bool) -> Deployment:

@@ -17,10 +17,10 @@ from crawler_lifecycle.errors import Refused
 CONTAINER = "crawl"
 FILES = "/crawl/files"
 HASH_LENGTH = 40  # a label's value ends at 63 characters
-# A failure ends the Job in any case. A failure that matches a rule is also written to the Job's own condition, the only
-# record after the pod is deleted; `failure` reads the condition. Exit codes from a deletion are excluded: the Job
-# controller also applies the rules to pods that a suspension deleted, so a queue that takes back a Job's room for a
-# while would fail the Job for good.
+# Every failure of the pod ends the Job. These rules make the Job controller also write how the pod failed into the
+# Job's condition, the only record after the pod is deleted (`observe/failure.py` reads the condition). The rules leave
+# out the exit codes of programs told to end: 143 by SIGTERM, 137 by SIGKILL, 0 in order. Otherwise a queue that takes
+# back a Job's room for a while, by a suspension that deletes the pod, would fail the Job for good.
 ENDED_BY_DELETION = [0, 137, 143]
 FAILURES_TO_REMEMBER = [
     {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -40,8 +40,8 @@ class Pods:
     image_pull_secrets: tuple[str, ...] = ()
     files_claim: str | None = None
     files_group: int = 1000
-    longest: timedelta = timedelta(days=30)
-    keep: timedelta = timedelta(days=7)
+    longest: timedelta = timedelta(days=30)  # duration limit of a job whose request has no deadline
+    keep: timedelta = timedelta(days=7)  # time until the cluster removes an ended job that we did not remove
 
 
 def labels_of(request: DeploymentRequest) -> dict[str, str]:

@@ -41,27 +41,30 @@ class Removing:
         self.listening.wait(run_uid, set(keys))
         last = dict(sorted(keys))  # the latest named attempt by task
         listed = self.jobs.dated(run_uid, last)
-        if 0 < len(unlisted := {key: uid for key, uid in uids.items() if key not in listed}) <= MOST_BY_NAME:
+        unlisted = {key: uid for key, uid in uids.items() if key not in listed}
+        if 0 < len(unlisted) <= MOST_BY_NAME:
             listed |= self.jobs.dated_by_name(run_uid, unlisted)
         jobs = {key: job for key, job in listed.items() if key[1] <= last[key[0]] and _is_over(job)}
         pods = self.jobs.pods(run_uid, jobs) if jobs else {}
 
-        latest = time.monotonic() + BEGIN_SECONDS
+        begin_until = time.monotonic() + BEGIN_SECONDS
 
-        def remove(key: JobKey) -> bool:
-            return time.monotonic() > latest or self._remove(run_uid, key, jobs[key], pods.get(key, []))
+        def has_to_stay(key: JobKey) -> bool:
+            if time.monotonic() > begin_until:
+                return True
+            return self._remove(run_uid, key, jobs[key], pods.get(key, []))
 
-        return sum(self.jobs.for_each(remove, list(jobs), "not all jobs could be removed"))
+        return sum(self.jobs.for_each(has_to_stay, list(jobs), "not all jobs could be removed"))
 
     def _remove(self, run_uid: str, key: JobKey, job: DatedJob, pods: list[Pod]) -> bool:
-        """Return whether the job has to stay."""
+        """Remove the job unless it has to stay for now, and return whether it has to."""
         if not all(has_ended(pod) for pod in pods):
-            return False
-        has_to_stay = _may_come_again(job)
-        if has_to_stay and self.logs.is_kept(run_uid, *key):  # a kept log is fetched again only when the job leaves
+            return False  # the job runs on, and does not count as a job that has to stay
+        may_come_again = _may_come_again(job)
+        if may_come_again and self.logs.is_kept(run_uid, *key):  # a kept log is fetched again only when the job leaves
             return True
         try:
-            if (pods and not self._has_kept_log(run_uid, key, job, pods[0])) or has_to_stay:
+            if (pods and not self._has_kept_log(run_uid, key, job, pods[0])) or may_come_again:
                 return True
         except OSError as error:
             raise TemporaryError(f"the log of a job cannot be kept: {error}") from error
@@ -70,7 +73,7 @@ class Removing:
         except Missing:
             return False
         except ApiFailed as error:
-            if error.status == 409:  # the Job has changed since: another look will show how
+            if error.status == 409:  # the Job has changed since it was read: the next look shows how
                 return True
             raise
         return False
@@ -111,6 +114,7 @@ def _is_over(job: DatedJob) -> bool:
 
 
 def _may_come_again(job: DatedJob) -> bool:
+    """Return whether a late copy of the job's request could still make the job anew."""
     annotations = job.metadata.annotations
     try:
         not_after = datetime.fromisoformat((annotations and annotations.not_after) or "")

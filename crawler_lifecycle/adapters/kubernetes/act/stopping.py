@@ -27,11 +27,11 @@ from crawler_lifecycle.ports import NO_UIDS, KeepFacts, Uids, keep_no_facts
 logger = logging.getLogger(__name__)
 PODS_SECONDS = 8.0  # for reading pods, to keep their facts and to listen to their logs
 LISTEN_SECONDS, HURRIED_SECONDS = 10.0, 2.0  # for listeners to begin, in all for the jobs in a call
-FEW = 20
+FEW = 20  # jobs; more are read by lists
 TRIES = 5  # against a job that changes between reading and deletion
 IS_ENDING = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 TOLD_BY_THEN = timedelta(minutes=5)  # the garbage collector passes a Job's deletion on to its pods within seconds
-LONG_DUE = timedelta(minutes=1)  # the node kills a pod when its grace is over
+LONG_DUE = timedelta(minutes=1)  # a node kills a pod when its grace is over, unless the node is cut off
 NODES_SECONDS = 20.0  # for requests to nodes; the surrounding step has a minute or two
 AT_ONCE = {"gracePeriodSeconds": 0}
 
@@ -71,7 +71,7 @@ class Stopping:
         try:
             self._delete_jobs(run_uid, keys, uids, living, HURRIED_SECONDS)
         except LifecycleError:  # a Job that cannot be deleted keeps no pod alive
-            with suppress(LifecycleError):  # the first problem is told
+            with suppress(LifecycleError):  # the first problem is raised
                 self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
             raise
         self._end_pods(self._remaining_pods(run_uid, keys), AT_ONCE)
@@ -92,14 +92,15 @@ class Stopping:
         listed = self.jobs.list_jobs(run_uid, keys) if len(keys) > FEW else {}
         until = time.monotonic() + patience
 
-        def in_turn() -> Iterator[JobKey]:
-            """Begin listeners in our own thread: the pool's threads also serve other stops, and forced stops among
-            them.
+        def keys_with_listeners() -> Iterator[JobKey]:
+            """Begin the job's listener before its key is passed on.
+
+            The listeners wait for a free place in our own thread: the pool's threads also serve other stops.
             """
             for key in sorted(keys):
                 for pod in living.get(key, ())[:1]:
-                    is_told = pod.metadata.deletion_timestamp is not None
-                    self.listening.begin(run_uid, key, pod, 0.0 if is_told else until)
+                    is_ending_already = pod.metadata.deletion_timestamp is not None  # no time to wait for a place
+                    self.listening.begin(run_uid, key, pod, 0.0 if is_ending_already else until)
                 yield key
 
         def delete(key: JobKey) -> tuple[JobKey, str | None]:
@@ -107,7 +108,7 @@ class Stopping:
                 self.listening.until_answered(pod, until)
             return key, self._delete_job(run_uid, key, listed.get(key), uids.get(key))
 
-        done = self.jobs.for_each(delete, in_turn(), "not all jobs could be told to end")
+        done = self.jobs.for_each(delete, keys_with_listeners(), "not all jobs could be told to end")
         return {key: uid for key, uid in done if uid is not None}
 
     def _living_pods(
@@ -133,11 +134,14 @@ class Stopping:
         return _living(pod for pods in pods_by_key.values() for pod in pods)
 
     def _delete_job(self, run_uid: str, key: JobKey, listed: Job | None, on_record: str | None) -> str | None:
-        """Return the uid of a Job that ends its own pods, or None. A Job that changed since the list is read by its
-        name.
+        """Delete the Job. Return its uid if its deletion or its own end also ends its pods, else None.
+
+        None also if the Job was deleted longer ago than TOLD_BY_THEN: the cluster seems not to pass the deletion on, so
+        the caller ends the pods.
         """
         for _ in range(TRIES):
-            job, listed = listed or self.jobs.read_job(run_uid, key, on_record), None
+            job = listed or self.jobs.read_job(run_uid, key, on_record)
+            listed = None  # the next turn reads a Job that has changed since
             if job is None:
                 return None
             uid = job.metadata.uid

@@ -23,7 +23,7 @@ GZIP, PLAIN = "gzip", "identity"
 GZIP_NAMES = (GZIP, "x-gzip")
 GZIP_WRAPPED = zlib.MAX_WBITS | 16
 LONGEST_ANSWER_SECONDS = 60.0
-LARGEST_ANSWER = 256 << 20  # decompressed bytes; the last piece may add its size a thousand times before the check
+LARGEST_ANSWER = 256 << 20  # decompressed bytes, checked after every piece; a piece may unpack to 1,000 times CHUNK
 CHUNK = 1 << 16
 
 
@@ -80,7 +80,8 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         raise DecodeError("its answer cannot be unpacked: its end is missing")
 
 
-LONGEST_HEAD, ITEMS = 1 << 12, b',"items":['  # starts a list's items; JSON strings escape such quotes
+LONGEST_HEAD = 1 << 12  # bytes before the items of a list
+ITEMS = b',"items":['  # no text in the head equals it, since JSON strings escape quotes
 
 
 class Missing(NotFound):

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 import urllib3
 
 from crawler_lifecycle.adapters.kubernetes.http import answers
-from crawler_lifecycle.adapters.kubernetes.http.connection import CANNOT_BE_USED, NOT_REACHED, Access, Connection
+from crawler_lifecycle.adapters.kubernetes.http.connection import ACCESS_FAILED, NOT_REACHED, Access, Connection
 from crawler_lifecycle.adapters.kubernetes.http.server_clock import ServerClock
 from crawler_lifecycle.adapters.kubernetes.http.time_limits import Limits, limits_of
 from crawler_lifecycle.settings.cluster import longest_request
@@ -24,10 +24,10 @@ from crawler_lifecycle.settings.cluster import longest_request
 JSON = "application/json"
 PAGE = 1024  # objects. Not 1000: for 10,000 objects the last page would be full, and an empty page would follow
 SMALLER = 8  # divides the page size if a page is too long to receive
-LISTS_AT_ONCE = 4  # the API server's fairness charges lists by their size
+LISTS_AT_ONCE = 4  # the API server charges us for a list's size: with more lists, our other requests would have to wait
 SHORTEST_PAUSE = 0.5  # seconds, even if a busy server's Retry-After is shorter
 LONGEST_LINE = 8 << 20  # bytes in a watch: a Job has at most 1.5 MiB
-TOO_OLD = 410
+TOO_OLD = 410  # HTTP status: the snapshot of a list, from which its pages come, has expired
 STALE_CONNECTION = (urllib3.exceptions.ProtocolError, ConnectionError)
 BUSY = (429, 503)
 
@@ -198,11 +198,11 @@ class Api:
         while True:
             connection = self._connection
             try:
-                if method == "POST":  # a body sent late could create an object after the caller stopped waiting
+                if method == "POST":  # needs a time limit for its body, see `Connection.post`
                     answer = connection.post(target, sent, body, timeout)
                 else:
                     answer = connection.request(method, target, sent, body, timeout)
-            except CANNOT_BE_USED as error:
+            except ACCESS_FAILED as error:
                 raise self._unreached(method, path, error) from error
             self.clock.set(answer.headers.get("Date"))
             if answer.status < 300:

@@ -20,9 +20,9 @@ from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from crawler_lifecycle.errors import NotReady
 
-NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)
+NOT_REACHED = (urllib3.exceptions.HTTPError, OSError)  # no answer, or only a part of it
+ACCESS_FAILED = (ApiException, ConfigException)  # the certificates do not fit, or no token can be read
 NOT_READABLE = (ConfigException, yaml.YAMLError, OSError, ValueError)
-CANNOT_BE_USED = (ApiException, ConfigException)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")  # reached without a proxy
 USER_AGENT = "crawler-lifecycle"
 
@@ -58,9 +58,10 @@ class Connection:
     def post(
         self, path: str, headers: Mapping[str, str], body: object, timeout: tuple[float, float]
     ) -> urllib3.HTTPResponse:
-        """Send a POST, but no body once connecting has exceeded its time-out in all.
+        """Send a POST whose body leaves in time or never.
 
-        The library's time-out applies to every single address of the host, and to every step of TLS.
+        A late body could create an object after the caller stopped waiting. The library's own time-out does not prevent
+        a late body: the time-out begins anew for every address of the host, and for every step of TLS.
         """
         until, content = time.monotonic() + timeout[0], json.dumps(body).encode()
 

@@ -17,8 +17,10 @@ class Limits:
 
 
 def limits_of(connect: float, silence: float, until: float) -> Limits:
-    """Divide the remaining time. A late try still has to connect, to get its answer, and to wait for a last piece: a
-    quarter for each.
+    """Divide the remaining time into quarters, or less where a limit is shorter.
+
+    The last try needs three quarters: to connect, to get the answer's beginning, and to wait for the last piece. The
+    earlier tries have the rest.
     """
     now = time.monotonic()
     quarter = (until - now) / 4

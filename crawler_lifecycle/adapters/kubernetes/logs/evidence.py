@@ -24,7 +24,7 @@ from crawler_lifecycle.contract.steps.looks import LOG_NOT_READ, TaskEvidence
 from crawler_lifecycle.domain.looks import JobKey
 from crawler_lifecycle.errors import TemporaryError
 
-OBJECTS_SECONDS = 40.0  # for a page of jobs: a single list from a busy API server may take a quarter
+OBJECTS_SECONDS = 40.0  # for a page of jobs; a busy API server gets a quarter to begin its answer, see `limits_of`
 SECONDS = 25.0  # for logs and events; the surrounding step has 70
 HURRIED_SECONDS, HURRIED_TAIL_SECONDS = 12.0, 2.0  # a stop waits for hurried evidence
 LONGEST_MESSAGE = 2000
@@ -53,10 +53,14 @@ class Collecting:
             if (pod := _deciding_pod(jobs.get(key), own_pods))
         }
         if hurried:
-            first = [(key, jobs.get(key), pod) for key, pod in deciding.items()]
-            return self.jobs.for_each(lambda arguments: self._at_once(*arguments, until), first, "no evidence")
+
+            def collect_at_once(key: JobKey) -> TaskEvidence:
+                return self._at_once(key, jobs.get(key), deciding[key], until)
+
+            return self.jobs.for_each(collect_at_once, list(deciding), "no evidence")
         until = time.monotonic() + SECONDS
         gone = {key for key in keys if key not in deciding and not _end(jobs.get(key))}
+        # a listener of a stopped job may still be writing the last lines, which are the evidence of a gone job
         self.listening.wait(run_uid, gone, until - time.monotonic())
         about = {key: _uids_that_may_warn(jobs.get(key), deciding.get(key)) for key in keys if key not in gone}
         warnings_read = begin_reading_warnings(self.jobs.api, self.readers, set(chain(*about.values())), until)

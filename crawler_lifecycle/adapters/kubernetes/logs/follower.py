@@ -17,8 +17,8 @@ from crawler_lifecycle.errors import LifecycleError
 logger = logging.getLogger(__name__)
 MOST = 100  # at once: a listener needs a connection, a thread and a file
 MOST_REMEMBERED = 1000  # a log heard to its end is not requested again: the node may have dropped the log
-STALLED_SECONDS = 5.0  # without any log that ends: the listeners are busy
-ANSWER_SECONDS = 1.0  # of a healthy node: a pod that is asked to end before the answer may take its log along
+STALLED_SECONDS = 5.0  # since a listener last began or ended; then nothing waits for a free place any more
+ANSWER_SECONDS = 1.0  # wait for a node's answer before its pod is asked to end; the pod may take its log along
 END_SECONDS = 5.0  # from a pod's end until its log is kept
 
 
@@ -66,7 +66,7 @@ class Listening:
             listener.begun.wait(max(0.0, min(ANSWER_SECONDS, until - time.monotonic())))
 
     def wait(self, run_uid: str, keys: Collection[JobKey], seconds: float = END_SECONDS) -> None:
-        """Wait briefly until the logs heard from the jobs' gone pods are kept."""
+        """Wait briefly for the jobs' listeners, which may still be writing the last lines of pods that are gone."""
         until = time.monotonic() + min(seconds, END_SECONDS)
         with self._changed:
             of_run = [listener for listener in self._listeners.values() if listener.run_uid == run_uid]
@@ -75,6 +75,7 @@ class Listening:
             listener.over.wait(max(0.0, until - time.monotonic()))
 
     def _has_place(self, until: float) -> bool:
+        """Return whether a place is free, after a wait while other listeners begin and end."""
         while sum(not listener.over.is_set() for listener in self._listeners.values()) >= MOST:
             patience = min(self._moved_at + STALLED_SECONDS, until) - time.monotonic()
             if not self._changed.wait(max(0.0, patience)):

@@ -1,11 +1,11 @@
 """Mirrors of long logs, so that a reader gets new lines without fetching the whole log.
 
-The API cannot begin at a byte, but can go on after the end: a stream fills a file of ours while a reader comes back.
-The file has no name, so it disappears with its process.
+The API cannot begin a log at a byte, but can stream new lines as they come: a stream fills a file of ours for as long
+as a reader comes back. The file has no name, so it disappears with its process.
 
 The node begins a new file for a growing log: a stream goes on through the change and counts all bytes since its
-beginning, while a fetch counts the bytes in the new file. So a mirror accepts only places that the mirror gave out
-itself, or with the same bytes before them as in the fetched log.
+beginning, while a fetch counts the bytes in the new file. So the same place may mean different bytes. A mirror accepts
+a place if the mirror gave out the place itself, or has the same bytes before the place as the fetched log.
 """
 
 import os
@@ -109,7 +109,7 @@ class _Mirror:
             with suppress(Missing, ApiFailed, OSError), closing(stream()) as pieces:
                 for piece in pieces:
                     with self._lock:
-                        goes_on = self._took(piece)
+                        goes_on = self._append(piece)
                     if not goes_on:
                         break
         finally:
@@ -117,7 +117,8 @@ class _Mirror:
                 self.over = True
                 self._file.close()
 
-    def _took(self, piece: bytes) -> bool:
+    def _append(self, piece: bytes) -> bool:
+        """Write the piece. Return False if the mirror must end: other file, full disk, or no reader for long."""
         was_behind = self._written < self._begun_for.offset
         taken = self._file.write(piece)
         self._written += taken

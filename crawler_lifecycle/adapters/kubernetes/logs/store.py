@@ -94,6 +94,7 @@ class Logs:
         uid = pod.metadata.uid
         if not ended and (mirrored := self.mirrors.read(uid, offset)):
             return mirrored
+        # a byte more than the chunk shows whether the log goes on
         wanted = min(offset + CHUNK + 1, self.most_bytes) if offset >= 0 else self.most_bytes
         with tempfile.TemporaryFile() as file:  # the file has no name: crawl output outlives no process of ours
             try:
@@ -153,16 +154,16 @@ class Logs:
 
     def _copy_to_its_end(self, pod: Pod, file: IO[bytes], begun: Callable[[], None]) -> None:
         """Copy the log until a new stream brings no new bytes: a proxy may have ended the stream early and in order."""
-        before = -1
-        while file.tell() > before:
-            before = known = max(0, file.tell())
+        copied = -1
+        while file.tell() > copied:
+            copied = to_skip = file.tell()  # a new stream begins with the bytes copied already
             try:
                 for piece in self._all_of(pod, or_a_part=False, to_its_end=True):
                     begun()
-                    file.write(piece[known:])
-                    known = max(0, known - len(piece))
+                    file.write(piece[to_skip:])
+                    to_skip = max(0, to_skip - len(piece))
             except (Missing, ApiFailed) as error:
-                if not before or not is_gone(error):
+                if not copied or not is_gone(error):
                     raise
                 return
 
@@ -179,7 +180,7 @@ class Logs:
     def _all_of(self, pod: Pod, *, or_a_part: bool, to_its_end: bool = False) -> Iterator[bytes]:
         """Yield the log; its last line names a missing rest.
 
-        A stream that breaks off counts as a silent node, unless a part is enough.
+        If the stream breaks off, raise ApiFailed as for a silent node, unless a part is enough.
         """
         query: dict[str, str | int] = {"limitBytes": self.most_bytes + 1}
         until, silence, came = time.monotonic() + WHOLE_SECONDS, None, 0
