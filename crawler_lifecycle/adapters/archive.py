@@ -25,13 +25,13 @@ from crawler_lifecycle.adapters.zip_parts import RULE, Measured, Sink, archived_
 from crawler_lifecycle.ports import Archive, Progress
 
 CHUNK = 1024 * 1024
-NEEDS_ZIP64 = 1024**3
+NEEDS_ZIP64 = 1024**3  # bytes; `zipfile` fails at 2 GiB in a file that was begun without zip64
 FIRST_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 LAST_ZIP_YEAR = 2107
 LONGEST_NAME = 0xFFFF  # bytes
 BEAT = 1.0  # seconds between reports without progress
 NAMED = 5  # omitted entries named in the run's timeline
-LONGEST_SHOWN = 100
+LONGEST_SHOWN = 100  # characters of such a name
 DEEPEST = 300  # every folder on the way down is an open file and a call
 NOT_READABLE = {
     errno.ENOENT: "vanished",
@@ -55,7 +55,7 @@ def archive_writer(sink: Sink, progress: Progress) -> "Iterator[ArchiveWriter]":
         tempfile.TemporaryFile() as files,
         tempfile.TemporaryFile() as skipped,
     ):
-        keep_entries_in(entries, target)
+        keep_entries_in(entries, target)  # instead of in memory, where they would grow with the number of files
         archive = ArchiveWriter(target, _Manifest(files, skipped), progress, measured)
         yield archive
         archive.add_manifest()
@@ -85,7 +85,7 @@ class ArchiveWriter:
         )
 
     def add_folder(self, folder: Path) -> None:
-        """Add the folder, sorted, so that the same folder gives the same archive."""
+        """Add the folder, sorted, so that the same folder gives the same archive. An unreadable folder adds nothing."""
         try:
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -200,6 +200,7 @@ class _Manifest:
             self.first_left_out.append(f"{name[:LONGEST_SHOWN]} ({reason})")
 
     def chunks(self, files: int, size: int) -> Iterator[bytes]:
+        # RULE tells readers of the manifest how names are escaped
         yield f'{{"count": {files},\n"bytes": {size},\n"names": {json.dumps(RULE)},\n"files": ['.encode()
         yield from _content(self._files)
         yield b'],\n"skipped": ['

@@ -15,15 +15,19 @@ GRACE_SECONDS = 30
 
 
 def request_hash(request: DeploymentRequest) -> str:
-    """Return a hash that is equal on every try, also after new fields with defaults and further tasks."""
+    """Return a hash that is equal for every try of a request.
+
+    The excluded fields differ between tries: the claim's expiry, the number of tasks (people may add tasks), and the
+    namespace. Defaults are excluded, so that a later version's new fields do not change the hash.
+    """
     values = request.model_dump(mode="json", exclude_defaults=True, exclude={"not_after", "tasks", "namespace"})
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_if_late(request: DeploymentRequest, takes: timedelta = timedelta()) -> None:
-    """Refuse a request that may arrive or finish too late.
+    """Raise TemporaryError if the request's claim has expired, or expires within `takes`, the time that a try needs.
 
-    The caller may have been suspended, and its run proved over.
+    The caller may have been suspended for long. Its run may be over by now, with proof that nothing runs.
     """
     if request.not_after is not None and request.not_after <= datetime.now(UTC) + takes:
         raise TemporaryError(f"the claim on {request.key} has run out: it has to be claimed again")

@@ -19,29 +19,27 @@ from botocore.exceptions import ConnectionClosedError, ReadTimeoutError, Respons
 from crawler_lifecycle.adapters.aws.client import calling
 from crawler_lifecycle.errors import LifecycleError, PermanentError
 
-MOST_PARTS = 10_000
-ALIKE = 5_000  # so many parts have the first size
-STEP = 500  # then the size doubles every so many parts
-LARGEST = 1024**3  # bytes: a part is held in memory
-
-
-def part_size(number: int, first: int) -> int:
-    """Return the part's size in bytes; numbers begin at 1."""
-    if number <= ALIKE:
-        return first
-    doublings = (number - ALIKE - 1) // STEP + 1
-    return max(first, min(first << doublings, LARGEST))
-
-
 logger = logging.getLogger(__name__)
 
+MOST_PARTS = 10_000
+EQUAL_PARTS = 5_000  # with the first size
+PARTS_UNTIL_DOUBLED = 500  # later parts: after so many the size doubles
+LARGEST = 1024**3  # bytes in a part, which is held in memory
 BEAT = 5.0  # seconds between heartbeats while the server is silent
-APART = timedelta(seconds=5)  # an upload that began so long before ours is abandoned: see `_earlier`
+APART = timedelta(seconds=5)  # an upload that began so long before ours is abandoned: see `_abandoned`
 ANSWER_LOST = (ConnectionClosedError, ReadTimeoutError, ResponseStreamingError)
 MEND = (
     "are CRAWLER_EXPORT__BUCKET, the region and the rights of these credentials "
     "(s3:PutObject, s3:AbortMultipartUpload, s3:ListBucketMultipartUploads) right?"
 )
+
+
+def part_size(number: int, first: int) -> int:
+    """Return the part's size in bytes; numbers begin at 1."""
+    if number <= EQUAL_PARTS:
+        return first
+    doublings = (number - EQUAL_PARTS - 1) // PARTS_UNTIL_DOUBLED + 1
+    return max(first, min(first << doublings, LARGEST))
 
 
 def wait_after_lost_answer(client: Any, tries: int) -> None:
@@ -93,16 +91,16 @@ class Upload:
     def complete(self) -> None:
         """Complete the object, then abort abandoned uploads to the same key.
 
-        The abort comes last: an aborted upload that is alive tries again, and two uploads must not abort each other for
-        ever.
+        The abort comes last. An upload aborted by mistake is tried again, and two living tries that aborted each other
+        first would never complete.
         """
         if self._buffer:  # a zip is never empty, but may end with a full part
             self._send(bytes(self._buffer))
-        mine, earlier = self._begun(), self._earlier()
+        mine, abandoned = self._begun(), self._abandoned()
         self._ask("complete_multipart_upload", **self._target, **mine, MultipartUpload={"Parts": self._parts})
         self._upload = self._creation = None
-        for orphan in earlier:
-            self._abort(orphan)
+        for upload in abandoned:
+            self._abort(upload)
 
     def __enter__(self) -> Self:
         return self
@@ -134,11 +132,11 @@ class Upload:
         self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
         self._broken = False
 
-    def _earlier(self) -> list[dict[str, str]]:
+    def _abandoned(self) -> list[dict[str, str]]:
         """Return uploads to the same key that a crashed try left open.
 
-        Missing heartbeats reveal a crash after seconds, so the next try begins later. An upload from the same moment is
-        alive.
+        Temporal notices a crash by missing heartbeats, so the next try begins later by more than APART. An upload that
+        began in the same moment as ours belongs to a living try.
         """
         bucket, key = self._target["Bucket"], self._target["Key"]
         try:
